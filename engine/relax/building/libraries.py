@@ -1,16 +1,18 @@
 """What the Relax engine builds, as libraries to take apart, and the compiler for CUDA's source.
 
-For CUDA, TVM hands out source: it is compiled when it is loaded beside a GPU, by nvrtc where the
-Python package `cuda-bindings` is, else by nvcc.
+For CUDA, TVM hands out source where there is no GPU; where there is one, it has it compiled by
+`engine.building.cuda_compiler`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
+from functools import partial
 from typing import Any
 
+import tvm
+import tvm_ffi
+
+from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
@@ -36,34 +38,11 @@ def library(function: Function, phase: str, target: str) -> Library:
 
 def compiler_for(target: str) -> Any:
     """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
-
-    def compile_cuda(source: str, form: str) -> bytes:
-        from tvm.support import nvcc
-
-        choose_compiler()
-        compiler = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc")
-        if compiler == "nvcc" and shutil.which("nvcc") is None:
-            raise RuntimeError(
-                "Neither nvcc nor nvrtc is here: install CUDA's toolkit, or the Python packages "
-                "cuda-bindings and nvidia-cuda-nvrtc"
-            )
-        with parse(target):  # from which it takes the architecture
-            return bytes(nvcc.compile_cuda(source, form, compiler=compiler))
-
-    return compile_cuda
+    arch = str(parse(target).attrs.get("arch", ""))
+    return lambda source, form: compile_cuda(source, arch, form)
 
 
-def choose_compiler() -> None:
-    """Let nvcc compile CUDA's source where nvrtc cannot be had, unless the user says which."""
-    if "TVM_CUDA_COMPILE_MODE" not in os.environ and not _nvrtc():
-        os.environ["TVM_CUDA_COMPILE_MODE"] = "nvcc"
-
-
-def _nvrtc() -> bool:
-    try:
-        return importlib.util.find_spec("cuda.bindings.nvrtc") is not None
-    except ModuleNotFoundError:  # not even its parent is there
-        return False
-
-
-choose_compiler()
+@partial(tvm_ffi.register_global_func, "tvm_callback_cuda_compile", override=True)
+def _compiled(source: str) -> bytes:
+    """What TVM calls to have CUDA's source compiled for a GPU that is here."""
+    return compile_cuda(source, str(tvm.target.Target.current().attrs["arch"]), "cubin")

@@ -15,6 +15,7 @@ from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_els
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.protocol.tuning import RECORDS
+from relascope.engine.relax.building.cuda_runtime import missing
 
 BLAS = "-libs=blas"
 """What a target says to have its matmuls done by PyTorch's library; see `kernels.blas`."""
@@ -87,5 +88,5 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     return np.asarray(result.numpy())
 
 
-_TVM = Tvm(tvm, parse, _run, cpu_ways=functools.partial(cpu_ways, BLAS), cuda_ways=_CUDA_WAYS)
+_TVM = Tvm(tvm, parse, _run, missing, functools.partial(cpu_ways, BLAS), _CUDA_WAYS)
 targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor

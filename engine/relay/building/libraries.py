@@ -7,13 +7,13 @@ so does not run, and is not kept.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import tvm
 
+from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
@@ -62,15 +62,4 @@ def _source_alone() -> Iterator[None]:
 def compiler_for(target: str) -> Any:
     """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
     arch = str(parse(target).attrs.get("arch", ""))
-
-    def compile_cuda(source: str, form: str) -> bytes:
-        from tvm.contrib import nvcc
-
-        if shutil.which("nvcc") is None:
-            raise RuntimeError(
-                "There is no nvcc here: install CUDA's toolkit. (With nvrtc, this TVM compiles for "
-                "a GPU that is here alone)"
-            )
-        return bytes(nvcc.compile_cuda(source, form, arch=arch))
-
-    return compile_cuda
+    return lambda source, form: compile_cuda(source, arch, form)

@@ -23,9 +23,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.place import cache_folder, variables, with_import_root
+from relascope.engine.building.cuda_compiler import compile_cuda
+from relascope.engine.building.cuda_libraries import places
 from relascope.engine.relay.tvm.cuda_stubs import MARKER, Needs, Symbol, read_needs, stub_library
 from relascope.engine.relay.tvm.find import INSTALL, SETTING, Installation, installation
 
@@ -71,7 +74,8 @@ def boot() -> None:
     found = installation()
     needs = _needs(found)
     if needs is not None:
-        _loaded[:] = _load_cuda(needs)
+        beside = str(found.library.parent) if found.library is not None else ""
+        _loaded[:] = _load_cuda(replace(needs, search=(*needs.search, beside)))
     # TVM makes a folder as it is imported: not at home, which may be read-only.
     os.environ.setdefault("TEST_DATA_ROOT_PATH", tempfile.gettempdir())
     # Tuned schedules would be fetched from the network.
@@ -87,7 +91,7 @@ def boot() -> None:
         sys.path.remove(str(found.python))
         raise _explained(error, found) from error
     _booted = found
-    _choose_cuda_compiler()
+    _compile_by_ours()
 
 
 def describe_cuda() -> tuple[CudaLibrary, ...]:
@@ -174,7 +178,7 @@ def _load_cuda(needs: Needs) -> list[CudaLibrary]:
 
 def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) -> CudaLibrary:
     broken = ""
-    for place in _places(name, search):
+    for place in places(name, search):
         try:
             real = ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
         except OSError as error:
@@ -194,24 +198,6 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
         note = f"{place} is too old for this TVM: it lacks {what}. Update it to use the GPU."
         return replace(done, note=note)
     return CudaLibrary(name, False, _load_stub(name, wanted), note=broken)
-
-
-def _places(name: str, search: tuple[str, ...]) -> Iterator[str]:
-    """Where a CUDA library may be, as what to ask the loader for."""
-    yield name  # what is loaded already, or the system knows
-    folders = [Path(s) for s in search if os.path.isabs(s)]
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        folders += sorted(Path(place).glob("*/lib"))
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            folders.append(Path(os.environ[variable]) / "lib64")
-    folders += sorted(Path("/usr/local").glob("cuda*/lib64"), reverse=True)
-    # Where containers and WSL put the driver.
-    folders += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/wsl/lib")]
-    for folder in dict.fromkeys(folders):
-        if (folder / name).exists():
-            yield str(folder / name)
 
 
 def _load_stub(name: str, wanted: tuple[Symbol, ...]) -> str:
@@ -255,16 +241,14 @@ def _write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _choose_cuda_compiler() -> None:
-    """Let nvrtc compile CUDA kernels where there is no nvcc.
+def _compile_by_ours() -> None:
+    """Have CUDA's source compiled by `engine.building.cuda_compiler`."""
+    import tvm
 
-    TVM asks for nvcc whenever its Python callback is registered, and that it always is.
-    """
-    nvrtc = any(c.real for c in _loaded if c.name.startswith("libnvrtc"))
-    if nvrtc and shutil.which("nvcc") is None:
-        import tvm
-
-        tvm._ffi.registry.remove_global_func("tvm_callback_cuda_compile")
+    @functools.partial(tvm.register_func, "tvm_callback_cuda_compile", override=True)
+    def compiled(source: str, *target: Any) -> bytearray:
+        chosen = target[0] if target else tvm.target.Target.current()
+        return bytearray(compile_cuda(source, str(chosen.attrs["arch"]), "cubin"))
 
 
 def _explained(error: Exception, found: Installation) -> EngineError:
@@ -282,14 +266,17 @@ def _explained(error: Exception, found: Installation) -> EngineError:
 
 @functools.cache
 def cuda_missing() -> str:
-    """Why the booted TVM cannot drive a GPU, as far as libraries go; "" where all are real."""
-    stubs = [c.name for c in _loaded if not c.real]
+    """Why the booted TVM cannot drive a GPU, as far as libraries go; "" where all are real.
+
+    It does without nvrtc: another compiles for it.
+    """
+    stubs = [c.name for c in _loaded if not c.real and not c.name.startswith("libnvrtc")]
     notes = " ".join(c.note for c in _loaded if c.note)
     if not stubs:
         return notes
     if "libcuda.so.1" in stubs:
         return f"There is no NVIDIA driver on this machine. {notes}".strip()
-    packages = {"libcudart.so.12": "cuda-runtime", "libnvrtc.so.12": "cuda-nvrtc"}
+    packages = {"libcudart.so.12": "cuda-runtime"}
     named = [f"nvidia-{packages[s]}-cu12" for s in stubs if s in packages]
     advice = f" Run `pip install {' '.join(named)}`." if named else ""
     text = f"The NVIDIA driver is here, but not {' and '.join(stubs)}, which this TVM needs."

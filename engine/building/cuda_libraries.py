@@ -1,0 +1,64 @@
+"""Where CUDA's libraries are on a machine: the system's, CUDA's toolkit's, or Python packages'."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_WANTED = re.compile(r"(lib[\w-]+\.so[.\d]*): cannot open shared object file")
+
+
+def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
+    """Where a library of CUDA's may be, as what to ask the loader for.
+
+    Args:
+        name: its soname, such as "libcudart.so.12".
+        search: folders to look in first.
+    """
+    yield name  # what is loaded already, or the system knows
+    folders = [Path(s) for s in search if os.path.isabs(s)]
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folders += sorted(Path(place).glob("*/lib"))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            folders.append(Path(os.environ[variable]) / "lib64")
+    folders += sorted(Path("/usr/local").glob("cuda*/lib64"), reverse=True)
+    # Where containers and WSL put the driver.
+    folders += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/wsl/lib")]
+    for folder in dict.fromkeys(folders):
+        if (folder / name).exists():
+            yield str(folder / name)
+
+
+def load(path: str) -> str:
+    """Load a library, and before it those of CUDA's that it needs and the loader does not find.
+
+    Returns:
+        The loader's words where it cannot be loaded, else "".
+    """
+    tried: set[str] = set()
+    while True:
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            match = _WANTED.match(str(error))
+            if match is None or match[1] in tried or not _found(match[1]):
+                return str(error)
+            tried.add(match[1])
+        else:
+            return ""
+
+
+def _found(name: str) -> bool:
+    for place in places(name):
+        try:
+            ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+        return True
+    return False

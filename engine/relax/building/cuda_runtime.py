@@ -1,0 +1,32 @@
+"""The part of Relax's TVM that drives NVIDIA's GPUs: a library of its own.
+
+TVM loads it as it is imported, and says nothing where that fails: without a driver, but also where
+the loader finds CUDA's runtime in none of its folders, as with PyTorch's in a Python package.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import tvm
+
+from relascope.engine.building.cuda_libraries import load
+
+
+@functools.cache
+def missing() -> str:
+    """Load it where TVM could not; why it cannot be loaded, in a sentence, or ""."""
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
+        return ""
+    runtime = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve()
+    said = load(str(runtime.with_name("libtvm_runtime_cuda.so")))
+    if not said:
+        return ""
+    if said.startswith("libcuda.so"):
+        return "There is no NVIDIA driver on this machine."
+    advice = " Run `pip install nvidia-cuda-runtime`." if said.startswith("libcudart.so") else ""
+    return f"TVM's part that drives NVIDIA's GPUs does not load: {said}.{advice}"
+
+
+missing()

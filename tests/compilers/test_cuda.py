@@ -1,0 +1,148 @@
+"""CUDA's libraries and compilers on machines with and without them; no GPU is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from place import ROOT
+from relascope.engine.building import cuda_compiler
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relay.tvm.cuda_stubs import read_needs, stub_library
+
+TANH = """
+#include <math_constants.h>
+extern "C" __global__ void __launch_bounds__(64) k(float* a) {
+  a[threadIdx.x] = tanhf(a[threadIdx.x]) - CUDART_INF_F;
+}
+"""
+NVRTC = r"""
+#include <stdlib.h>
+#include <string.h>
+static char told[100000];
+int nvrtcCreateProgram(void** program, const char* source, const char* name, int count,
+                       const char** headers, const char** names) {
+  strcpy(told, source);
+  for (int i = 0; i < count; i++) strcat(strcat(told, " header:"), names[i]);
+  *program = told;
+  return 0;
+}
+int nvrtcCompileProgram(void* program, int count, const char** options) {
+  for (int i = 0; i < count; i++) strcat(strcat(told, " "), options[i]);
+  return strstr(told, "wrong") ? 6 : 0;
+}
+int nvrtcGetPTXSize(void* program, size_t* size) { *size = strlen(told) + 1; return 0; }
+int nvrtcGetPTX(void* program, char* room) { strcpy(room, told); return 0; }
+int nvrtcGetProgramLogSize(void* program, size_t* size) { *size = 5; return 0; }
+int nvrtcGetProgramLog(void* program, char* room) { strcpy(room, "oops"); return 0; }
+int nvrtcDestroyProgram(void** program) { return 0; }
+"""
+RELAX = """
+import json, tvm
+before = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
+from relascope.engine.relax.building.cuda_runtime import missing
+after = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
+print(json.dumps([before, missing(), after]))
+"""
+
+
+def answer(code: str, **environment: str):
+    """What a process of its own prints last, as JSON."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A place where CUDA's libraries are looked for, and nothing is found elsewhere."""
+    (tmp_path / "lib64").mkdir()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    cuda_compiler._nvrtc.cache_clear()
+    yield tmp_path / "lib64"
+    cuda_compiler._nvrtc.cache_clear()
+
+
+def test_numbers_are_computed_as_they_are_written():
+    if not cuda_compiler.compiler():  # then there is that to see alone
+        with pytest.raises(RuntimeError, match="Neither nvcc nor nvrtc"):
+            cuda_compiler.compile_cuda(TANH, "sm_90", "ptx")
+        return
+    made = cuda_compiler.compile_cuda(TANH, "sm_90", "ptx").decode()
+    assert ".entry k" in made and "sm_90" in made
+    assert "tanh.approx" not in made  # which is off by 5e-4
+    assert cuda_compiler.compile_cuda(TANH, "sm_80", "cubin")[:4] == b"\x7fELF"
+    with pytest.raises(RuntimeError, match="bogus"):
+        cuda_compiler.compile_cuda(TANH.replace("tanhf", "bogus"), "sm_90", "ptx")
+
+
+def test_without_a_compiler_it_says_what_to_install(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cuda_compiler, "_NVRTC", ("libnvrtc.so.0",))
+    assert cuda_compiler.compiler() == ""
+    with pytest.raises(RuntimeError, match="nvidia-cuda-nvrtc"):
+        cuda_compiler.compile_cuda(TANH, "sm_90", "ptx")
+
+
+def test_nvrtc_is_told_the_architecture_and_given_what_it_lacks(home, tmp_path, monkeypatch):
+    source = tmp_path / "nvrtc.c"
+    source.write_text(NVRTC)
+    made = home / "libnvrtc.so.0"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", made, source], check=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(cuda_compiler, "_NVRTC", (made.name,))
+    assert cuda_compiler.compiler() == str(made)
+    told = cuda_compiler.compile_cuda("void k() {}", "sm_90", "ptx").decode()
+    assert "--gpu-architecture=compute_90" in told and "header:math_constants.h" in told
+    assert "fast" not in told and "\0" not in told
+    with pytest.raises(RuntimeError, match="oops"):
+        cuda_compiler.compile_cuda("wrong", "sm_90", "ptx")
+
+
+def test_relax_finds_cudas_runtime_where_the_loader_does_not(home):
+    """TVM's part for GPUs loads beside stand-ins that pass for the driver and the runtime."""
+    spec = importlib.util.find_spec("tvm")
+    assert spec is not None and spec.origin is not None
+    needs = read_needs(Path(spec.origin).parent / "lib/libtvm_runtime_cuda.so")
+    names = [n for n in needs.libraries if n.startswith("libcud")]
+    assert names == ["libcudart.so.13", "libcuda.so.1"]
+    for name in names:
+        symbols = tuple(s for s in needs.wanted if s.library in ("", name))
+        (home / name).write_bytes(stub_library(name, symbols))
+    before, said, after = answer(RELAX)
+    assert said == "" and after
+    if shutil.which("nvidia-smi") is None:
+        assert not before
+
+
+@pytest.fixture
+def rounding():
+    """PyTorch's convolutions round to TF32, as they do by themselves; afterwards as before."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = True
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+def test_gradients_are_taken_where_the_model_is_and_in_full_float32(rounding):
+    model = load_model(ModelSource("mlp", training=True), silent)
+    found = model.on("meta").gradients()
+    assert found and {t.device.type for t in found.values()} == {"meta"}
+    assert torch.backends.cudnn.allow_tf32
+    with contextlib.suppress(AssertionError, RuntimeError):  # there is no GPU
+        model.on("cuda")
+    assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
