@@ -49,16 +49,13 @@ def model(command: ArgumentParser) -> None:
         default="",
         help=about,
     )
-    add("--seed", type=int, default=0, metavar="N", help="of all random values")
+    seed_and_tensors(command)
     about = "of parameters and floating inputs"
     add("--dtype", choices=("float32", "float64"), default="float32", help=about)
     about = "one input of a file, such as hidden=1x14x768:float32; repeat in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
     about = "size of a dimension that an exported program leaves open, such as x.0=4; repeat"
     add("--pin", **_REPEATED, metavar="NAME=N", help=about)
-    about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
-    about += "repeat"
-    add("--tensors", **_REPEATED, metavar="FILE", help=about)
     about = "a submodule alone, such as encoder.layer.3, on what it gets when the whole model runs"
     add("--module", default="", metavar="PATH", help=about)
     about = "which of the submodule's calls, where there are several"
@@ -86,6 +83,15 @@ def passes(command: ArgumentParser) -> None:
     command.add_argument("--count", **_REPEATED, metavar="PASS=N", help=about)
     pass_file(command)
     limits(command)
+
+
+def seed_and_tensors(command: ArgumentParser) -> None:
+    """Which values inputs have."""
+    add = command.add_argument
+    add("--seed", type=int, default=0, metavar="N", help="of all random values")
+    about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
+    about += "repeat"
+    add("--tensors", **_REPEATED, metavar="FILE", help=about)
 
 
 def limits(command: ArgumentParser) -> None:

@@ -533,6 +533,8 @@ _TOTALS = ["pass", "runs", "own_ms", "changed", "functions"]
 
 def open_recording(document: Document) -> str:
     """What `open` says."""
+    if "errors" in document:
+        return _numbers(document)
     if document["diff"] is not None:
         return str(document["diff"] or "It changed nothing.")
     about, milli = document["about"], 1e3
@@ -564,3 +566,30 @@ def open_recording(document: Document) -> str:
         cut.append(document["end"])
     parts = [head, *cut, "", text_table(rows, columns), ""]
     return "\n".join([*parts, "Where the time is:", text_table(most, _TOTALS)])
+
+
+def _numbers(document: Document) -> str:
+    """What `open` says of a recording's numbers."""
+    parts = []
+    for part in document["errors"] or ():
+        rows = [
+            {
+                "number": r["number"],
+                "pass": r["pass"],
+                "verdict": r["error"] and r["error"]["verdict"],
+                "against the first": r["error"] and r["error"]["max_rel"],
+                "against the one before": r["step_error"] and r["step_error"]["max_rel"],
+                "limit": r["error"] and r["error"]["limit"],
+                "not compared": _failed(r["failure"]),
+            }
+            for r in part["rows"]
+        ]
+        columns = [c for c in rows[0] if c != "not compared" or any(r[c] for r in rows)]
+        parts.append(f"Held against {part['against']}:")
+        parts.append(text_table(rows, columns))
+        parts += [part["end"]] if part["end"] else []
+    if document["reduction"] is not None:
+        parts.append(reduce(document["reduction"]))
+    elif document["bisection"] is not None:
+        parts.append(bisect(document["bisection"]))
+    return "\n\n".join(parts)

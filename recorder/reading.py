@@ -187,8 +187,7 @@ class Recording:
             IndexError: there is no such pass.
             EngineError: kind "file"; the module could not be saved, or not be read any more.
         """
-        self.passes[number]
-        module = self._numbers.get(number, [None, None])[after]
+        module = self.module_number(number, after)
         if module is None or ("json", str(module)) not in self._places:
             return None
         why = self._fields("json", str(module)).get("why")
@@ -200,6 +199,14 @@ class Recording:
         except (KeyError, RecursionError, ValueError) as wrong:
             raise self._damaged() from wrong
         return json.dumps(whole, ensure_ascii=False)
+
+    def module_number(self, number: int, after: bool) -> int | None:
+        """Which module a pass was given, or left; the same number is the same module.
+
+        Args, Raises: as of `module`, but for damage.
+        """
+        self.passes[number]
+        return self._numbers.get(number, [None, None])[after]
 
     def _with_blobs(self, value: Any) -> Any:
         if isinstance(value, dict):

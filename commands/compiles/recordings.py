@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from relascope.commands.compiles.numbers import asked, number_options, numbers
 from relascope.commands.installation import page_options, serve
-from relascope.commands.shared import write
+from relascope.commands.shared import Connect, write
 from relascope.core.errors import EngineError
 from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
@@ -47,6 +48,7 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     add("--step", type=int, metavar="N", help="the text of what pass N changed")
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
+    number_options(add_to)
     page_options(add_to)
 
 
@@ -83,10 +85,15 @@ def record_program(args: argparse.Namespace, connect: object) -> Document:
     return {"file": str(written[0]), **whole, "files": files}
 
 
-def open_recording(args: argparse.Namespace, connect: object) -> Document:
-    """Open the page on a recording, or print its passes: nested, with times and changes."""
+def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
+    """Open the page on a recording, or print its passes: nested, with times and changes.
+
+    With --errors, --bisect or --reduce, run the modules that it has in an engine.
+    """
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
+    if asked(args):
+        return numbers(args, connect, reading.read(args.file))
     if not (args.json or args.print or args.only or args.step is not None or args.module):
         serve(args, {OPEN: str(args.file.resolve())})
     found = reading.read(args.file)

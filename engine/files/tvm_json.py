@@ -117,6 +117,7 @@ def check_relay_json(text: str, name: str) -> str:
     found = _parsed(text, name)
     nodes: Any = found.get("nodes")
     arrays: Any = found.get("b64ndarrays", [])
+    nodes = _without_settings(nodes) if isinstance(nodes, list) else nodes
     _need(isinstance(nodes, list) and 0 < len(nodes) <= _NODES, name, "it has no list of nodes")
     _need(isinstance(arrays, list), name, "its arrays are no list")
     root = _index(found.get("root"), nodes, name)
@@ -128,6 +129,36 @@ def check_relay_json(text: str, name: str) -> str:
     _check_arrays(arrays, name)
     kept = {"root": root, "nodes": nodes, "b64ndarrays": arrays}
     return json.dumps(kept | {"attrs": {"tvm_version": _version(found, name)}})
+
+
+_SETTINGS = ("Executor", "Runtime", "Target", "TargetKind")
+_ANY_DEVICE = {"device_type_int": "-1", "virtual_device_id": "-1"}
+
+
+def _without_settings(nodes: list[Any]) -> list[Any]:
+    """The nodes of a module that was saved in the midst of a build, without what says how and for
+    which device it is built: nothing stands in their places."""
+    gone = {
+        i for i, n in enumerate(nodes) if isinstance(n, dict) and n.get("type_key") in _SETTINGS
+    }
+    if not gone:
+        return nodes
+    kept = [{"type_key": ""} if i in gone else n for i, n in enumerate(nodes)]
+    for index, node in enumerate(kept):
+        if not isinstance(node, dict):
+            continue
+        keys, data, attrs = node.get("keys"), node.get("data"), node.get("attrs")
+        if node.get("type_key") == "Map" and isinstance(keys, list) and isinstance(data, list):
+            pairs = [p for p in zip(keys, data, strict=False) if p[1] not in gone]
+            if len(keys) == len(data) > len(pairs):
+                rest = {k: v for k, v in node.items() if k not in ("keys", "data")}
+                told = {"keys": [k for k, _ in pairs], "data": [v for _, v in pairs]}
+                kept[index] = {**rest, **(told if pairs else {})}
+        elif node.get("type_key") == "VirtualDevice" and isinstance(attrs, dict):
+            target = attrs.get("target")
+            if isinstance(target, str) and target.isdecimal() and int(target) in gone:
+                kept[index] = {**node, "attrs": {**attrs, **_ANY_DEVICE}}
+    return kept
 
 
 def _version(found: Node, name: str) -> str:

@@ -19,7 +19,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import Variant
-from relascope.passes.catalogue import info
+from relascope.passes.catalogue import info, recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 
@@ -296,6 +296,10 @@ def _pace(ratio: float, question: Question) -> str:
 def verdict(ir: str, result: Bisection) -> str:
     """What was found, in a few sentences."""
     pipeline, kind = result.question.pipeline, result.kind
+    if not kind and any(s.name == recorded.NAME for s in pipeline):
+        return (
+            "Nothing to find: every recorded module that can be run computes what the first does."
+        )
     if not kind:
         return f"Nothing to find: the whole pipeline {_FINE[result.question.kind]}."
     make = f"makes it {kind}"
@@ -318,6 +322,8 @@ def _name(ir: str, pipeline: Pipeline, index: int) -> str:
     if index == IMPORT:
         return "the import"
     step = pipeline.steps[index]
+    if step.name == recorded.NAME:
+        return f"Pass {recorded.number_of(step)}, {info(ir, step).title},"
     return f"Step {index + 1}, {step.name} ({info(ir, step).title}),"
 
 

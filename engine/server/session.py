@@ -109,7 +109,7 @@ from relascope.engine.server.steps import (
 )
 from relascope.engine.turns import alone
 from relascope.passes.applications import Applications
-from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import default_pipeline, recorded
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.reduce import Piece
@@ -894,7 +894,10 @@ class PipelineSession:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
-                program = entry.applied_and_counted(start, step, counted)
+                if step.name == recorded.NAME:
+                    program = self._recorded_module(unit[0], step, start)
+                else:
+                    program = entry.applied_and_counted(start, step, counted)
             seconds = time.perf_counter() - began
             check_kind(entry.title, start, program)
             message = f"{entry.title} returned a program that is not well-formed: "
@@ -928,6 +931,12 @@ class PipelineSession:
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
         done = before.done | {step.name}
         return State(program, graph, graph, exprs, record, done, applications=places)
+
+    def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
+        """The module that a pass left in a recorded compile, read as any other file is."""
+        path = Path(source.model).with_name(recorded.file_of(step))
+        read: Program = self._backend.read_program(path, source, silent).program
+        return replace(read, digests=start.digests)
 
     def _unchanged(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from relascope.passes.catalogue import recorded
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.pipelines import INFERENCE, JOINT, ORDER, TRAINING
 from relascope.passes.catalogue.reader import listed_in
@@ -40,6 +41,8 @@ def info(ir: str, step: Step | str) -> PassInfo:
     Raises:
         KeyError: no pass of this IR has that name.
     """
+    if isinstance(step, Step) and step.name == recorded.NAME:
+        return recorded.entry(ir, step)
     return CATALOGUE[ir, step if isinstance(step, str) else step.name]
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from command_line import document, run
-from crafted.recorded import recorded
+from crafted.recorded import HOSTILE, recorded
 from relascope.commands import installation
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
 from relascope.recorder.reading import read
+from relascope.viz.rows.recorded_numbers import Made, parts
 from relascope.viz.rows.recording import end_words, pass_rows
 
 
@@ -45,6 +46,21 @@ def test_it_says_where_a_compile_stopped(path):
     assert end_words(killed) == (
         "The compile was ended in pass 1, FoldTranspose: the recording stops there."
     )
+
+
+def test_a_recording_without_modules_has_no_numbers(path):
+    for option in ("--errors", "--bisect"):
+        said = run("open", path, option).stderr
+        assert "no modules to be run: it was recorded at the level text" in said
+        assert "--level modules" in said
+
+
+def test_a_part_of_a_compile_goes_as_far_as_what_can_be_run(path):
+    found = read(Path(path))
+    found.about["level"] = "modules"
+    (part,) = parts(found)
+    assert (part.first, part.by, part.after, part.made) == (0, 0, False, (Made(1, 1),))
+    assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
 
 
 def test_it_filters(path):

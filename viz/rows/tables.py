@@ -19,7 +19,7 @@ from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
 from relascope.engine.protocol.times import TorchSaved
-from relascope.passes.catalogue import CATALOGUE, PassInfo
+from relascope.passes.catalogue import CATALOGUE, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
@@ -477,12 +477,19 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
 def try_place(row: Row) -> Row:
     """Of a row of `try_row`, which steps were on, as a column of a table."""
     last = row["last"]
+    number = last.get("number", last["index"] + 1)
     if row["ratio"] is None:
         count = "" if last["count"] is None else f", the first {last['count']}"
-        return {"steps up to": f"{last['index'] + 1} {last['pass']}{count}"}
-    return {"without": f"{last['index'] + 1} {last['pass']}" if last["index"] >= 0 else "nothing"}
+        return {"steps up to": f"{number} {last['pass']}{count}"}
+    return {"without": f"{number} {last['pass']}" if last["index"] >= 0 else "nothing"}
 
 
 def _step_at(pipeline: Pipeline, index: int) -> Row:
-    name = "import" if index == IMPORT else pipeline.steps[index].name
-    return {"index": index, "pass": name}
+    """A step, with the number of the pass where it is a recorded one."""
+    if index == IMPORT:
+        return {"index": index, "pass": "import"}
+    step = pipeline.steps[index]
+    if step.name == recorded.NAME:
+        number, name = recorded.number_of(step), recorded.entry("", step).title
+        return {"index": index, "number": number, "pass": name}
+    return {"index": index, "pass": step.name}

@@ -35,6 +35,7 @@ _FOREIGN_NAMES = """
 """
 _FOREIGN = tuple(_FOREIGN_NAMES.split())
 _ATTRS = {"hash", "Primitive", "global_symbol", "Composite", "PartitionedFromPattern"}
+_ATTRS |= {"weight_layout"}
 _METADATA = "#[metadata]"
 _HINT = "Give the module as it was before it was compiled."
 

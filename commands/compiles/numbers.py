@@ -1,0 +1,106 @@
+"""`open` with --errors, --bisect or --reduce: the numbers of a recorded compile, in an engine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from relascope.commands.options import seed_and_tensors, target, tolerance
+from relascope.commands.shared import Connect, Engine, target_of, tolerance_of
+from relascope.core.errors import EngineError
+from relascope.core.scratch import Scratch
+from relascope.engine.jobs.bisect import Question
+from relascope.engine.jobs.reduce import cannot, narrow
+from relascope.recorder.reading import Recording
+from relascope.viz.rows import fault, tables
+from relascope.viz.rows.recorded_numbers import (
+    Numbers,
+    Part,
+    first_words,
+    ir_of,
+    parts,
+    same_tvm,
+    why_not,
+)
+
+Document = dict[str, Any]
+
+
+def number_options(add_to: argparse.ArgumentParser) -> None:
+    """What is asked of the modules, and on which inputs."""
+    add = add_to.add_argument
+    add("--errors", action="store_true", help="run the module after each pass, and compare")
+    add("--bisect", action="store_true", help="the first pass that makes the numbers wrong")
+    add_to.set_defaults(reduce=None)
+    seed_and_tensors(add_to)
+    target(add_to)
+    tolerance(add_to)
+
+
+def asked(args: argparse.Namespace) -> bool:
+    """Whether an engine is asked."""
+    return bool(args.errors or args.bisect or args.reduce)
+
+
+def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) -> Document:
+    """Run a recording's modules and compare them, or look for the pass that breaks them.
+
+    Raises:
+        EngineError: kind "file"; they cannot be run.
+    """
+    if args.reduce:
+        fault.check_folder(args.reduce)
+    args.engine = ir_of(recording)
+    found = parts(recording)
+    if not found:
+        sides = [(run, after) for run in recording.passes for after in (False, True)]
+        reasons = (why_not(recording, *side) for side in sides)
+        name = recording.path.name
+        message = f"{name} has no two modules that could be run and compared."
+        said = next(filter(None, reasons), "No pass in it left another one.")
+        raise EngineError("file", f"{message} {said}", name)
+    document: Document = {"file": str(args.file), "engine": args.engine}
+    document |= {"errors": None, "bisection": None, "reduction": None}
+    with Scratch() as folder, Engine(args, connect) as ask:
+        same_tvm(recording, ask("describe").version)
+        held = Numbers(recording, Path(folder), args.seed, tuple(map(Path, args.tensors)))
+        document["target"] = best = target_of(args, ask)
+        if args.errors:
+            document["errors"] = [
+                {**_about(recording, one), "rows": held.errors(ask, one, best, tolerance_of(args))}
+                for one in found
+            ]
+        if args.bisect or args.reduce:
+            document |= _searched(args, ask, held, found, best)
+    return document
+
+
+def _about(recording: Recording, part: Part) -> Document:
+    return {"against": first_words(recording, part), "end": part.end or None}
+
+
+def _searched(
+    args: argparse.Namespace, ask: Engine, held: Numbers, found: tuple[Part, ...], best: str
+) -> Document:
+    """Of the first part that is bad, which pass makes it so; of the last, that none does."""
+    told: Document = {}
+    for part in found:
+        question = Question(
+            held.source(part), held.pipeline(part), best, tolerance=tolerance_of(args)
+        )
+        result = held.bisect(ask, args.engine, question)
+        document = tables.bisect_document(args.engine, result)
+        told["bisection"] = {**document, "model": str(args.file), **_about(held.recording, part)}
+        if not result.kind:
+            continue
+        if args.reduce:
+            made = None
+            if not cannot(result):
+                made = narrow(ask, args.engine, result)
+            if made is not None and made.report is not None:
+                fault.write(made.report, args.reduce)
+            reduced = fault.document(args.engine, result, made, str(args.reduce))
+            told["reduction"] = {**reduced, "model": str(args.file)}
+        break
+    return told

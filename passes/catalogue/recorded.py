@@ -1,0 +1,56 @@
+"""The step that stands for a pass of a recorded compile: the module that it left takes its place.
+
+It is in no list of passes and no pipeline's text that anybody reads: what it names lies beside the
+file of the program that it is a step of.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.catalogue.parameters import Parameter
+from relascope.passes.pipeline import Step
+
+NAME = "recorded"
+_MODULE, _PASS, _TITLE = "module", "pass", "name"
+_LISTED = PassInfo(
+    name=NAME,
+    ir="",
+    title="a recorded pass",
+    summary="The module that a recorded pass left.",
+    origin="a recording",
+    function="",
+    parameters=(
+        Parameter(_MODULE, "whole number", 0, "which module of the recording"),
+        Parameter(_PASS, "whole number", 0, "the pass that left it"),
+        Parameter(_TITLE, "text", "", "what that is called"),
+    ),
+)
+
+
+def recorded(module: int, number: int, title: str) -> Step:
+    """The step of a pass, by its number and its name, that left a module."""
+    said = re.sub(r"[^\w. -]+", "_", title)[:80].strip() or "_"
+    return Step(NAME, params=((_MODULE, str(module)), (_PASS, str(number)), (_TITLE, said)))
+
+
+def entry(ir: str, step: Step) -> PassInfo:
+    """What the catalogue has of such a step."""
+    return replace(_LISTED, ir=ir, title=dict(step.params).get(_TITLE, _LISTED.title))
+
+
+def number_of(step: Step) -> int:
+    """Of the pass that a step stands for; -1 where it stands for none."""
+    return int(dict(step.params)[_PASS]) if step.name == NAME else -1
+
+
+def file_of(step: Step) -> str:
+    """The name of the file that its module lies in."""
+    return file_name(int(dict(step.params)[_MODULE]))
+
+
+def file_name(module: int) -> str:
+    """The name of a module's file."""
+    return f"module_{module}.json"

@@ -1,0 +1,113 @@
+"""The numbers of a recorded compile, in the TVM of each engine: errors, bisection."""
+
+import runpy
+import sys
+
+import numpy as np
+import pytest
+import tvm
+
+from relascope import recording
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import bisect
+from relascope.engine.jobs.accuracy import OURS
+from relascope.engine.jobs.bisect import Question
+from relascope.engine.protocol.session import silent
+from relascope.recorder.reading import read
+from relascope.viz.rows.recorded_numbers import Numbers, ir_of, parts, same_tvm
+
+ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
+OWN = {"relax": ["ReluAway"], "relay": ["InferType", "ReluAway"]}[ENGINE]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A recording of a person's script, one of whose passes is wrong."""
+    path = tmp_path_factory.mktemp("recorded") / "run.rsc"
+    with recording(path, "modules"):
+        runpy.run_path(_script())
+    return read(path)
+
+
+def _script():
+    folder = next(p for p in sys.path if p.endswith(f"tests/{ENGINE}/support"))
+    return f"{folder}/wrong_pass.py"
+
+
+@pytest.fixture
+def ask(session):
+    return lambda method, *given: getattr(session, method)(*given, progress=silent)
+
+
+def test_parts_are_what_takes_and_returns_the_same(compiled):
+    assert ir_of(compiled) == ENGINE
+    first, *rest = parts(compiled)
+    assert [compiled.passes[m.by].name for m in first.made] == OWN
+    if ENGINE == "relay":  # the weights are bound by then
+        (second,) = rest
+        names = [compiled.passes[m.by].name for m in second.made]
+        assert {"AlterOpLayout", "FuseOps", "LabelOps"} <= set(names)
+    else:
+        assert not rest and first.end.endswith(
+            "kernels of its own, which are code and are not run."
+        )
+        assert "LegalizeOps" in first.end
+
+
+def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path):
+    part, held = parts(compiled)[0], Numbers(compiled, tmp_path)
+    rows = held.errors(ask, part, "llvm", OURS)
+    assert [(r["pass"], r["error"]["verdict"]) for r in rows] == [
+        (name, "wrong" if name == "ReluAway" else "right") for name in OWN
+    ]
+    assert rows[-1]["error"]["max_rel"] > 1e-3
+    assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
+    found = held.bisect(ask, ENGINE, Question(held.source(part), held.pipeline(part), "llvm"))
+    (suspect,) = found.found.suspects
+    assert part.made[suspect].by == rows[-1]["number"]
+    said = bisect.verdict(ENGINE, found)
+    assert said.startswith(f"Pass {rows[-1]['number']}, ReluAway, makes it wrong: ")
+    assert "float64" not in said
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(ENGINE == "relax", reason="its build has kernels from the first pass on")
+def test_a_build_is_right_until_it_has_kernels(compiled, ask, tmp_path):
+    """What says how it is built, and for which device, is left out of its modules."""
+    part, held = parts(compiled)[1], Numbers(compiled, tmp_path)
+    *rows, last = held.errors(ask, part, "llvm", OURS)
+    assert {r["error"]["verdict"] for r in rows} == {"right"} and len(rows) >= 6
+    assert last["pass"] == "LowerTensorExpr"
+    assert "is not read as TVM's JSON" in last["failure"]["message"]
+    question = Question(held.source(part), held.pipeline(part), "llvm")
+    assert "Nothing to find" in bisect.verdict(ENGINE, held.bisect(ask, ENGINE, question))
+
+
+@pytest.mark.exhaustive
+def test_inputs_are_drawn_or_given(compiled, ask, tmp_path):
+    part = parts(compiled)[0]
+    inputs = {"x": np.full((4, 16), 0.5, "float32")}
+    if ENGINE == "relay":
+        inputs |= {"w": np.full((16, 16), 0.25, "float32"), "b": np.ones(16, "float32")}
+        np.savez(tmp_path / "in.npz", **inputs)  # nothing is negative: relu is abs
+        held = Numbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
+        assert [r["error"]["verdict"] for r in held.errors(ask, part, "llvm", OURS)] == [
+            "right"
+        ] * 2
+    else:
+        np.savez(tmp_path / "in.npz", **inputs)
+        held = Numbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
+        (row,) = held.errors(ask, part, "llvm", OURS)
+        (other,) = Numbers(compiled, tmp_path, seed=3).errors(ask, part, "llvm", OURS)
+        assert row["error"]["max_rel"] != other["error"]["max_rel"]
+
+
+@pytest.mark.exhaustive
+def test_what_cannot_be_compared_is_refused(compiled, tmp_path):
+    with pytest.raises(EngineError, match=f"recorded with TVM {tvm.__version__}, and the engine"):
+        same_tvm(compiled, "0.99.0")
+    same_tvm(compiled, str(tvm.__version__))
+    with recording(tmp_path / "run.rsc", "graphs"):
+        runpy.run_path(_script())
+    with pytest.raises(EngineError, match="it was recorded at the level graphs"):
+        parts(read(tmp_path / "run.rsc"))

@@ -1,0 +1,281 @@
+"""The numbers of a recorded compile: which of its modules can be run and held against each other.
+
+A part of a compile is what one program became, pass by pass, with the same arguments and results.
+An engine opens its first module as a model, and each pass that changed it is a step of a pipeline
+whose program is the module that was recorded after it: so what is done with pipelines (errors,
+bisection, reduction) is done with a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.engine.jobs import accuracy, bisect
+from relascope.engine.jobs.accuracy import Tolerance
+from relascope.engine.jobs.bisect import Bisection, Question
+from relascope.engine.jobs.step import step
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
+from relascope.passes.catalogue import recorded
+from relascope.passes.pipeline import Pipeline
+from relascope.recorder.reading import PassRun, Recording
+from relascope.recorder.writing import LEVELS
+from relascope.viz.rows import Row, tables
+
+_KERNELS = "It has kernels of its own, which are code and are not run."
+_NO_MAIN = 'It has no function "main" that could be run.'
+
+
+@dataclass(frozen=True)
+class Made:
+    """A module, by its number in the recording, and the pass that left it."""
+
+    module: int
+    by: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program on its way through passes that leave what it takes and returns.
+
+    Args:
+        first: its first module.
+        by, after: the pass that left it, or was given it.
+        made: the modules after it, in order.
+        end: why no more of them are compared, with the pass; "" where that is the last.
+    """
+
+    first: int
+    by: int
+    after: bool
+    made: tuple[Made, ...]
+    end: str = ""
+
+
+def check(recording: Recording) -> None:
+    """Refuse a recording that has no modules.
+
+    Raises:
+        EngineError: kind "file".
+    """
+    level, name = recording.about.get("level"), recording.path.name
+    if level != LEVELS[-1]:
+        message = f"{name} has no modules to be run: it was recorded at the level {level}."
+        hint = f"Record the compile again: relascope record --level {LEVELS[-1]} …"
+        raise EngineError("file", message, name, hint)
+
+
+def ir_of(recording: Recording) -> str:
+    """Which engine reads a recording's modules: "relay" or "relax".
+
+    Raises:
+        EngineError: kind "file"; as of `check`, or it has no module at all.
+    """
+    check(recording)
+    for run in recording.passes:
+        text = recording.module(run.number, after=False)
+        if text is not None:
+            return "relax" if '"root_index"' in text else "relay"
+    name = recording.path.name
+    raise EngineError("file", f"No pass of {name} was given a module.", name)
+
+
+def same_tvm(recording: Recording, version: str) -> None:
+    """Refuse a recording of another TVM than an engine's.
+
+    Args:
+        version: as the engine describes itself.
+
+    Raises:
+        EngineError: kind "file".
+    """
+    its, name = str(recording.about.get("tvm")), recording.path.name
+    if its not in version.split():
+        message = f"{name} was recorded with TVM {its[:60]}, and the engine here has {version}: "
+        hint = "Look at its numbers where that TVM is, or record it with this one."
+        raise EngineError("file", f"{message}it would read other modules.", name, hint)
+
+
+def why_not(recording: Recording, run: PassRun, after: bool) -> str:
+    """Why the module before or after a pass is not run, a sentence; "" where it may be."""
+    side = run.after if after else run.before
+    if side is None:
+        return "It has no module here."
+    if "main" not in side:
+        return _NO_MAIN
+    for content in dict.fromkeys(side.values()):
+        if recording.graph(content) is None:
+            why = recording.no_graph(content)
+            return f"Its graph is not known: {why[:200]}" if why else _KERNELS
+    return ""
+
+
+def parts(recording: Recording) -> tuple[Part, ...]:
+    """The parts of a recorded compile that have a pass, in order.
+
+    A program that a pass makes only for itself is none: constants that it folds, say.
+
+    Raises:
+        EngineError: as of `check`.
+    """
+    check(recording)
+    line: list[tuple[int, PassRun, bool]] = []  # module, pass, whether after it
+    whole: list[list[tuple[int, PassRun, bool]]] = []
+    around: dict[int, list[tuple[PassRun, bool]]] = {}  # of each thread
+
+    def ended(run: PassRun, follows: bool) -> None:
+        module = recording.module_number(run.number, after=True)
+        if follows and module is not None and module != line[-1][0]:
+            line.append((module, run, True))
+
+    for run in recording.passes:
+        open_ones = around.setdefault(run.thread, [])
+        while len(open_ones) > run.depth:
+            ended(*open_ones.pop())
+        module = recording.module_number(run.number, after=False)
+        if not run.depth and module is not None and (not line or line[-1][0] != module):
+            whole.append(line := [(module, run, False)])
+        open_ones.append((run, bool(line) and module == line[-1][0]))
+    for open_ones in around.values():
+        while open_ones:
+            ended(*open_ones.pop())
+    return tuple(part for one in whole for part in _split(recording, one))
+
+
+def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> list[Part]:
+    """Of what became of one program, the parts that take and return the same."""
+    found: list[Part] = []
+    signature: object = None
+    part: Part | None = None
+    for module, run, after in line:
+        why = why_not(recording, run, after)
+        its = None if why else _signature(recording, run, after)
+        if part is not None and not why and its == signature:
+            found[-1] = part = replace(part, made=(*part.made, Made(module, run.number)))
+            continue
+        if part is not None:
+            why = why or "It takes or returns something else."
+            found[-1] = replace(part, end=f"From pass {run.number}, {run.name}, on: {why}")
+        part = None
+        if its is not None:
+            found.append(part := Part(module, run.number, after, ()))
+        signature = its
+    return [one for one in found if one.made]
+
+
+def _signature(recording: Recording, run: PassRun, after: bool) -> object:
+    side = run.after if after else run.before
+    graph: Graph | None = recording.graph(side["main"]) if side else None
+    assert graph is not None, "or `why_not` says that there is none"
+    inputs = tuple((graph.by_id[i].name, graph.by_id[i].outputs) for i in graph.inputs)
+    return inputs, tuple(graph.by_id[i].outputs for i in graph.outputs)
+
+
+def first_words(recording: Recording, part: Part) -> str:
+    """Which module is a part's first, behind "held against"."""
+    name = recording.passes[part.by].name
+    return f"what pass {part.by}, {name}, {'left' if part.after else 'was given'}"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A recording whose modules an engine runs.
+
+    Args:
+        folder: where modules are written for the engine.
+        seed: of the inputs.
+        tensors: paths of files of saved inputs; random ones where there is none.
+    """
+
+    recording: Recording
+    folder: Path
+    seed: int = 0
+    tensors: tuple[Path, ...] = ()
+    _written: set[int] = field(default_factory=set)
+
+    def source(self, part: Part) -> ModelSource:
+        """The first module of a part as a model.
+
+        Raises:
+            EngineError: kind "file"; a module cannot be read or written.
+        """
+        self._write(part.first, part.by, part.after)
+        source = source_from_file(self.folder / recorded.file_name(part.first), seed=self.seed)
+        return with_tensors(source, self.tensors)
+
+    def pipeline(self, part: Part) -> Pipeline:
+        """The passes of a part.
+
+        Raises:
+            EngineError: as of `source`.
+        """
+        steps = []
+        for one in part.made:
+            self._write(one.module, one.by, True)
+            name = self.recording.passes[one.by].name
+            steps.append(recorded.recorded(one.module, one.by, name))
+        return Pipeline(tuple(steps))
+
+    def _write(self, module: int, run: int, after: bool) -> None:
+        if module in self._written:
+            return
+        text = self.recording.module(run, after)
+        assert text is not None, "or it would be in no part"
+        try:
+            (self.folder / recorded.file_name(module)).write_text(text, encoding="utf-8")
+        except OSError as wrong:
+            message = f"A module of the recording cannot be written: {wrong.strerror}."
+            raise EngineError("file", message, str(self.folder)) from wrong
+        self._written.add(module)
+
+    def errors(self, ask: Ask, part: Part, target: str, given: Tolerance) -> list[Row]:
+        """What the module after each pass of a part returns, against the first and the one before.
+
+        Returns:
+            One row a pass that left another module: "number", "pass", "error" against the first
+            module and "step_error" against the module before the pass, as
+            `viz.rows.tables.judged_row` has them; "failure", why it cannot be compared.
+        """
+        rows: list[Row] = []
+        source, pipeline = self.source(part), self.pipeline(part)
+        stepped = step(ask, source, pipeline)
+        last = part
+        for index, made in enumerate(part.made):
+            row: Row = {"number": made.by, "pass": self.recording.passes[made.by].name}
+            row |= {"error": None, "step_error": None, "failure": None}
+            rows.append(row)
+            try:
+                if (error := stepped.records[index].error) is not None:
+                    raise error
+                whole = stepped.sound.upto(index)
+                row["error"] = _judged(ask, source, whole, target, given)
+                own = replace(last, made=(made,))
+                row["step_error"] = row["error"]
+                if last.first != part.first:
+                    about = self.source(own), self.pipeline(own), target, given
+                    row["step_error"] = _judged(ask, *about)
+            except EngineError as error:
+                if error.kind == "cancelled":
+                    raise
+                row["failure"] = error.to_json()
+            else:
+                last = Part(made.module, made.by, True, ())
+        return rows
+
+    def bisect(self, ask: Ask, ir: str, question: Question) -> Bisection:
+        """Bisection over what of a part can be read; see `engine.jobs.bisect.bisect`."""
+        stepped = step(ask, question.source, question.pipeline)
+        found = bisect.bisect(ask, ir, replace(question, pipeline=stepped.sound))
+        return replace(found, double=None)  # a recorded module has one precision
+
+
+def _judged(
+    ask: Ask, source: ModelSource, pipeline: Pipeline, target: str, given: Tolerance
+) -> Row:
+    found = accuracy.judged(ask, source, lambda s: BuildRequest(s, pipeline, target), given)
+    return tables.judged_row(found)
