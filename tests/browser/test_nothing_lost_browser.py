@@ -45,7 +45,7 @@ class Hand:
         ways = [self.type_batch, self.type_seed, self.open_tab, self.choose_mode]
         if self.tab == "Passes":
             ways += 2 * [self.walk, self.choose_row, self.press_keys, self.switch, self.keep_layout]
-            ways += [self.add, self.remove]
+            ways += [self.add, self.remove, self.move]
         if self.tab == "Gradient & cut" and self.mode == "training":
             ways += 3 * [self.choose_strategy]
         way = self.draw.choice(ways)
@@ -93,16 +93,8 @@ class Hand:
     def walk(self):
         on = self.draw.random() < 0.5 if 0 <= self.step < len(self.pipeline) - 1 else self.step < 0
         name = "Next" if on else "Previous"
-        self._step_said()
         self.page.get_by_role("button", name=name, exact=True).click()
         self.steps[self.mode] = self.step + (1 if on else -1)
-        self._step_said()
-
-    def _step_said(self):
-        """A person walks from the step that is shown, so that is waited for."""
-        step = self.step
-        said = "Imported program" if step < 0 else f"Step {step + 1} of"
-        self.page.get_by_text(said).first.wait_for()
 
     def choose_row(self):
         row = self.draw.randrange(1, len(self.pipeline) + 1)
@@ -124,16 +116,19 @@ class Hand:
         knob = self.page.locator(".row").nth(index + 1).locator(".switch")
         knob.click()
         self.pipelines[self.mode] = self.pipeline.switched(index, not on)
-        # A second click on a switch that has not turned yet would mean the first again.
-        self.page.wait_for_function(
-            "([i, on]) => [...document.querySelectorAll('*')].some(e => e.shadowRoot"
-            "?.querySelectorAll('.list .row')[i]?.querySelector('.switch')"
-            "?.getAttribute('aria-checked') === on)",
-            arg=[index + 1, str(not on).lower()],
-        )
 
     def _fixed(self, index):
         return self.page.locator(".row").nth(index + 1).locator(".fixed").count() > 0
+
+    def move(self):
+        step = self.step
+        to = step + 1 if step + 1 < len(self.pipeline) else step - 1
+        if step < 0 or to < 0:
+            return
+        self.page.locator(".list").focus()
+        self.page.keyboard.press("Alt+ArrowDown" if to > step else "Alt+ArrowUp")
+        self.pipelines[self.mode] = self.pipeline.moved(step, to)
+        self.steps[self.mode] = to
 
     def keep_layout(self):
         self.keep = not self.keep
@@ -228,3 +223,9 @@ def used(page, seed, count):
 
 def test_nothing_is_lost_or_done_twice(streamlit_page):
     used(opened(streamlit_page), 1, 30)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", [3, 4])
+def test_nothing_is_lost_of_300(streamlit_page, seed):
+    used(opened(streamlit_page), seed, 300)

@@ -5,14 +5,16 @@ import os
 import signal
 
 import pytest
+import streamlit as st
 
 import page_session
-from page import INFERENCE, TRAINING, open_tab, settle, training, words
+from page import INFERENCE, TRAINING, open_tab, settle, step, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
+from relascope.viz.panels.steps.step_list import catch_up
 from relascope.viz.rows.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
@@ -57,18 +59,37 @@ def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
     assert page.number_input(key="keep_repeats").value == 7
 
 
-def test_passes_shows_the_last_step_and_walks(page):
+def test_passes_shows_the_last_step(page):
     open_tab(page, "Passes")
-    assert f"Step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
-    assert page.button(key="next").disabled
-    page.button(key="previous").click()
-    settle(page.run())
-    assert f"Step {len(INFERENCE) - 1} of {len(INFERENCE)}" in words(page)
-    for _ in range(len(INFERENCE) - 1):
-        page.button(key="previous").click()
-        settle(page.run())
-    assert "Imported program" in words(page)
-    assert page.button(key="previous").disabled
+    assert step(page) == (len(INFERENCE), len(INFERENCE))
+
+
+class Done:
+    """A pipeline that writes down what is done to it."""
+
+    def __init__(self):
+        self.log = []
+
+    def __getattr__(self, name):
+        return lambda *given, **named: self.log.append((name, given, named))
+
+
+def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
+    state, done = {}, Done()
+    monkeypatch.setattr(st, "session_state", state)
+    catch_up(done)
+    session = state["step_list_done"][0]
+    deeds = [{"number": 1, "what": "select", "row": 2}]
+    state["step_list"] = {"log": {"session": session, "deeds": deeds}}
+    catch_up(done)
+    catch_up(done)
+    deeds.append({"number": 2, "what": "move", "row": 2, "to": 1})
+    catch_up(done)
+    assert done.log == [("select", (), {"row": 2}), ("move", (), {"row": 2, "to": 1})]
+    # A browser that comes back after the app's end tells what an earlier one has done.
+    state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 3}]}}
+    catch_up(done)
+    assert len(done.log) == 2
 
 
 def test_next_change_walks_over_what_the_step_touched(page):
@@ -89,7 +110,7 @@ def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
     use.click()
     settle(page.run())
     assert page.code[0].value == "cse|-bind|fold"
-    assert "Step 3 of 3" in words(page)
+    assert step(page) == (3, 3)
     page.text_input(key="keep_pipeline_text").set_value("cse|nope")
     next(b for b in page.button if b.label == "Use it").click()
     settle(page.run())

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engines import shared_fake
-from page import INFERENCE, LONG, open_tab, settle, words
+from page import INFERENCE, LONG, open_tab, settle, step, words
 from page_session import WRONG_SEED
 from place import PAGES
 from relascope.commands.main import main
@@ -45,7 +45,7 @@ def test_an_address_brings_the_screen_back(page):
     }
     assert again.session_state["step_tvm"] == 0
     assert again.sidebar.number_input(key="keep_batch_bert_layer").value == 2
-    assert "Step 1 of 2" in words(again)
+    assert step(again) == (1, 2)
 
 
 def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
@@ -76,7 +76,7 @@ def test_an_address_names_neither_code_nor_folders(page):
 def test_a_bad_address_is_said_in_a_sentence(page):
     page = opened(model="nothing", step="x", tab="Passes", batch="7", node="no_such")
     assert "step=x" in page.warning[0].value.replace("\\", "")
-    assert f"Step {len(INFERENCE)} of {len(INFERENCE)}" in words(page)
+    assert step(page) == (len(INFERENCE), len(INFERENCE))
 
 
 def test_forced_tensors_that_are_gone_can_be_taken_back(page):

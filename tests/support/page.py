@@ -1,5 +1,6 @@
 """The page without a browser and without a TVM (page_session.py), for tests."""
 
+import json
 import time
 
 import pytest
@@ -52,3 +53,10 @@ def words(page):
     parts += [e.value for e in page.error]
     parts += [h.proto.body for h in page.get("html")]
     return "\n".join(parts)
+
+
+def step(page):
+    """The chosen step and how many there are, as the list of steps was told; 0 is the import."""
+    (told,) = [b.proto for b in page.get("bidi_component") if "step_list" in b.proto.id]
+    data = json.loads(told.json)
+    return data["selected"], len(data["rows"]) - 1

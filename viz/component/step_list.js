@@ -1,9 +1,26 @@
-// The rows of a pipeline. Draws what Python sends and tells what was done to it; the only state of
-// its own is which row was just chosen, so that the mark follows the hand and not the answer. A list
-// that stands still (in a file that is handed on) can only be looked through.
+// The rows of a pipeline. Draws what Python sends and tells what was done to it: all that Python has
+// not yet said to have done, numbered, so that of two things done while the page runs none is lost,
+// and none done twice. The list shows them at once. One that stands still (in a file that is handed
+// on) can only be looked through.
 
 const NOTHING_TO_DRAG = -1;
-const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
+
+// What is done to the rows, as Python will do it; returns the index of the chosen one.
+const DEEDS = {
+  select: (rows, selected, { row }) => row,
+  switch: (rows, selected, { row, enabled }) => {
+    rows[row] = { ...rows[row], enabled };
+    return selected;
+  },
+  move: (rows, selected, { row, to }) => {
+    rows.splice(to, 0, ...rows.splice(row, 1));
+    return to;
+  },
+  remove: (rows, selected, { row }) => {
+    rows.splice(row, 1);
+    return selected - (row <= selected);
+  },
+};
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -39,16 +56,33 @@ function counts(row) {
   return box;
 }
 
+// Previous and next step, where the page has a place for them.
+function walking(parentElement, go) {
+  const place = parentElement.querySelector(".walk");
+  if (!place) return null;
+  const [back, on, words] = place.children;
+  back.onclick = () => go(-1);
+  on.onclick = () => go(1);
+  return { show(selected, most) {
+    words.textContent = selected ? `Step ${selected} of ${most}` : "Imported program";
+    back.disabled = selected === 0;
+    on.disabled = selected === most;
+  } };
+}
+
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { data, parentElement, setStateValue } = component;
   const list = parentElement.querySelector(".list");
-  // An answer to an earlier key must not undo the later ones that are still under way.
-  const { chosen } = list;
-  const waits = chosen && chosen.rows === data.rows.length && Date.now() < chosen.until
-    && chosen.index !== data.selected;
-  if (!waits) list.chosen = null;
-  let selected = waits ? chosen.index : data.selected;
+  const known = list.log?.session === data.session;
+  const log = known ? list.log : { session: data.session, count: data.done, deeds: [] };
+  list.log = log;
+  log.deeds = log.deeds.filter((deed) => deed.number > data.done);
+  const rows = [...data.rows];
+  let selected = data.selected;
   let dragged = NOTHING_TO_DRAG;
+  for (const deed of log.deeds) {
+    if (deed.row < rows.length) selected = DEEDS[deed.what](rows, selected, deed);
+  }
 
   const mark = () => {
     for (const item of list.children) {
@@ -57,31 +91,34 @@ export default function (component) {
       item.setAttribute("aria-selected", String(here));
     }
     list.setAttribute("aria-activedescendant", `step-${selected}`);
+    if (walk) walk.show(selected, rows.length - 1);
   };
-  const select = (index) => {
-    if (index < 0 || index >= data.rows.length || index === selected) return;
-    selected = index;
-    list.chosen = { index, rows: data.rows.length, until: Date.now() + ANSWERED_IN };
-    mark();
-    setTriggerValue("select", index);
+  const tell = component.tell ?? ((deed) => {
+    log.deeds.push({ number: ++log.count, ...deed });
+    setStateValue("log", { session: log.session, deeds: [...log.deeds] });
+  });
+  const did = (what, deed) => {
+    selected = DEEDS[what](rows, selected, deed);
+    tell({ what, ...deed });
+    if (what === "select") mark();
+    else draw();
   };
-  const change = (index) => !data.rows[index].fixed;
-  const turn = (index) => {
-    if (change(index)) {
-      setTriggerValue("switch", { row: index, enabled: !data.rows[index].enabled });
-    }
+  const select = (row) => {
+    if (row >= 0 && row < rows.length && row !== selected) did("select", { row });
   };
-  const remove = (index) => { if (change(index)) setTriggerValue("remove", index); };
-  const move = (index, to) => {
-    if (index > 0 && to > 0 && to < data.rows.length && to !== index) {
-      list.chosen = null;
-      setTriggerValue("move", { row: index, to });
-    }
+  const change = (index) => !rows[index].fixed;
+  const turn = (row) => {
+    if (change(row)) did("switch", { row, enabled: !rows[row].enabled });
   };
+  const remove = (row) => { if (change(row)) did("remove", { row }); };
+  const move = (row, to) => {
+    if (row > 0 && to > 0 && to < rows.length && to !== row) did("move", { row, to });
+  };
+  const walk = walking(parentElement, (way) => select(selected + way));
   // The next row that can be seen, that way.
   const next = (index, way) => {
     let to = index + way;
-    while (data.rows[to]?.hidden) to += way;
+    while (rows[to]?.hidden) to += way;
     return to;
   };
 
@@ -98,7 +135,7 @@ export default function (component) {
     item.addEventListener("dragstart", (event) => {
       dragged = index;
       event.dataTransfer.effectAllowed = "move";
-      event.dataTransfer.setData("text/plain", data.rows[index].title);
+      event.dataTransfer.setData("text/plain", rows[index].title);
       item.classList.add("dragged");
     });
     item.addEventListener("dragover", (event) => {
@@ -117,8 +154,8 @@ export default function (component) {
     item.addEventListener("dragend", () => { dragged = NOTHING_TO_DRAG; unmark(); });
   };
 
-  list.replaceChildren(
-    ...data.rows.map((row, index) => {
+  const draw = () => {
+    list.replaceChildren(...rows.map((row, index) => {
       const item = element("div", "row");
       item.id = `step-${index}`;
       item.setAttribute("role", "option");
@@ -164,16 +201,17 @@ export default function (component) {
       item.addEventListener("click", () => { list.focus({ preventScroll: true }); select(index); });
       drag(item, index);
       return item;
-    }),
-  );
-  mark();
+    }));
+    mark();
+  };
+  draw();
 
   list.onkeydown = (event) => {
     const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (way && event.altKey) move(selected, next(selected, way));
     else if (way) select(next(selected, way));
     else if (event.key === "Home") select(0);
-    else if (event.key === "End") select(next(data.rows.length, -1));
+    else if (event.key === "End") select(next(rows.length, -1));
     else if (event.key === " ") turn(selected);
     else if (event.key === "Delete") remove(selected);
     else return;

@@ -59,7 +59,7 @@ export class Steps {
     listSteps({
       parentElement: this.shadow,
       data: { selected: chosen, rows: this.section.rows, still: true },
-      setTriggerValue: (what, index) => { if (what === "select") this.choose(index); },
+      tell: ({ row }) => this.choose(row),
     });
     const listed = this.shadow.querySelector(".selected");
     if (listed && this.list.scrollHeight > this.list.clientHeight) {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -25,7 +26,7 @@ from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
-from relascope.viz.panels.steps.step_list import step_list
+from relascope.viz.panels.steps.step_list import catch_up, step_list
 from relascope.viz.rows.step_list import Row, rows
 
 _HIDE = "keep_hide_idle"
@@ -61,8 +62,7 @@ class _Known:
 def show(screen: Screen) -> None:
     """Draw the tab, without the page around it, which a click on a step leaves as it is."""
     st.session_state.progress_shown = []
-    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
-    screen = replace(screen, pipeline=pipeline)
+    screen = _current(screen)
     with boundary(screen.cache, "steps"):
         _draw(screen)
     keeping.keep(screen)
@@ -74,8 +74,9 @@ def _draw(screen: Screen) -> None:
     known = _known(screen)
     left, right = beside("steps", "Steps")
     with left.container(key="steps_head"):
-        focus = _walk(screen, known)
-        keep = errors.choose(screen).toggle(
+        row = errors.choose(screen)
+        focus = _walk(known, row)
+        keep = row.toggle(
             "Keep the layout",
             True,
             key=_KEEP,
@@ -87,7 +88,9 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
-        editing.parameters(screen, _chosen(screen), partial(_change, screen))
+        editing.parameters(
+            screen, _chosen(screen), partial(_now, screen), partial(_change, screen)
+        )
         _list(screen, known, {} if found is None else found.blamed)
         bisect.show(screen, found)
         example.show(screen, _chosen(screen))
@@ -144,32 +147,53 @@ def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> Non
         _choose(replace(screen, pipeline=pipeline), index)
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """The pipeline behind the list. It is asked for when something is done: before that in the same
+    run something else may have changed it."""
+
+    screen: Screen
+
+    def _now(self) -> Screen:
+        return _current(self.screen)
+
+    def select(self, row: int) -> None:
+        if row <= len(self._now().pipeline):
+            _choose(self._now(), row - 1)
+
+    def switch(self, row: int, enabled: bool) -> None:
+        _change(self.screen, self._now().pipeline.switched(row - 1, enabled), None)
+
+    def move(self, row: int, to: int) -> None:
+        _change(self.screen, self._now().pipeline.moved(row - 1, to - 1), to - 1)
+
+    def remove(self, row: int) -> None:
+        now = self._now()
+        index = _chosen(now)
+        _change(self.screen, now.pipeline.without(row - 1), index - (row - 1 <= index))
+
+
+def _now(screen: Screen) -> tuple[Pipeline, int]:
+    """The pipeline and the chosen step as they are now, with all that the list told done."""
+    catch_up(_Listed(screen))
+    now = _current(screen)
+    return now.pipeline, _chosen(now)
+
+
+def _current(screen: Screen) -> Screen:
+    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
+    return replace(screen, pipeline=pipeline)
+
+
 def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
     """The list, and below it what else can be done to the pipeline."""
-    change = partial(_change, screen)
-
-    def move(row: int, to: int) -> None:
-        change(screen.pipeline.moved(row - 1, to - 1), to - 1)
-
-    def remove(row: int) -> None:
-        index = _chosen(screen)
-        change(screen.pipeline.without(row - 1), index - (row - 1 <= index))
-
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
     chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
     if st.session_state.get(_HIDE):
         listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
-    step_list(
-        listed,
-        chosen,
-        key="step_list",
-        on_select=lambda row: _choose(screen, row - 1),
-        on_switch=lambda row, enabled: change(screen.pipeline.switched(row - 1, enabled), None),
-        on_move=move,
-        on_remove=remove,
-    )
+    step_list(listed, chosen, _Listed(screen))
     below = st.container(horizontal=True)
     if idle:
         steps = "the step" if idle == 1 else f"the {idle} steps"
@@ -180,7 +204,7 @@ def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
     )
-    editing.show(screen, partial(_chosen, screen), change)
+    editing.show(screen, partial(_now, screen), partial(_change, screen))
 
 
 def _idle(row: Row) -> bool:
@@ -252,30 +276,22 @@ def _changes(known: _Known) -> None:
         )
 
 
-def _walk(screen: Screen, known: _Known) -> str | None:
-    """Previous and next step, and a walk over what this one touched; the node to look at."""
-    index, marked = known.index, []
+def _walk(known: _Known, row: DeltaGenerator) -> str | None:
+    """A walk over what the step touched; the node to look at."""
+    marked = []
     if known.difference is not None:
         matched = known.difference[1]
         touched = matched.added | matched.changed
         marked = [n.id for n in matched.graph if n.id in touched]
-    title = "Imported program" if index < 0 else f"Step {index + 1} of {len(screen.pipeline)}"
     state = st.session_state
     if known.difference is not None and state.get("change_place") != known.place:
         state.change_place, state.change = known.place, -1
     at: int = state.get("change", -1)
 
-    def walk(way: int) -> None:
-        _choose(screen, _chosen(screen) + way)
-
     def next_change() -> None:
         changes.forget()
         state.change = (at + 1) % len(marked)
 
-    row = st.container(horizontal=True, vertical_alignment="center")
-    row.button("Previous", key="previous", disabled=index < 0, on_click=walk, args=(-1,))
-    row.button("Next", key="next", disabled=index >= screen.last, on_click=walk, args=(1,))
-    row.markdown(title)
     here = f" {at + 1} of {len(marked)}" if at >= 0 and marked else ""
     row.button(
         f"Next change{here}",

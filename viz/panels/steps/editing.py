@@ -22,18 +22,18 @@ Change = Callable[[Pipeline | None, int | None], None]
 """Called with the new pipeline, None for the default one, and the step to choose, if another."""
 
 
-def show(screen: Screen, chosen: Callable[[], int], change: Change) -> None:
-    """Draw what stands below the list.
+Now = Callable[[], tuple[Pipeline, int]]
+"""The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
+others than when the page was drawn."""
 
-    Args:
-        chosen: the index of the chosen step when it is called, which may be another than when the
-            page was drawn; -1 is the import.
-    """
-    _add(screen, chosen, change)
+
+def show(screen: Screen, now: Now, change: Change) -> None:
+    """Draw what stands below the list."""
+    _add(screen, now, change)
     _text(screen, change)
 
 
-def parameters(screen: Screen, index: int, change: Change) -> None:
+def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
     """A field for each parameter of the chosen step; what is its default stands in no text."""
     if index < 0:
         return
@@ -43,13 +43,15 @@ def parameters(screen: Screen, index: int, change: Change) -> None:
     others = screen.pipeline.without(index)
     for parameter in declared:
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
-        _field(screen, index, parameter, key, change)
+        _field(screen, index, parameter, key, now, change)
         at, why = st.session_state.get(_REFUSED, ("", ""))
         if at == key:
             st.caption(f":red[{plain_text(why[0].upper() + why[1:])}.]")
 
 
-def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: Change) -> None:
+def _field(
+    screen: Screen, index: int, parameter: Parameter, key: str, now: Now, change: Change
+) -> None:
     step = screen.pipeline.steps[index]
     text = dict(step.params).get(parameter.name, parameter.default_text)
 
@@ -60,14 +62,14 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
         if parameter.kind == "switch":
             new = new.lower()
         if new in ("", parameter.default_text):
-            change(screen.pipeline.with_parameter(index, parameter.name, None), None)
-            return
+            new = ""
         try:
-            parameter.read(new)
+            if new:
+                parameter.read(new)
         except ValueError as wrong:
             st.session_state[_REFUSED] = key, str(wrong)
             return
-        change(screen.pipeline.with_parameter(index, parameter.name, new), None)
+        change(now()[0].with_parameter(index, parameter.name, new or None), None)
 
     label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
     value = parameter.read(text) if text else None
@@ -95,15 +97,15 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str, change: C
         )
 
 
-def _add(screen: Screen, chosen: Callable[[], int], change: Change) -> None:
+def _add(screen: Screen, now: Now, change: Change) -> None:
     """A list of all passes; the one that is picked stands behind the chosen step."""
 
     def add() -> None:
         name = st.session_state[_ADD]
         st.session_state[_ADD] = None
         if name is not None:
-            at = chosen() + 1
-            change(screen.pipeline.inserted(at, Step(name)), at)
+            pipeline, chosen = now()
+            change(pipeline.inserted(chosen + 1, Step(name)), chosen + 1)
 
     def said(name: str) -> str:
         title = info(screen.ir, name).title

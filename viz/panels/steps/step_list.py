@@ -2,15 +2,18 @@
 
 Python side of a small component, whose other half is `viz/component/step_list.js`. The page
 keeps the pipeline and the selection, the component draws them and tells what was done: chosen,
-switched, moved by mouse or keys, taken out.
+switched, moved by mouse or keys, taken out. It tells again, with its number, what Python has not
+said to have done: Streamlit makes one run of what is done while another runs, and would keep the
+last of it alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import streamlit as st
 
@@ -18,66 +21,66 @@ from relascope.viz import component
 from relascope.viz.rows.step_list import Row
 
 _COMPONENT = Path(component.__file__).parent
+_KEY = "step_list"
+_DEEDS = ("select", "switch", "move", "remove")
+_DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
 
 
-def step_list(
-    rows: Sequence[Row],
-    selected: int,
-    *,
-    key: str,
-    on_select: Callable[[int], None],
-    on_switch: Callable[[int, bool], None],
-    on_move: Callable[[int, int], None],
-    on_remove: Callable[[int], None],
-) -> None:
-    """Draw the rows.
+class Pipeline(Protocol):
+    """What the rows stand for. A row's index is given; 0 is the imported program."""
+
+    def select(self, row: int) -> None:
+        """Choose it."""
+
+    def switch(self, row: int, enabled: bool) -> None:
+        """Switch it on or off."""
+
+    def move(self, row: int, to: int) -> None:
+        """Give it another place, and choose it."""
+
+    def remove(self, row: int) -> None:
+        """Take it out."""
+
+
+def step_list(rows: Sequence[Row], selected: int, pipeline: Pipeline) -> None:
+    """Draw the rows, and the buttons that walk them.
 
     Args:
         selected: index of the chosen row.
-        on_select: called with a row's index when it is chosen, by mouse or arrow keys.
-        on_switch: called with a row's index and its new switch.
-        on_move: called with a row's index and the one that it shall have.
-        on_remove: called with the index of the row to take out.
     """
-
-    def event(name: str) -> Any:
-        return (st.session_state.get(key) or {}).get(name)
-
-    def is_row(index: object) -> bool:
-        return isinstance(index, int) and 0 <= index < len(rows)
-
-    def selected_changed() -> None:
-        if is_row(event("select")):
-            on_select(event("select"))
-
-    def switch_changed() -> None:
-        switch = event("switch")
-        if isinstance(switch, dict):
-            on_switch(int(switch["row"]), bool(switch["enabled"]))
-
-    def moved() -> None:
-        move = event("move")
-        if isinstance(move, dict) and is_row(move["row"]) and is_row(move["to"]):
-            on_move(move["row"], move["to"])
-
-    def removed() -> None:
-        if is_row(event("remove")):
-            on_remove(event("remove"))
-
+    session, done = _counted()
+    listed = [asdict(r) | {"idle": r.idle} for r in rows]
     _component()(
-        key=key,
-        data={"selected": selected, "rows": [asdict(r) | {"idle": r.idle} for r in rows]},
-        on_select_change=selected_changed,
-        on_switch_change=switch_changed,
-        on_move_change=moved,
-        on_remove_change=removed,
+        key=_KEY,
+        data={"selected": selected, "rows": listed, "session": session, "done": done},
+        on_log_change=lambda: catch_up(pipeline),
     )
+
+
+def catch_up(pipeline: Pipeline) -> None:
+    """Do what the list told and is not yet done; before anything that means the chosen step."""
+    session, done = _counted()
+    log: Mapping[str, Any] = (st.session_state.get(_KEY) or {}).get("log") or {}
+    if log.get("session") != session:  # of an app that has ended: done there, or lost with it
+        return
+    for deed in log["deeds"]:
+        if deed["number"] > done and deed["what"] in _DEEDS:
+            done = deed["number"]
+            st.session_state[_DONE] = session, done
+            given = {k: v for k, v in deed.items() if k not in ("number", "what")}
+            getattr(pipeline, deed["what"])(**given)
+
+
+def _counted() -> tuple[str, int]:
+    counted: tuple[str, int] = st.session_state.setdefault(_DONE, (uuid.uuid4().hex, 0))
+    return counted
 
 
 def _component() -> Any:
     return st.components.v2.component(
         "relascope_step_list",
-        html="<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
+        html="<div class='walk'><button>Previous</button><button>Next</button>"
+        "<span aria-live='polite'></span></div><div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
         "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
         "<b>space</b> switches, <b>Delete</b> takes out.</div>",
         css=(_COMPONENT / "step_list.css").read_text(encoding="utf-8"),
