@@ -12,6 +12,10 @@ const DEEDS = {
     rows[row] = { ...rows[row], enabled };
     return selected;
   },
+  add: (rows, selected, { row, name }) => {
+    rows.splice(row, 0, { title: name, summary: "", enabled: true, nodes: null, time: "", waiting: true });
+    return row;
+  },
   move: (rows, selected, { row, to }) => {
     rows.splice(to, 0, ...rows.splice(row, 1));
     return to;
@@ -70,6 +74,34 @@ function walking(parentElement, go) {
   } };
 }
 
+// A field for a pass to add: its names complete what is typed.
+function adding(parentElement, passes, add) {
+  const field = parentElement.querySelector(".add");
+  if (!field) return;
+  const choices = parentElement.querySelector("datalist");
+  if (choices.children.length !== passes.length) {
+    choices.replaceChildren(...passes.map(([name, title]) => {
+      const option = element("option", "", title);
+      option.value = name;
+      return option;
+    }));
+  }
+  const take = () => {
+    const name = field.value.trim();
+    const known = passes.some((pass) => pass[0] === name);
+    field.setCustomValidity(known || !name ? "" : `No pass is called ${name}.`);
+    if (!known) return void field.reportValidity();
+    field.value = "";
+    add(name);
+  };
+  // What is picked from the list comes as a replacement, or as no typing at all.
+  field.oninput = ({ inputType }) => {
+    field.setCustomValidity("");
+    if (!inputType || inputType === "insertReplacementText") take();
+  };
+  field.onkeydown = (event) => { if (event.key === "Enter") take(); };
+}
+
 export default function (component) {
   const { data, parentElement, setStateValue } = component;
   const list = parentElement.querySelector(".list");
@@ -81,7 +113,7 @@ export default function (component) {
   let selected = data.selected;
   let dragged = NOTHING_TO_DRAG;
   for (const deed of log.deeds) {
-    if (deed.row < rows.length) selected = DEEDS[deed.what](rows, selected, deed);
+    if (deed.row < rows.length || deed.what === "add") selected = DEEDS[deed.what](rows, selected, deed);
   }
 
   const mark = () => {
@@ -114,6 +146,7 @@ export default function (component) {
   const move = (row, to) => {
     if (row > 0 && to > 0 && to < rows.length && to !== row) did("move", { row, to });
   };
+  adding(parentElement, data.passes, (name) => did("add", { row: selected + 1, name }));
   const walk = walking(parentElement, (way) => select(selected + way));
   // The next row that can be seen, that way.
   const next = (index, way) => {

@@ -14,7 +14,8 @@ from relascope.core.graph import Graph
 from relascope.core.identity import Matched, carry_identity
 from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
-from relascope.passes.pipeline import Pipeline
+from relascope.passes.catalogue import info, names
+from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import graph_view
 from relascope.viz.handed_on.sheet import Sheet
@@ -88,9 +89,7 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
-        editing.parameters(
-            screen, _chosen(screen), partial(_now, screen), partial(_change, screen)
-        )
+        editing.parameters(screen, _chosen(screen), partial(_now, screen), partial(_change, screen))
         _list(screen, known, {} if found is None else found.blamed)
         bisect.show(screen, found)
         example.show(screen, _chosen(screen))
@@ -164,6 +163,11 @@ class _Listed:
     def switch(self, row: int, enabled: bool) -> None:
         _change(self.screen, self._now().pipeline.switched(row - 1, enabled), None)
 
+    def add(self, row: int, name: str) -> None:
+        if name in names(self.screen.ir):
+            pipeline = self._now().pipeline.inserted(row - 1, Step(name))
+            _change(self.screen, pipeline, row - 1)
+
     def move(self, row: int, to: int) -> None:
         _change(self.screen, self._now().pipeline.moved(row - 1, to - 1), to - 1)
 
@@ -193,7 +197,8 @@ def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
     chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
     if st.session_state.get(_HIDE):
         listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
-    step_list(listed, chosen, _Listed(screen))
+    passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
+    step_list(listed, chosen, passes, _Listed(screen))
     below = st.container(horizontal=True)
     if idle:
         steps = "the step" if idle == 1 else f"the {idle} steps"
@@ -204,7 +209,7 @@ def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
     )
-    editing.show(screen, partial(_now, screen), partial(_change, screen))
+    editing.pipeline_text(screen, partial(_change, screen))
 
 
 def _idle(row: Row) -> bool:

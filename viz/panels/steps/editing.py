@@ -1,4 +1,4 @@
-"""Around the list of steps: the chosen one's parameters, adding a pass, the pipeline as text."""
+"""Around the list of steps: the chosen one's parameters, and the pipeline as text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.passes.catalogue import info, names, read_pipeline
+from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.catalogue.parameters import Parameter
-from relascope.passes.pipeline import Pipeline, Step
+from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.frame import download, plain_text, show_error
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
-_ADD = "add_pass"
 _REFUSED = "parameter_refused"  # (widget's key, why)
 
 Change = Callable[[Pipeline | None, int | None], None]
@@ -25,12 +24,6 @@ Change = Callable[[Pipeline | None, int | None], None]
 Now = Callable[[], tuple[Pipeline, int]]
 """The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
 others than when the page was drawn."""
-
-
-def show(screen: Screen, now: Now, change: Change) -> None:
-    """Draw what stands below the list."""
-    _add(screen, now, change)
-    _text(screen, change)
 
 
 def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
@@ -97,33 +90,7 @@ def _field(
         )
 
 
-def _add(screen: Screen, now: Now, change: Change) -> None:
-    """A list of all passes; the one that is picked stands behind the chosen step."""
-
-    def add() -> None:
-        name = st.session_state[_ADD]
-        st.session_state[_ADD] = None
-        if name is not None:
-            pipeline, chosen = now()
-            change(pipeline.inserted(chosen + 1, Step(name)), chosen + 1)
-
-    def said(name: str) -> str:
-        title = info(screen.ir, name).title
-        return name if title == name else f"{name}: {title}"
-
-    st.selectbox(
-        "Add a pass",
-        names(screen.ir),
-        None,
-        key=_ADD,
-        on_change=add,
-        format_func=said,
-        placeholder="Add a pass behind the chosen step",
-        label_visibility="collapsed",
-    )
-
-
-def _text(screen: Screen, change: Change) -> None:
+def pipeline_text(screen: Screen, change: Change) -> None:
     """The pipeline as text: to copy, to take home as a script, and to paste another."""
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)

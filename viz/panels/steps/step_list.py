@@ -22,7 +22,7 @@ from relascope.viz.rows.step_list import Row
 
 _COMPONENT = Path(component.__file__).parent
 _KEY = "step_list"
-_DEEDS = ("select", "switch", "move", "remove")
+_DEEDS = ("select", "switch", "add", "move", "remove")
 _DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
 
 
@@ -35,6 +35,9 @@ class Pipeline(Protocol):
     def switch(self, row: int, enabled: bool) -> None:
         """Switch it on or off."""
 
+    def add(self, row: int, name: str) -> None:
+        """Put a pass of this name at this place, and choose it."""
+
     def move(self, row: int, to: int) -> None:
         """Give it another place, and choose it."""
 
@@ -42,17 +45,26 @@ class Pipeline(Protocol):
         """Take it out."""
 
 
-def step_list(rows: Sequence[Row], selected: int, pipeline: Pipeline) -> None:
+def step_list(
+    rows: Sequence[Row], selected: int, passes: Sequence[tuple[str, str]], pipeline: Pipeline
+) -> None:
     """Draw the rows, and the buttons that walk them.
 
     Args:
         selected: index of the chosen row.
+        passes: name and title of each that can be added.
     """
     session, done = _counted()
     listed = [asdict(r) | {"idle": r.idle} for r in rows]
     _component()(
         key=_KEY,
-        data={"selected": selected, "rows": listed, "session": session, "done": done},
+        data={
+            "selected": selected,
+            "rows": listed,
+            "passes": passes,
+            "session": session,
+            "done": done,
+        },
         on_log_change=lambda: catch_up(pipeline),
     )
 
@@ -80,7 +92,10 @@ def _component() -> Any:
     return st.components.v2.component(
         "relascope_step_list",
         html="<div class='walk'><button>Previous</button><button>Next</button>"
-        "<span aria-live='polite'></span></div><div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
+        "<span aria-live='polite'></span></div>"
+        "<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
+        "<input class='add' list='passes' aria-label='Add a pass' autocomplete='off' "
+        "placeholder='Add a pass behind the chosen step'><datalist id='passes'></datalist>"
         "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
         "<b>space</b> switches, <b>Delete</b> takes out.</div>",
         css=(_COMPONENT / "step_list.css").read_text(encoding="utf-8"),
