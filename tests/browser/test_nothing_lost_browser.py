@@ -48,9 +48,10 @@ class Hand:
         if self.tab == "Gradient & cut" and self.mode == "training":
             ways += 3 * [self.choose_strategy]
         way = self.draw.choice(ways)
-        way()
         pause = self.draw.choice((0, 0, 30, 100, 250, 600))
-        self.log.append(f"{way.__name__} in {self.mode}, {self.tab}, to {self.step}; {pause} ms")
+        self.log.append(f"{way.__name__} in {self.mode}, {self.tab}")
+        way()
+        self.log[-1] += f", to {self.step}; {pause} ms"
         self.page.wait_for_timeout(pause)
 
     def type_batch(self):
@@ -212,7 +213,11 @@ def opened(streamlit_page):
 def used(page, seed, count):
     hand = Hand(page, seed)
     for number in range(1, count + 1):
-        hand.act()
+        try:
+            hand.act()
+        except Exception as wrong:
+            wrong.add_note("\n".join(hand.log[-12:]))
+            raise
         if number % 10 == 0:
             hand.look()
     assert page.problems == []
