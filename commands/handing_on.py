@@ -18,13 +18,14 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TorchSaved
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.pipeline import Pipeline
+from relascope.recorder.reading import Recording
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.rows import Row, timings
 
-PAGE, TABLE, PLAINLY = ".html", ".csv", ".json"
+PAGE, TABLE, PLAINLY = LISTS = ".html", ".csv", ".json"
 
 
 def looks(command: argparse.ArgumentParser) -> None:
@@ -88,7 +89,7 @@ def steps(
     rows: Callable[[], list[Row]],
 ) -> None:
     """Write the steps that `step` is about: a page, all graphs, or a line a step."""
-    ending = ending_of(args.output.name, (PAGE, PLAINLY, TABLE))
+    ending = ending_of(args.output.name, LISTS)
     pipeline = stepped.pipeline
     if ending == PAGE:
         from relascope.viz.handed_on.steps import steps_of, steps_tab
@@ -116,7 +117,7 @@ def captures(
     split: Callable[[], str],
 ) -> None:
     """Write the cut that `captures` is about: a page, the split, or a line a capture."""
-    ending = ending_of(args.output.name, (PAGE, PLAINLY, TABLE))
+    ending = ending_of(args.output.name, LISTS)
     if ending == PAGE:
         from relascope.viz.handed_on.parts import cut_tab
 
@@ -141,7 +142,7 @@ def times(
     document: Document,
 ) -> None:
     """Write the times that `time` is about: a page, the document, or a line a row."""
-    ending = ending_of(args.output.name, (PAGE, PLAINLY, TABLE))
+    ending = ending_of(args.output.name, LISTS)
     if ending == PAGE:
         from relascope.viz.handed_on.parts import times_tab
 
@@ -151,6 +152,21 @@ def times(
     elif ending == TABLE:
         rows = document["rows"]
         write(args.output, timings.csv_text(rows, (*timings.COLUMNS, "target")))
+    else:
+        write(args.output, json.dumps(document, ensure_ascii=False))
+
+
+def recorded(args: argparse.Namespace, found: Recording, document: Document) -> None:
+    """Write the recording that `open` is about: a page, the document, or a line a pass."""
+    ending = ending_of(args.output.name, LISTS)
+    if ending == PAGE:
+        from relascope.viz.handed_on.recorded import recording_sheet
+
+        write(args.output, recording_sheet(found).html())
+    elif ending == TABLE:
+        columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
+        lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
+        write(args.output, timings.csv_text(lines, columns))
     else:
         write(args.output, json.dumps(document, ensure_ascii=False))
 

@@ -537,6 +537,9 @@ def open_recording(document: Document) -> str:
         return _numbers(document)
     if document["diff"] is not None:
         return str(document["diff"] or "It changed nothing.")
+    if document.get("written"):
+        count = len(document["passes"])
+        return f"{document['written']}: {count} passes."
     about, milli = document["about"], 1e3
     rows = [
         {

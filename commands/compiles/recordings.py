@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from relascope.commands import handing_on
 from relascope.commands.compiles.numbers import asked, number_options, numbers
 from relascope.commands.installation import page_options, serve
 from relascope.commands.shared import Connect, write
@@ -49,6 +50,9 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
     number_options(add_to)
+    about = "write the recording as one page that needs no server (.html), its passes as a table "
+    about += "(.csv), or what --json prints (.json)"
+    add("-o", dest="output", type=Path, metavar="FILE", help=about)
     page_options(add_to)
 
 
@@ -93,15 +97,20 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
     if asked(args):
+        if args.output:
+            message = "Of numbers no file is written."
+            raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
         return numbers(args, connect, reading.read(args.file))
-    if not (args.json or args.print or args.only or args.step is not None or args.module):
+    step, only = args.step is not None, bool(args.only)
+    if not (args.json or args.print or only or step or args.module or args.output):
         serve(args, {OPEN: str(args.file.resolve())})
+    handing_on.known(args, *handing_on.LISTS)
     found = reading.read(args.file)
     rows = pass_rows(found)
     diff = None if args.step is None else step_diff(found, args.step)
     if args.module:
         _write_module(found, args.step, args.module)
-    return {
+    document = {
         "file": str(args.file),
         "about": found.about,
         "whole": found.whole,
@@ -112,6 +121,10 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
         "totals": total_rows(rows),
         "diff": diff,
     }
+    if args.output:
+        handing_on.recorded(args, found, document)
+        document["written"] = None if args.print else str(args.output)
+    return document
 
 
 def _write_module(found: Recording, step: int | None, path: Path) -> None:

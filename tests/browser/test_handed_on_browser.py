@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from browser import LONG
+from crafted.recorded import recorded
 from engines import shared
 from graphs import transformer
 from relascope.commands.main import main
@@ -171,6 +172,35 @@ def test_the_steps_of_bert_layer_are_walked_through(opened, tmp_path):
     file.wait("v.selected !== null")
     assert page.locator("pre .plus").count() > 0
     assert page.locator("pre .minus").count() > 0
+
+
+def test_a_recording_is_walked_through_by_keys(opened, tmp_path):
+    path = tmp_path / "run.html"
+    show(recorded(tmp_path / "run.rsc", passes=400)).save(path)
+    file = opened(path, "#step=1")
+    page = file.page
+    assert page.locator(".step-title").inner_text().startswith("FoldTranspose")
+    text = page.locator(".texts")
+    text.get_by_text("3 changed lines").wait_for()
+    assert file.ask("d.node.id.length") > 0
+    assert len(page.locator(".run .title").all()) < 60, "only rows in sight are drawn"
+    page.keyboard.press(".")  # to the next that changed something: loops, which have no graph
+    page.locator(".board[data-step='3']").wait_for(timeout=LONG)
+    assert page.locator(".picture").is_hidden()
+    text.get_by_text("for i in range(8)").wait_for()
+    page.keyboard.press(",")
+    page.locator(".board[data-step='1']").wait_for(timeout=LONG)
+    page.locator(".scroll").focus()
+    page.keyboard.press("ArrowUp")
+    page.locator(".board[data-step='0']").wait_for(timeout=LONG)
+    page.get_by_label("Function").select_option("kernel")
+    page.get_by_text("kernel: made by the pass").wait_for()
+    assert "step=0" in page.url
+    page.get_by_label("Search passes").fill("breaks")
+    page.locator(".run .title", has_text="Breaks").click()
+    page.get_by_text("ValueError: no axis 7 here").wait_for()
+    page.get_by_role("tab", name="Times").click()
+    assert "FoldTranspose" in page.locator("#panel-times tbody tr").first.inner_text()
 
 
 @pytest.mark.engine

@@ -1,6 +1,8 @@
 """`open`: a recording in the terminal, and what starts the page on it. No TVM is needed."""
 
 import base64
+import csv
+import io
 import json
 import os
 import zlib
@@ -83,6 +85,22 @@ def test_a_step_is_a_diff_that_follows_the_numbers(path):
         "+  %0 = dense(x, w);",
     ]
     assert "There is no pass 9" in run("open", path, "--step", "9").stderr
+
+
+def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
+    page, table, plain = (tmp_path / f"run{e}" for e in (".html", ".csv", ".json"))
+    assert run("open", path, "-o", str(page)).stdout == f"{page}: 6 passes.\n"
+    assert "Content-Security-Policy" in page.read_text()
+    assert run("open", path, "-o", str(table), "--only", "slow").returncode == 0
+    lines = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(x["pass"], x["touched"]) for x in lines][1:] == [
+        ("FoldTranspose", "main"),
+        ("InferType", ""),
+    ]
+    assert run("open", path, "-o", str(plain)).returncode == 0
+    assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
+    refused = run("open", path, "-o", str(tmp_path / "run.svg"))
+    assert refused.returncode == 2 and "Give one of: .html, .csv, .json." in refused.stderr
 
 
 def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):

@@ -1,16 +1,19 @@
 """What is handed on: complete, well-formed, safe, and small where steps say the same."""
 
+import base64
 import csv
 import io
 import json
 import re
 import xml.etree.ElementTree as ET
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
 import networkx as nx
 import pytest
 
+from crafted.recorded import HOSTILE, recorded
 from graphs import joint, transformer
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
@@ -163,6 +166,50 @@ def test_names_cannot_end_the_script_or_leave_the_page():
     assert not re.search(r"\b(?:src|href)=", text.partition("<script>")[0])
     assert "eval(" not in text
     assert "new Function" not in text
+
+
+def _blocks(text: str) -> dict[str, object]:
+    found = re.findall(r'id="block-(\w+)">([^<]*)<', text)
+    return {name: json.loads(zlib.decompress(base64.b64decode(data))) for name, data in found}
+
+
+def test_a_recordings_page_has_each_pass_and_what_it_did_once(tmp_path):
+    text = show(recorded(tmp_path / "run.rsc", passes=40)).html()
+    blocks = _blocks(text)
+    pool = blocks.pop("pool")
+
+    def told(value):
+        return pool[int(value[1:])] if value.startswith(SIGN) else value
+
+    passes, times = blocks["index"]["tabs"]
+    (section,) = passes["sections"]
+    assert len(section["rows"]["name"]) == 46 and section["chosen"] == 45
+    details = blocks[str(section["block"])]
+    assert [told(d["title"]) for d in details][1:4] == ["FoldTranspose", "InferType", HOSTILE]
+    (main,) = details[1]["functions"]
+    assert told(main[0]) == "main" and told(main[1]) == "main: changed"
+    assert blocks[str(main[2])]["picture"] and blocks[str(main[3])]["changed"] == 3
+    assert details[2]["functions"][0][1] == "main: as it was"
+    (loops,) = details[3]["functions"]
+    assert loops[0] == "kernel" and loops[2] is None
+    assert "no axis 7 here" in told(details[45]["said"][0]["text"])
+    # 40 passes that change the same to and fro have two blocks of texts among them.
+    assert len({d["functions"][0][3] for d in details[5:45]}) == 2
+    assert told(times["sections"][1]["rows"][0][0]) == "FoldTranspose"
+    assert HOSTILE not in text
+
+
+def test_what_is_missing_of_a_recording_is_said_on_its_page(tmp_path):
+    path = recorded(tmp_path / "run.rsc")
+    whole = path.read_text()
+    path.write_text(whole + '{"stopped": "No space left on device"}\n{"begin": 6, "na')
+    said = _blocks(show(path).html())["index"]["caveats"]
+    assert "in the middle of a line" in said[0] and "No space left on device" in said[1]
+    path.write_text("{}")
+    with pytest.raises(EngineError, match="is no recording"):
+        show(str(path))
+    with pytest.raises(EngineError, match="cannot be read"):
+        show("/nowhere/run.rsc")
 
 
 def test_what_is_shown_in_a_notebook_stands_in_a_frame_of_its_own(tmp_path):

@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 _NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
 """Names in an IR's text that are only numbers, and so change with what stands before them."""
@@ -32,6 +33,10 @@ def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "afte
     """What differs between two texts of an IR, as a unified diff; "" where nothing does."""
     was, now = _same_numbers(before.splitlines(), after.splitlines())
     return "\n".join(difflib.unified_diff(was, now, *names, lineterm="", n=2))
+
+
+ASIDE = "It changed types and places alone."
+"""What is said where two texts differ in nothing that `brief` leaves."""
 
 
 def brief(text: str) -> str:
@@ -94,6 +99,28 @@ def columns(before: str, after: str) -> list[Stretch]:
             )
         found.append(Stretch(False, rows))
     return found
+
+
+def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
+    """What stands side by side, as the browser's `text_diff.js` takes it.
+
+    Args:
+        titles: of the two sides.
+        same: what is said where nothing differs.
+    """
+    plain = [
+        [s.rows[0][0][0], s.rows[0][1][0], [row[1][1][0][0] for row in s.rows if row[1]]]
+        if s.same and s.rows[0][0] and s.rows[0][1]
+        else s.rows
+        for s in stretches
+    ]
+    return {
+        "titles": titles,
+        "sameText": same,
+        "same": [s.same for s in stretches],
+        "rows": plain,
+        "changed": sum(s.changed for s in stretches),
+    }
 
 
 def _same_numbers(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:

@@ -190,6 +190,21 @@ def _nothing() -> None:
     """Streamlit keeps a component's state only where there is a callback for it."""
 
 
+def small(name: str, html: str = "") -> Callable[..., Any]:
+    """A component that is one file each of style and script, which this folder has.
+
+    Args:
+        name: of the files.
+        html: what it is drawn into; without, the file of that name.
+    """
+    css, js = ((_HERE / f"{name}.{part}").read_text("utf-8") for part in ("css", "js"))
+    html = html or (_HERE / f"{name}.html").read_text("utf-8")
+    made: Callable[..., Any] = st.components.v2.component(
+        f"relascope_{name}", html=html, css=css, js=js
+    )
+    return made
+
+
 def _component() -> Callable[..., Any]:
     global _renderer
     if _renderer is None:

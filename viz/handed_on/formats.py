@@ -60,7 +60,8 @@ def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
     fits = [ending for ending in known if name.lower().endswith(ending)]
     if not fits:
         said = "What to write is said by the end of the file's name, which none of these is."
-        listed = ", ".join(f"{e} ({FORMATS[e]})" for e in known)
+        graphs = known is FORMATS
+        listed = ", ".join(f"{e} ({FORMATS[e]})" if graphs else e for e in known)
         raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
     return max(fits, key=len)
 

@@ -1,8 +1,9 @@
-"""A graph in a notebook, and a file of it from a script."""
+"""A graph or a recording in a notebook, and a file of it from a script."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
@@ -11,15 +12,60 @@ from typing import Any
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
+from relascope.recorder.reading import Recording, read
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
+from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
 
-@dataclass(frozen=True)
 class Shown:
-    """A graph to look at: a notebook draws it, `save` writes it in any of the formats.
+    """What a notebook draws, and `save` writes; see `show`."""
+
+    formats: Collection[str] = FORMATS
+    height = 640
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        raise NotImplementedError
+
+    def written(self, ending: str) -> bytes:
+        """A file of it, in one of its `formats`."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """One page that needs no server, as text."""
+        return self.written(".html").decode()
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file, in the format that its name ends in.
+
+        Raises:
+            EngineError: kind "usage" or "file"; there is no such format, or it cannot be written.
+        """
+        path = Path(path)
+        ending = ending_of(path.name, self.formats, "save")
+        try:
+            path.write_bytes(self.written(ending))
+        except OSError as wrong:
+            said = f"Cannot write: {wrong.strerror or wrong}."
+            raise EngineError("file", said, str(path), "Give another path.") from wrong
+        return path
+
+    def _repr_html_(self) -> str:
+        """The same page in a frame; its scripts reach nothing of the notebook."""
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts allow-downloads" '
+            f'style="width: 100%; height: {self.height + 170}px; border: 0" loading="lazy" '
+            f'title="{escape(self.name)}"></iframe>'
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ShownGraph(Shown):
+    """A graph to look at.
 
     Args:
         graph: what is shown.
@@ -29,68 +75,82 @@ class Shown:
     graph: Graph
     view: View = PLAIN
 
-    def html(self) -> str:
-        """One page that needs no server, as text."""
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"Graph {self.graph.name}"
+
+    @property
+    def height(self) -> int:  # type: ignore[override]
+        """Of the picture, in pixels."""
+        return self.view.height or Shown.height
+
+    def written(self, ending: str) -> bytes:
+        """A file of it, in one of `FORMATS`."""
         about = {"IR": self.graph.ir.capitalize(), "function": self.graph.name}
         look = Look(self.view, sheet=lambda: Sheet(self.graph.name, about))
-        return graph_file(".html", self.graph, look).decode()
-
-    def save(self, path: str | Path) -> Path:
-        """Write the graph to a file, in the format that its name ends in (`FORMATS`).
-
-        Raises:
-            EngineError: kind "usage" or "file"; there is no such format, or it cannot be written.
-        """
-        path = Path(path)
-        ending = ending_of(path.name, FORMATS, "save")
-        try:
-            path.write_bytes(graph_file(ending, self.graph, Look(self.view)))
-        except OSError as wrong:
-            said = f"Cannot write: {wrong.strerror or wrong}."
-            raise EngineError("file", said, str(path), "Give another path.") from wrong
-        return path
-
-    def _repr_html_(self) -> str:
-        """The same page in a frame; its scripts reach nothing of the notebook."""
-        height = (self.view.height or 640) + 170
-        return (
-            f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts allow-downloads" '
-            f'style="width: 100%; height: {height}px; border: 0" loading="lazy" '
-            f'title="Graph {escape(self.graph.name)}"></iframe>'
-        )
+        return graph_file(ending, self.graph, look)
 
     def __repr__(self) -> str:
         count, name = len(self.graph), self.graph.name
         return f"<relascope graph {name!r} ({self.graph.ir}), {count} nodes: .save(path) writes it>"
 
 
+@dataclass(frozen=True, repr=False)
+class ShownRecording(Shown):
+    """A recording to look at: its passes, what each changed, and their times."""
+
+    formats = (".html",)
+    height = 900
+    recording: Recording
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"Recording {self.recording.path.name}"
+
+    def written(self, ending: str) -> bytes:
+        """A page of it."""
+        return recording_sheet(self.recording).html().encode()
+
+    def __repr__(self) -> str:
+        count, name = len(self.recording.passes), self.recording.path.name
+        return f"<relascope recording {name!r}, {count} passes: .save(path) writes it>"
+
+
 def show(what: Any, function: str = "main", height: int = 640) -> Shown:
-    """A program to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
+    """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
     Args:
-        what: a live module of Relay or Relax, a function of one, or a `core.graph.Graph`.
+        what: a live module of Relay or Relax, a function of one, or a `core.graph.Graph`; or a
+            recording: the path of its file, or what `relascope.recorder.reading.read` made of it.
         function: of a module, which of its functions.
-        height: of the picture, in pixels.
+        height: of a graph's picture, in pixels.
 
     Raises:
-        EngineError: kind "usage"; it is none of these, or the module has no such function.
+        EngineError: kind "usage"; it is none of these, or the module has no such function. Kind
+            "file"; the recording cannot be read.
     """
+    if isinstance(what, str | Path):
+        what = read(Path(what))
+    if isinstance(what, Recording):
+        return ShownRecording(what)
     graph = what if isinstance(what, Graph) else _drawn(what, function)
-    return Shown(graph, replace(PLAIN, height=height))
+    return ShownGraph(graph, replace(PLAIN, height=height))
 
 
 def _drawn(what: Any, name: str) -> Graph:
     """The graph of a live module's function, by the TVM that is in this process already."""
     tvm: Any = sys.modules.get("tvm")
     module = getattr(tvm, "IRModule", None)
-    hint = "Give a module of Relay or Relax (tvm.IRModule), a function of one, or a graph."
+    hint = "Give a module of Relay or Relax, a function of one, a graph, or a recording's path."
     if module is None:
-        said = f"A {type(what).__name__} is no graph, and no TVM is imported here."
+        said = f"The type {type(what).__name__} is no graph, and no TVM is imported here."
         raise EngineError("usage", said, "relascope.show", hint)
     if not isinstance(what, module) and isinstance(what, tvm.ir.BaseFunc):
         what = module.from_expr(what)
     if not isinstance(what, module):
-        said = f"A {type(what).__name__} cannot be shown."
+        said = f"What is of the type {type(what).__name__} cannot be shown."
         raise EngineError("usage", said, "relascope.show", hint)
     names = [str(v.name_hint) for v in what.get_global_vars()]
     if name not in names:

@@ -84,6 +84,12 @@ class Sheet:
             "STEPS": _template(
                 "steps", _COMPONENT / "step_list.css", _read(_HERE / "page" / "steps.html")
             ),
+            "RUNS": _template(
+                "runs", _COMPONENT / "run_list.css", _read(_COMPONENT / "run_list.html")
+            ),
+            "TEXTS": _template(
+                "texts", _COMPONENT / "text_diff.css", _read(_COMPONENT / "text_diff.html")
+            ),
             "DIGEST": hashlib.blake2b(data.encode(), digest_size=8).hexdigest(),
             "DATA": data,
             "SCRIPT": script,
@@ -166,6 +172,8 @@ def _script() -> str:
     parts = [
         _wrapped("viewGraph", javascript.script("viewer")),
         _wrapped("listSteps", _read(_COMPONENT / "step_list.js")),
+        _wrapped("listRuns", _read(_COMPONENT / "run_list.js")),
+        _wrapped("viewTexts", _read(_COMPONENT / "text_diff.js")),
         javascript.script(str(_HERE / "page" / "page")),
     ]
     text = '"use strict";\n' + "\n".join(parts)

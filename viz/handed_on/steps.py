@@ -62,13 +62,11 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
         chosen: the step that is shown at first; None for the last one.
     """
     union, listed, blocks = Union(), [], []
-    known: list[tuple[Step, _Seen | None, Union]] = []
+    known: list[tuple[Step, Seen | None, Union]] = []
     for step in steps:  # all before the first is drawn, so that nothing moves between steps
-        seen = _seen(step)
+        seen = None if step.graph is None else seen_of(step.before, step.graph)
         if seen is not None:
-            graph = fold_constants(seen.shown, view.fewer_than)
-            union = union if union.knows(graph) else Union()
-            union.add(graph, seen.beside)
+            union = joined(union, seen, view)
         known.append((step, seen, union))
     for step, seen, union in known:
         listed.append(asdict(step.row) | {"idle": step.row.idle, "fixed": True})
@@ -84,8 +82,16 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
     file.tab("passes", "Passes", [section])
 
 
+def joined(union: Union, seen: Seen, view: View) -> Union:
+    """The union in whose places a step is drawn: the one so far, or another that begins with it."""
+    graph = fold_constants(seen.shown, view.fewer_than)
+    union = union if union.knows(graph) else Union()
+    union.add(graph, seen.beside)
+    return union
+
+
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What is drawn of a step: the graph with what went, its looks, and what came of what.
 
     Args:
@@ -100,47 +106,51 @@ class _Seen:
     touched: Sequence[Cells] = ()
 
 
-def _seen(step: Step) -> _Seen | None:
-    if step.graph is None:
-        return None
-    if step.before is None:
-        return _Seen(step.graph, step.graph)
-    matched = carry_identity(step.before, step.graph)
-    touched = changes.change_rows(step.before, matched)
+def seen_of(before: Graph | None, after: Graph) -> Seen:
+    """What is to be drawn of a graph, held against the one before."""
+    if before is None:
+        return Seen(after, after)
+    matched = carry_identity(before, after)
+    touched = changes.change_rows(before, matched)
     looks = {
         **dict.fromkeys(matched.changed, "changed"),
         **dict.fromkeys(matched.added, "added"),
         **dict.fromkeys(matched.removed, "removed"),
     }
-    shown = changes.with_removed(step.before, matched) if matched.removed else matched.graph
+    shown = changes.with_removed(before, matched) if matched.removed else matched.graph
     beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
-    return _Seen(shown, matched.graph, looks, beside, touched)
+    return Seen(shown, matched.graph, looks, beside, touched)
 
 
-def _details(step: Step, seen: _Seen | None, union: Union, view: View) -> dict[str, Any]:
-    tables: list[Section] = []
+def drawn(
+    seen: Seen | None,
+    before: Graph | None,
+    union: Union,
+    view: View,
+    notes: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The graph after a step, what changed as tables, and figures of both."""
+    if seen is None:
+        return {"picture": None, "tables": [], "figures": None}
+    marked = replace(view, highlight=seen.looks, shines_through=_LOOKS, notes=notes or {})
+    picture = drawing(seen.shown, marked, union)
+    if before is None:
+        return {"picture": picture, "tables": [], "figures": None}
+    tables = [_nodes(seen.touched), _operators(before, seen.after)]
+    shown = [t for t in tables if t["rows"]]
+    return {"picture": picture, "tables": shown, "figures": _figures(before, seen.after)}
+
+
+def _details(step: Step, seen: Seen | None, union: Union, view: View) -> dict[str, Any]:
     texts: list[Section] = []
-    figures: Section | None = None
-    picture: dict[str, Any] | None = None
-    if seen is not None:
-        marked = replace(view, highlight=seen.looks, shines_through=_LOOKS, notes=step.notes)
-        picture = drawing(seen.shown, marked, union)
-    if seen is not None and step.before is not None:
-        tables = [_nodes(seen.touched), _operators(step.before, seen.after)]
-        figures = _figures(step.before, seen.after)
     if step.text is not None and step.text_before is not None:
         diff = changes.text_diff(step.text_before, step.text)
         if diff:
             texts.append(sheet.code("The difference of the text", diff, "diff"))
     elif step.text is not None:
         texts.append(sheet.code("The text", step.text))
-    return {
-        "picture": picture,
-        "said": list(step.said),
-        "figures": figures,
-        "tables": [t for t in tables if t["rows"]],
-        "texts": texts,
-    }
+    about = drawn(seen, step.before, union, view, step.notes)
+    return {**about, "said": list(step.said), "texts": texts}
 
 
 def _nodes(touched: Sequence[Cells]) -> Section:

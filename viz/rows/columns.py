@@ -30,6 +30,7 @@ _FORMATS = {
     "%.1e": "max abs error; relative to scale; limit; max abs; mean abs; median abs; max rel; "
     "mean rel; median rel",
     "%.3f ms": "median; q1; q3; forward; forward + backward; takes",
+    "%.3f": "own ms; longest ms; ms",
     "%.4f ms": "without; best",
     "%.4g ms": "costs",
     "%.4g": "FLOPs a byte; min; max; mean",

@@ -8,12 +8,13 @@ from relascope.core.errors import EngineError
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import text_diff
 from relascope.viz.rows import Row
-from relascope.viz.rows.formats import number
+from relascope.viz.rows.formats import milliseconds, number
 
 SLOW = 0.02
 """A run whose own time is more than this part of the whole is slow."""
 FILTERS = ("changed", "slow", "failed")
 _NAMED = 3  # functions that a row names
+_LONGEST = 200  # characters of a pass's name in its list
 
 
 def whole_seconds(recording: Recording) -> float:
@@ -69,6 +70,115 @@ def _row(one: PassRun, whole: float) -> Row:
     }
 
 
+def listed(rows: Sequence[Row]) -> Row:
+    """Rows of `pass_rows` column by column, as the list of passes in the browser takes them."""
+    return {
+        "name": [r["pass"][:_LONGEST] for r in rows],
+        "depth": [r["depth"] for r in rows],
+        "changed": [None if r["touched"] is None else len(r["touched"]) for r in rows],
+        "own": [r["own_seconds"] for r in rows],
+        "time": [r["seconds"] for r in rows],
+        "slow": [int(r["slow"]) for r in rows],
+        "failed": [1 if r["failure"] is not None else 0 if r["ended"] else 2 for r in rows],
+    }
+
+
+def first(rows: Sequence[Row], changes: Sequence[int]) -> int:
+    """The pass to look at first: the innermost that failed, else one that changed something."""
+    failed = [r for r in rows if r["failure"] is not None]
+    if failed:
+        return int(max(failed, key=lambda r: r["depth"])["number"])
+    return changes[0] if changes else 0
+
+
+def own_changes(rows: Sequence[Row]) -> list[int]:
+    """Numbers of the passes that changed something by themselves, and not by one inside."""
+    found: list[int] = []
+    inside: list[bool] = [False]  # by depth: whether one there or deeper did
+    for row in reversed(rows):
+        depth = row["depth"]
+        deeper = any(inside[depth + 1 :])
+        del inside[depth + 1 :]
+        inside += [False] * (depth + 1 - len(inside))
+        if row["touched"]:
+            inside[depth] = True
+            if not deeper:
+                found.append(row["number"])
+        inside[depth] |= deeper
+    return found[::-1]
+
+
+def facts(rows: Sequence[Row], at: int) -> str:
+    """Of a run its place among all, its level, its times, and what it ran inside of."""
+    row = rows[at]
+    times = [
+        f"{milliseconds(row[name])} {said}"
+        for name, said in (("seconds", "in all"), ("own_seconds", "of its own"))
+        if row[name] is not None
+    ]
+    inside = _around(rows, at)
+    parts = [
+        f"pass {number(at)} of {number(len(rows))}",
+        f"level {row['opt_level']}",
+        *times,
+        *([f"in {' › '.join(inside)}"] if inside else []),
+    ]
+    return ", ".join(parts)
+
+
+def _around(rows: Sequence[Row], at: int) -> list[str]:
+    """Names of the passes that a pass ran inside of, the outermost first."""
+    names: list[str] = []
+    depth = rows[at]["depth"]
+    for row in reversed(rows[:at]):
+        if row["depth"] < depth:
+            names.append(row["pass"])
+            depth = row["depth"]
+        if not depth:
+            break
+    return names[::-1]
+
+
+def became(function: str, old: str | None, new: str | None, row: Row, ended: bool) -> str:
+    """What became of a function in a run, and how many others it changed.
+
+    Args:
+        old, new: hashes of what it held before and after; None where there was none.
+        ended: whether it is known what the run made.
+    """
+    if not ended:
+        return f"{function}, as the pass was given it"
+    if old == new:
+        said = "as it was"
+    else:
+        said = "made by the pass" if old is None else "removed" if new is None else "changed"
+    others = [n for n in row["touched"] or () if n != function]
+    more = f". The pass changed {functions_text(others)}{', too' * (old != new)}" if others else ""
+    return f"{function}: {said}{more}"
+
+
+def gaps(recording: Recording, rows: Sequence[Row]) -> list[str]:
+    """What is missing of a recording, and where its compile stopped, a sentence each."""
+    found = []
+    if not recording.whole:
+        said = "The recording ends in the middle of a line: the compile was ended as it wrote it."
+        found.append(said)
+    if recording.stopped:
+        found.append(f"The compile went on, but its recording ended: {recording.stopped[:500]}")
+    if end := end_words(rows):
+        found.append(end)
+    if not rows:
+        found.append("No pass was run while this was recorded.")
+    return found
+
+
+NAMES_ALONE = (
+    "At this level the recording has names and times alone. Record with `--level text` or more to "
+    "see what the pass did."
+)
+UNDER_WAY = "The recording ends while this pass runs: the compile was ended in it."
+
+
 def wanted(row: Row, only: str | None) -> bool:
     """Whether a filter lets a row of `pass_rows` through; None lets all.
 
@@ -107,6 +217,22 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
             }
         )
     return sorted(found, key=lambda r: -r["own_seconds"])
+
+
+def shown_totals(totals: Sequence[Row]) -> list[Row]:
+    """Rows of `total_rows` under titles for people, times in ms, shares in percent."""
+    return [
+        {
+            "pass": r["pass"],
+            "runs": r["runs"],
+            "own ms": 1e3 * r["own_seconds"],
+            "share": 100 * r["share"],
+            "longest ms": 1e3 * r["longest"],
+            "that changed something": r["changed"],
+            "in which functions": r["functions"],
+        }
+        for r in totals
+    ]
 
 
 def step_diff(recording: Recording, number: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tvm
 
-from relascope import Record, recording
+from relascope import Record, recording, show
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
@@ -72,6 +72,22 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
     written = [json.loads(x) for x in path.read_text().splitlines()]
     texts = [x["text"] for x in written if "text" in x]
     assert len(texts) == len(set(texts)) == len({*first.before.values(), *first.after.values()})
+
+
+def test_a_live_module_its_function_and_its_recording_are_shown(mod, tmp_path):
+    whole, alone = show(mod), show(mod["main"])
+    assert whole.graph.ir == engine() and len(whole.graph) > 5
+    assert len(alone.graph) == len(whole.graph)
+    with pytest.raises(EngineError, match="no function nothing"):
+        show(tvm.IRModule({**dict(mod.functions), "other": mod["main"]}), "nothing")
+    with pytest.raises(EngineError, match="type int cannot be shown"):
+        show(3)
+    path = tmp_path / "run.rsc"
+    with recording(path, "graphs"):
+        inner(mod)
+    shown = show(path)
+    assert "1 passes" in repr(shown)
+    assert shown.save(tmp_path / "run.html").read_text() == shown.html()
 
 
 def test_a_pass_that_fails_has_its_message_and_all_before_it(mod, tmp_path):

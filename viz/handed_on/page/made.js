@@ -10,6 +10,13 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
+// A root of its own for an element, with what a template of the file has.
+export function filled(at, template) {
+  const root = at.attachShadow({ mode: "open" });
+  root.append(document.getElementById(template).content.cloneNode(true));
+  return root;
+}
+
 export function save(name, content, type) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   make("a", { href: url, download: name }).click();

@@ -5,6 +5,7 @@ import { fileName, make, save } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, onAddress, place } from "./place.js";
 import { asCsv, chart, code, figures, sentence, table } from "./sections.js";
+import { Runs } from "./runs.js";
 import { Steps } from "./steps.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -77,8 +78,8 @@ class Page {
     const digest = find("main").dataset.digest;
     for (const section of tab.sections) {
       const name = `${digest} ${tab.key}`;
-      if (section.kind === "steps") {
-        panel.steps = new Steps(section, name);
+      if (section.kind === "steps" || section.kind === "recording") {
+        panel.steps = new (section.kind === "steps" ? Steps : Runs)(section, name);
         panel.picture = panel.steps.picture;
         at.append(panel.steps.at);
       } else if (section.kind === "graph") {

@@ -1,6 +1,6 @@
 // A graph in the viewer: the page's own component, with this file in Streamlit's place.
 
-import { make } from "./made.js";
+import { filled, make } from "./made.js";
 import { go, place } from "./place.js";
 
 export class Picture {
@@ -8,8 +8,7 @@ export class Picture {
     this.name = name;
     this.height = height;
     this.at = make("div", { class: "picture" });
-    this.root = this.at.attachShadow({ mode: "open" });
-    this.root.append(document.getElementById("viewer").content.cloneNode(true));
+    this.root = filled(this.at, "viewer");
     this.asked = place.get("node") ?? null; // what the address names is looked at once
   }
 

@@ -10,6 +10,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.component import graph_view
+from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
@@ -23,7 +24,6 @@ from relascope.viz.panels.shell.cut_choice import (
     strategy,
 )
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
-from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import Row, tables
 

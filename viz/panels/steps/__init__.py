@@ -18,12 +18,12 @@ from relascope.passes.catalogue import info, names
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz.compare.changes import start_of
 from relascope.viz.component import graph_view
+from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, show_error
-from relascope.viz.panels.shell.pane import beside
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example

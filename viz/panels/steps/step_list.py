@@ -12,7 +12,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Protocol
 
 import streamlit as st
@@ -20,7 +19,15 @@ import streamlit as st
 from relascope.viz import component
 from relascope.viz.rows.step_list import Row
 
-_COMPONENT = Path(component.__file__).parent
+_HTML = (
+    "<div class='walk'><button>Previous</button><button>Next</button>"
+    "<span aria-live='polite'></span></div>"
+    "<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
+    "<input class='add' list='passes' aria-label='Add a pass' autocomplete='off' "
+    "placeholder='Add a pass behind the chosen step'><datalist id='passes'></datalist>"
+    "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
+    "<b>space</b> switches, <b>Delete</b> takes out.</div>"
+)
 _KEY = "step_list"
 _DEEDS = ("select", "switch", "add", "move", "remove")
 _DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
@@ -56,7 +63,7 @@ def step_list(
     """
     session, done = _counted()
     listed = [asdict(r) | {"idle": r.idle} for r in rows]
-    _component()(
+    component.small("step_list", _HTML)(
         key=_KEY,
         data={
             "selected": selected,
@@ -86,18 +93,3 @@ def catch_up(pipeline: Pipeline) -> None:
 def _counted() -> tuple[str, int]:
     counted: tuple[str, int] = st.session_state.setdefault(_DONE, (uuid.uuid4().hex, 0))
     return counted
-
-
-def _component() -> Any:
-    return st.components.v2.component(
-        "relascope_step_list",
-        html="<div class='walk'><button>Previous</button><button>Next</button>"
-        "<span aria-live='polite'></span></div>"
-        "<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
-        "<input class='add' list='passes' aria-label='Add a pass' autocomplete='off' "
-        "placeholder='Add a pass behind the chosen step'><datalist id='passes'></datalist>"
-        "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
-        "<b>space</b> switches, <b>Delete</b> takes out.</div>",
-        css=(_COMPONENT / "step_list.css").read_text(encoding="utf-8"),
-        js=(_COMPONENT / "step_list.js").read_text(encoding="utf-8"),
-    )

@@ -17,7 +17,7 @@ from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
 from relascope.viz.panels.steps.recorded import board, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
 from relascope.viz.rows import formats
-from relascope.viz.rows.recording import end_words
+from relascope.viz.rows.recording import gaps
 from relascope.viz.sessions.state import RECORDED_TABS
 
 _SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show)
@@ -72,12 +72,5 @@ def _facts(opened: Opened) -> None:
 
 def _notes(opened: Opened) -> None:
     """Above a tab: what is missing of the recording."""
-    if not opened.recording.whole:
-        st.info("The recording ends in the middle of a line: the compile was ended as it wrote it.")
-    if opened.recording.stopped:
-        stopped = plain_text(opened.recording.stopped[:500])
-        st.warning(f"The compile went on, but its recording ended: {stopped}")
-    if end := end_words(opened.rows):
-        st.warning(plain_text(end))
-    if not opened.rows:
-        st.info("No pass was run while this was recorded.")
+    for said in gaps(opened.recording, opened.rows):
+        st.warning(plain_text(said))

@@ -20,7 +20,7 @@ from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.recording import functions_text
+from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts
 
 HEIGHT = 570
 _MOST_NODES = 20_000  # more are not drawn: the layout would take minutes
@@ -79,13 +79,10 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
     if run.failure is not None:
         _failure(run.failure)
     elif run.seconds is None:
-        st.warning("The recording ends while this pass runs: the compile was ended in it.")
+        st.warning(UNDER_WAY)
     before, after = run.before, run.after
     if before is None:
-        st.caption(
-            "At this level the recording has names and times alone. Record with "
-            "`--level text` or more to see what the pass did."
-        )
+        st.caption(NAMES_ALONE)
         return
     touched = row["touched"] or ()
     known = before if after is None else after
@@ -102,7 +99,7 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
         return
     graph = opened.graph(shown)
     view = one_of("Show", _VIEWS, _VIEW, controls, hidden=True) if graph is not None else "Text"
-    st.caption(plain_text(_said(function, old, new, touched, after is not None)))
+    st.caption(plain_text(became(function, old, new, row, after is not None)))
     if graph is None and (why := opened.recording.no_graph(shown)):
         st.caption(plain_text(f"It has no graph: {why[:500]}"))
     if graph is None or view == "Text":
@@ -116,21 +113,6 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
     else:
         keep = controls.toggle("Keep the layout", True, key=_KEEP, help=_KEEP_HELP)
         _graph(opened, graph, function, old, new, keep, below)
-
-
-def _said(
-    function: str, old: str | None, new: str | None, touched: Sequence[str], ended: bool
-) -> str:
-    """What became of a function, and how many others the pass changed."""
-    if not ended:
-        return f"{function}, as the pass was given it"
-    if old == new:
-        said = "as it was"
-    else:
-        said = "made by the pass" if old is None else "removed" if new is None else "changed"
-    others = [n for n in touched if n != function]
-    more = f". The pass changed {functions_text(others)}{', too' * (old != new)}" if others else ""
-    return f"{function}: {said}{more}"
 
 
 _WHOLE_HELP = (
@@ -200,19 +182,8 @@ def _walk(opened: Opened, row: Row) -> None:
             args=(to,),
             help="The nearest pass that changed something by itself.",
         )
-    times = [
-        f"{formats.milliseconds(row[name])} {said}"
-        for name, said in (("seconds", "in all"), ("own_seconds", "of its own"))
-        if row[name] is not None
-    ]
-    inside = opened.around(number)
-    facts = [
-        f"pass {formats.number(number)} of {formats.number(len(opened.rows))}",
-        f"level {row['opt_level']}",
-        *times,
-        *([f"in {' › '.join(inside)}"] if inside else []),
-    ]
-    words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(', '.join(facts))}")
+    about = facts(opened.rows, number)
+    words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(about)}")
 
 
 def _as_model(opened: Opened, row: Row) -> None:

@@ -15,12 +15,11 @@ from relascope.core.identity import Matched, carry_identity
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import Recording, read
-from relascope.viz.compare.text import brief, columns
+from relascope.viz.compare.text import ASIDE, brief, columns
 from relascope.viz.panels.steps.recorded import run_list, text_diff
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import pass_rows, total_rows, whole_seconds
+from relascope.viz.rows.recording import first, own_changes, pass_rows, total_rows, whole_seconds
 
-_ASIDE = "It changed types and places alone."
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
 
 
@@ -49,39 +48,12 @@ class Opened:
 
     def first(self) -> int:
         """The pass to look at first: the innermost that failed, else one that changed something."""
-        failed = [r for r in self.rows if r["failure"] is not None]
-        if failed:
-            return int(max(failed, key=lambda r: r["depth"])["number"])
-        return self.changes[0] if self.changes else 0
+        return first(self.rows, self.changes)
 
     @cached_property
     def changes(self) -> list[int]:
         """Numbers of the passes that changed something by themselves, and not by one inside."""
-        found: list[int] = []
-        inside: list[bool] = [False]  # by depth: whether one there or deeper did
-        for row in reversed(self.rows):
-            depth = row["depth"]
-            deeper = any(inside[depth + 1 :])
-            del inside[depth + 1 :]
-            inside += [False] * (depth + 1 - len(inside))
-            if row["touched"]:
-                inside[depth] = True
-                if not deeper:
-                    found.append(row["number"])
-            inside[depth] |= deeper
-        return found[::-1]
-
-    def around(self, number: int) -> list[str]:
-        """Names of the passes that a pass ran inside of, the outermost first."""
-        names: list[str] = []
-        depth = self.rows[number]["depth"]
-        for row in reversed(self.rows[:number]):
-            if row["depth"] < depth:
-                names.append(row["pass"])
-                depth = row["depth"]
-            if not depth:
-                break
-        return names[::-1]
+        return own_changes(self.rows)
 
     def graph(self, name: str | None) -> Graph | None:
         """The graph of a function's content; None where it has none.
@@ -118,7 +90,7 @@ class Opened:
         def make() -> bytes:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))
             before, after = (text if whole else brief(text) for text in texts)
-            same = "The text is the same." if old == new or whole else _ASIDE
+            same = "The text is the same." if old == new or whole else ASIDE
             return text_diff.packed(columns(before, after), ("before", "after"), same)
 
         packed: bytes = self.derive(make, "text", old, new, whole)

@@ -11,7 +11,7 @@ from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.rows import formats
-from relascope.viz.rows.recording import functions_text
+from relascope.viz.rows.recording import functions_text, shown_totals
 
 _PASS = "recorded_times_of"
 
@@ -34,20 +34,8 @@ def show(opened: Opened) -> None:
         row = picked("recorded_totals", len(opened.totals))
         st.session_state[_PASS] = None if row is None else opened.totals[row]["pass"]
 
-    rows = [
-        {
-            "pass": r["pass"],
-            "runs": r["runs"],
-            "own ms": 1e3 * r["own_seconds"],
-            "share": 100 * r["share"],
-            "longest ms": 1e3 * r["longest"],
-            "that changed something": r["changed"],
-            "in which functions": r["functions"],
-        }
-        for r in opened.totals
-    ]
     table(
-        rows,
+        shown_totals(opened.totals),
         key="recorded_totals",
         bars=("share",),
         help={

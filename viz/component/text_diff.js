@@ -40,6 +40,10 @@ class Diff {
   }
 
   async receive(bytes) {
+    if (bytes?.rows) { // as a file that is handed on has them
+      if (bytes !== this.bytes) this.take(this.bytes = bytes);
+      return;
+    }
     if (!(bytes instanceof Uint8Array) || !bytes.length) return;
     const same = this.bytes?.length === bytes.length && this.bytes.every((b, i) => b === bytes[i]);
     if (same) return;

@@ -6,13 +6,16 @@ its other half, and the page's own style lays the columns out. The browser keeps
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-_HERE = Path(__file__).parent
+from relascope.viz.component import small
+
+_HTML = (
+    "<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'></div>"
+    "<button class='fold' type='button'><svg viewBox='0 0 10 16'>"
+    "<path d='M6.5 4L3 8l3.5 4'/></svg></button>"
+)
 
 
 def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
@@ -25,16 +28,5 @@ def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
     row = st.container(key=f"pane_{name}")
     pane, picture = row.columns([1, 4], gap="xxsmall")
     with picture.container(key=f"edge_{name}"):
-        _component()(key=f"edge_of_{name}", data={"name": name, "what": what})
+        small("pane", _HTML)(key=f"edge_of_{name}", data={"name": name, "what": what})
     return pane, picture
-
-
-def _component() -> Any:
-    return st.components.v2.component(
-        "relascope_pane",
-        html="<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'>"
-        "</div><button class='fold' type='button'><svg viewBox='0 0 10 16'>"
-        "<path d='M6.5 4L3 8l3.5 4'/></svg></button>",
-        css=(_HERE / "pane.css").read_text(encoding="utf-8"),
-        js=(_HERE / "pane.js").read_text(encoding="utf-8"),
-    )

@@ -56,6 +56,11 @@ class RunList {
   }
 
   async receive(bytes) {
+    if (bytes?.rows) { // as a file that is handed on has them
+      if (!this.rows) this.take(bytes.rows);
+      if (bytes.selected !== this.selected) this.choose(bytes.selected, true);
+      return;
+    }
     if (!(bytes instanceof Uint8Array) || bytes.length < 13) return;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const selected = view.getInt32(0, true);
