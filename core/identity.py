@@ -257,7 +257,7 @@ def parameter_of(node: Node) -> str:
 
 def own_key(node: Node) -> tuple[object, ...]:
     """What a node is by itself, without its inputs and its place."""
-    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str)
+    attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str) if node.attrs else ""
     return (node.kind, node.op, node.name, attrs, node.outputs)
 
 

@@ -25,7 +25,7 @@ from relascope.viz.panels.shell.frame import (
     waiting,
 )
 from relascope.viz.panels.shell.holding import held
-from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.shell.spare import cache_of_session, settled
 from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
 
@@ -58,6 +58,7 @@ def main() -> None:
     except ValueError as wrong:
         show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
         return
+    settled()
     tour.arrive()
     unread = keeping.arrive()
     if (path := sidebar.recording()) is not None:

@@ -11,7 +11,10 @@ from crafted.recorded import HOSTILE, recorded
 from engines import shared
 from page import LONG, words
 from place import PAGES
+from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, spare
+from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
 
 
@@ -233,3 +236,17 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     assert "is damaged" in page.error[0].value
     depths = component(page, "run_list")["depth"]
     assert max(depths) == 394, "no deeper than there are passes around it"
+
+
+def test_the_next_pass_is_worked_out_ahead(tmp_path):
+    path = recorded(tmp_path / "run.rsc")
+    found = read(path)
+    one = Opened(str(path), "digest", found, pass_rows(found), 1.0, b"", [])
+    (run, function), made = one.next_changed(0, ""), []
+    assert (run.number, function) == (1, "main")
+    one.work_out(run, function)
+    old, new = run.before[function], run.after[function]
+    assert one.derive(lambda: made.append(1), "origins", one.place(old, new))
+    assert not made, "it is there already"
+    assert one.next_changed(5, "") is None
+    assert one.next_changed(1, "kernel")[0].number == 3

@@ -28,6 +28,7 @@ _log = logging.getLogger("relascope.page")
 
 REFILL_AFTER = 20.0  # seconds; a new process must not take the cores from the first model
 LOOK = 3.0  # seconds; how often it is looked who is still there
+_NEW_OBJECTS = 20_000  # between two looks for circles
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
 GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
 
@@ -50,8 +51,6 @@ class Engines:
         self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
         self._refill_at = 0.0
         PLACES.most = most_of_page()
-        _keep_heaps_few()
-        gc.freeze()  # what the page has imported stays, and need not be looked at again
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
     def take(self, ir: str, first: ModelSource, session: str) -> RequestCache:
@@ -90,6 +89,18 @@ class Engines:
         elif now > self._refill_at:
             ir, first = self._wanted
             STANDBY.keep(ir, ("describe", ()), ("load", (first,)))
+
+
+@st.cache_resource(show_spinner=False)
+def settled() -> None:
+    """See to it, once in a process, that memory is looked after in passing.
+
+    What was imported stays, and is not looked at again. Graphs are many small objects without
+    circles: each look through all of them takes a tenth of a second, and finds nothing.
+    """
+    _keep_heaps_few()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 50)
 
 
 def _keep_heaps_few() -> None:

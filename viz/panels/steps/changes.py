@@ -39,8 +39,14 @@ def picture(derive: Derive, place: str, before: Graph, matched: Matched) -> Grap
     if not matched.removed:
         return matched.graph
     if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
-        return derive(lambda: changes.with_removed(before, matched), "with removed", place)
+        return with_removed(derive, place, before, matched)
     return matched.graph
+
+
+def with_removed(derive: Derive, place: str, before: Graph, matched: Matched) -> Graph:
+    """The graph after the step with what it removed."""
+    graph: Graph = derive(lambda: changes.with_removed(before, matched), "with removed", place)
+    return graph
 
 
 def successors(derive: Derive, place: str, before: Graph, matched: Matched) -> dict[str, str]:

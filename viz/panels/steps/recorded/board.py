@@ -58,6 +58,7 @@ def _board(opened: Opened) -> None:
     with left:
         run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
     keeping.keep_recorded(opened.path, opened.digest)
+    opened.ahead(number, st.session_state.get(_FUNCTION) or "")
 
 
 def chosen(opened: Opened) -> int:
@@ -143,7 +144,7 @@ def _graph(
         )
         return
     before, matched = found
-    place = f"{opened.digest}:{old}:{new}"
+    place = opened.place(old, new)
     graph_view(
         changes.picture(opened.derive, place, before, matched),
         View(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,17 +12,20 @@ from typing import Any
 
 import streamlit as st
 
+from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import Matched, carry_identity
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
-from relascope.recorder.reading import Recording, read
+from relascope.recorder.reading import PassRun, Recording, read
 from relascope.viz.compare.text import ASIDE, brief, columns
+from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import run_list, text_diff
 from relascope.viz.rows import Row
 from relascope.viz.rows.recording import first, own_changes, pass_rows, total_rows, whole_seconds
 
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
+_REST = 0.15  # seconds that a pass is looked at before the next one is worked out
 
 
 @dataclass
@@ -41,10 +46,52 @@ class Opened:
     packed: bytes
     totals: list[Row]
     _memo: Memo[Any] = field(default_factory=lambda: Memo(_KEPT))
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _timer: threading.Timer | None = None
 
     def derive(self, make: Callable[[], Any], *key: Hashable) -> Any:
         """What `make` returns, kept by `key`, as `RequestCache.derive` keeps it."""
-        return self._memo.get(key, make)
+        with self._lock:
+            return self._memo.get(key, make)
+
+    def ahead(self, number: int, function: str) -> None:
+        """Work out what the next pass in the list that changed something did, in a thread.
+
+        Args:
+            number: of the pass that is looked at.
+            function: that is looked at whatever the pass changed; "" for what it changed first.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        if (known := self.next_changed(number, function)) is not None:
+            self._timer = threading.Timer(_REST, self.work_out, known)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def next_changed(self, number: int, function: str) -> tuple[PassRun, str] | None:
+        """The next pass in the list that changed something, and which function is shown of it."""
+        for row in self.rows[number + 1 :]:
+            if row["touched"] and function in ("", *row["touched"]):
+                return self.recording.passes[row["number"]], function or row["touched"][0]
+        return None
+
+    def work_out(self, run: PassRun, function: str) -> None:
+        """Derive what is shown of a pass, as far as no view is needed for it."""
+        old, new = ((side or {}).get(function) for side in (run.before, run.after))
+        if old is None or new is None:
+            return
+        with suppress(EngineError):  # it is said where the pass is looked at
+            found = self.difference(old, new)
+            if found is None:
+                self.sides(old, new, False)
+                return
+            place = self.place(old, new)
+            changes.successors(self.derive, place, *found)
+            changes.with_removed(self.derive, place, *found)
+
+    def place(self, old: str, new: str) -> str:
+        """Names the step from one content to another."""
+        return f"{self.digest}:{old}:{new}"
 
     def first(self) -> int:
         """The pass to look at first: the innermost that failed, else one that changed something."""
@@ -74,7 +121,7 @@ class Opened:
                 return None
             matched = carry_identity(before, after)
             # The next step is held against this one: nodes keep their ids, and so their places.
-            self._memo.put(("graph", new), matched.graph)
+            self._memo.put(("graph", new), matched.graph)  # under the lock of `derive`
             return before, matched
 
         found: tuple[Graph, Matched] | None = self.derive(make, "difference", old, new)
