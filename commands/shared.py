@@ -33,7 +33,7 @@ from relascope.engine.protocol.source import (
     with_tensors,
 )
 from relascope.engine.protocol.tuning import Fleet
-from relascope.passes.catalogue import default_pipeline, info, read_pipeline
+from relascope.passes.catalogue import info, typed_pipeline
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import Cut, Joint, cut
 from relascope.passes.pipeline import Pipeline
@@ -173,29 +173,17 @@ def _named(text: str) -> str:
 def pipeline_of(args: argparse.Namespace) -> Pipeline:
     """The pipeline of --passes, or the default one.
 
-    Behind `default|` stand passes that follow it, and, with a minus, those of it that are off.
+    It is read as `passes.catalogue.typed_pipeline` does.
 
     Raises:
         EngineError: kind "usage"; the text cannot be read.
     """
     where = "--passes" if args.passes else "--training, --gradient"
     with refusing("usage", "{}.", where, "See: relascope passes"):
-        first, bar, rest = ("default" if args.passes is None else args.passes).partition("|")
-        if first.strip() == "default":
-            pipeline = default_pipeline(args.engine, args.training, args.gradient)
-            pipeline = _with(pipeline, read_pipeline(args.engine, rest)) if bar else pipeline
-        else:
-            pipeline = read_pipeline(args.engine, args.passes)
+        text = "default" if args.passes is None else args.passes
+        pipeline = typed_pipeline(args.engine, text, args.training, args.gradient)
     with refusing("usage", "{}.", "--count", "Write PASS=N of a pass in the pipeline."):
         return _counted(args, pipeline)
-
-
-def _with(usual: Pipeline, more: Pipeline) -> Pipeline:
-    """A pipeline with further steps; one of those that is off switches its like in it off."""
-    off = {s.name for s in more if not s.enabled}
-    steps = (replace(s, enabled=s.enabled and s.name not in off) for s in usual)
-    known = {s.name for s in usual}
-    return Pipeline((*steps, *(s for s in more if s.enabled or s.name not in known)))
 
 
 def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import statistics
 import tempfile
@@ -25,7 +24,7 @@ from relascope.commands.shared import (
     write,
 )
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
+from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TimeResult
@@ -33,7 +32,8 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
-from relascope.viz.compare.runs import Run, Step, compare
+from relascope.viz.compare.runs import Run, compare
+from relascope.viz.compare.sides import of_model, of_recording
 from relascope.viz.sessions import replay
 from relascope.viz.sessions.state import pipeline_text
 
@@ -118,8 +118,8 @@ def _run(
 ) -> tuple[Run, Request | None]:
     """One side, and how it is built; None of a recording, which is not."""
     path = Path(args.model)
-    if path.is_file() and _is_recording(path):
-        return _recorded(path), None
+    if path.is_file() and is_recording(path):
+        return of_recording(reading.read(path), str(path)), None
     source = pipeline = None
     label = args.model
     if path.is_file() and zipfile.is_zipfile(path):
@@ -128,9 +128,12 @@ def _run(
         if held:
             folder.mkdir()
             session, model = replay.read(path, folder)
+            label = f"{path.name}: {session.model.name}"
             if session.model.digest and not model:
                 hint = "Export the session again where its model is."
                 raise EngineError("session", "The model is not in the file.", args.model, hint)
+            if model and is_recording(Path(model)):
+                return of_recording(reading.read(Path(model)), label), None
             args.engine, args.training = session.ir, session.model.training
             source = session.model.source(model)
             pipeline = read_pipeline(
@@ -143,77 +146,13 @@ def _run(
     engine = ask(args.engine)
     engine("load", source)
     stepped = step(engine, source, pipeline)
-    alive, indices, steps = stepped.pipeline, [-1], []
-    for index, record in enumerate(stepped.records):
-        if record.enabled:
-            indices.append(index)
-            idle = not (record.added or record.removed or record.changed or record.error)
-            failure = record.error.message if record.error else ""
-            steps.append(Step(record.pass_name, record.seconds, idle, "", failure))
-    kept: dict[int, Graph] = {}
-
-    def graph(index: int) -> Graph:
-        if index not in kept:
-            at = indices[index + 1]
-            kept[index] = engine("graph_after", source, alive.upto(at), at)
-        return kept[index]
+    run = of_model(engine, args.engine, source, stepped, label)
 
     def request() -> BuildRequest:
         whole = BuildRequest(source, stepped.sound, target_of(args, engine), args.threads)
         return cut_request(args, engine, whole) if source.training else whole
 
-    about = {"pipeline": str(pipeline), "training": source.training}
-    return Run(label, args.engine, tuple(steps), graph, about), request
-
-
-def _is_recording(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(24).startswith(b'{"relascope_recording"')
-
-
-def _recorded(path: Path) -> Run:
-    found = reading.read(path)
-    runs = [p for p in found.passes if p.kind == "pass"]
-    graphs: dict[str, Graph | None] = {}
-
-    def drawn(functions: Any) -> Graph | None:
-        """The largest function that has a graph, or the one that is called main."""
-        best: Graph | None = None
-        for name, content in (functions or {}).items():
-            if content not in graphs:
-                graphs[content] = found.graph(content)
-            one = graphs[content]
-            if one is not None and (best is None or name == "main" or len(one) > len(best)):
-                best = one
-                if name == "main":
-                    break
-        return best
-
-    def graph(index: int) -> Graph | None:
-        if not runs:
-            return None
-        return drawn(runs[0].before if index < 0 else runs[index].after)
-
-    steps = tuple(
-        Step(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "") for p in runs
-    )
-    ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
-    last = next(ends, None)
-    ir = last.ir if last is not None else "relax"
-    about = {"recorded": {k: v for k, v in found.about.items() if k != "process"}}
-
-    def or_last(index: int) -> Graph | None:
-        """The end is loops, which have no graph: the last program that has one stands for it."""
-        return last if index == len(runs) - 1 else graph(index)
-
-    return Run(str(path), ir, steps, or_last, about)
-
-
-def _state(functions: Any) -> str:
-    if functions is None:
-        return ""
-    text = json.dumps(dict(functions), sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return run, request
 
 
 def _times(

@@ -8,7 +8,7 @@ from relascope.viz.rows.formats import flops, number, size, text_table
 
 Document = dict[str, Any]
 
-_DIFFERENT = 20  # nodes that `diff` prints before it counts the rest
+_DIFFERENT = 20  # nodes, and steps, that `diff` prints before it counts the rest
 
 
 def diff(document: Document) -> str:
@@ -34,7 +34,8 @@ def diff(document: Document) -> str:
             }
             for r in told
         ]
-        parts.append(text_table(rows, ["pass", "in", "A ms", "B ms", "slower"]))
+        rows.sort(key=lambda r: -abs((r["a_seconds"] or 0.0) - (r["b_seconds"] or 0.0)))
+        parts.append(_first_of(rows, ["pass", "in", "A ms", "B ms", "slower"]))
     first, end = document["first_difference"], document["end"]
     if first is not None:
         at = first["pass"] or "the beginning"
@@ -48,6 +49,13 @@ def diff(document: Document) -> str:
     if document["times"]:
         parts.append(_times_beside(document["times"]))
     return "\n\n".join(parts)
+
+
+def _first_of(rows: list[Document], columns: list[str]) -> str:
+    """A table of the first rows, and how many more there are."""
+    more = len(rows) - _DIFFERENT
+    table = text_table(rows[:_DIFFERENT], columns)
+    return f"{table}\n\n{more} more; --json has all." if more > 0 else table
 
 
 def _ms(seconds: float | None) -> str:
@@ -71,9 +79,7 @@ def _beside(program: Document) -> str:
     if program["kernels"]:
         parts.append(text_table(program["kernels"], ["kernel", "a", "b"]))
     if nodes := program["nodes"]:
-        parts.append(text_table(nodes[:_DIFFERENT], ["what", "op", "scope", "sure", "text"]))
-        if len(nodes) > _DIFFERENT:
-            parts.append(f"{len(nodes) - _DIFFERENT} more; --json has all.")
+        parts.append(_first_of(nodes, ["what", "op", "scope", "sure", "text"]))
     return "\n\n".join(parts)
 
 

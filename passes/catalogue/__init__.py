@@ -7,6 +7,7 @@ function, under `@listed`, and is read from there (`passes.catalogue.reader`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from relascope.passes.catalogue import recorded
@@ -57,6 +58,28 @@ def read_pipeline(ir: str, text: str) -> Pipeline:
     for step in pipeline:
         info(ir, step).arguments(step)
     return pipeline
+
+
+def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") -> Pipeline:
+    """A pipeline as people type it: behind `default|` stand passes that follow the default one,
+    and, with a minus, those of it that are off.
+
+    Raises:
+        ValueError: as of `read_pipeline` and `default_pipeline`.
+    """
+    first, _, rest = text.partition("|")
+    if first.strip() != "default":
+        return read_pipeline(ir, text)
+    usual = default_pipeline(ir, training, gradient)
+    return _with(usual, read_pipeline(ir, rest)) if rest.strip() else usual
+
+
+def _with(usual: Pipeline, more: Pipeline) -> Pipeline:
+    """A pipeline with further steps; one of those that is off switches its like in it off."""
+    off = {s.name for s in more if not s.enabled}
+    steps = (replace(s, enabled=s.enabled and s.name not in off) for s in usual)
+    known = {s.name for s in usual}
+    return Pipeline((*steps, *(s for s in more if s.enabled or s.name not in known)))
 
 
 def gradients(ir: str) -> tuple[str, ...]:

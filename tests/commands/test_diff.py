@@ -5,9 +5,12 @@ import json
 import pytest
 
 from command_line import document, run
-from crafted.recorded import recorded
+from crafted.recorded import HOSTILE, recorded
 from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.engine.protocol.source import file_digest
 from relascope.viz.compare.runs import Run, Step, compare
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import Model, Session
 
 
 def test_a_model_and_itself_are_the_same_and_the_status_is_0():
@@ -93,3 +96,32 @@ def test_a_failure_on_one_side_is_the_difference():
     b = Run("run", "relay", (Step("cse", 0.0, failure="no rule for erf"),), lambda i: graph)
     first = compare(a, b)["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
+
+
+def test_what_a_pass_did_stands_before_the_passes_around_it(tmp_path):
+    path = str(recorded(tmp_path / "a.rsc"))
+    names = [r["pass"] for r in document("diff", path, path)["steps"]]
+    assert names == ["FoldTranspose", "InferType", HOSTILE, "sequential", "tir.Simplify", "Breaks"]
+
+
+def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
+    given = {
+        "a": ("0x7f00aabbccdd", "store i32 0 !{0x55c0805a1d60}"),
+        "b": ("0x7f11aabbccdd", "store i32 0 !{0x55f58c8ff4d0}"),
+        "c": ("0x7f11aabbccdd", "store i32 1 !{0x55f58c8ff4d0}"),
+    }
+    a, b, c = (
+        str(recorded(tmp_path / f"{name}.rsc", place=place, code=code))
+        for name, (place, code) in given.items()
+    )
+    assert document("diff", a, b)["same"]
+    found = document("diff", a, c, status=1)
+    assert found["other_code"] and found["first_difference"] is None
+    assert found["verdict"].startswith("At the end")
+
+
+def test_a_session_of_a_recording(tmp_path):
+    path = recorded(tmp_path / "a.rsc")
+    session = Session(model=Model("a.rsc", file_digest(path)))
+    replay.write(tmp_path / "a.zip", session, path)
+    assert document("diff", str(path), str(tmp_path / "a.zip"))["same"]

@@ -169,7 +169,7 @@ def test_the_way_back_to_a_model(page, monkeypatch):
     assert "Compile & time" in [t.label for t in page.tabs]
     assert page.query_params["model"] == "mlp"
     page.sidebar.selectbox(key="keep_model").set_value("A file of your own")
-    assert [t.label for t in run(page).tabs] == ["Passes", "Times"]
+    assert [t.label for t in run(page).tabs] == ["Passes", "Times", "Side by side"]
     client.stop()
 
 

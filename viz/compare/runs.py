@@ -57,6 +57,8 @@ class Run:
         steps: in order; those that did not run are left out.
         graph: the program after a step by its index, -1 before all; None where it is not known.
         about: what else is to be said of it.
+        settled: as `Step.state`, by a step's index, but of what is the same in every process; None
+            where states are that already.
     """
 
     label: str
@@ -64,14 +66,29 @@ class Run:
     steps: tuple[Step, ...]
     graph: Callable[[int], Graph | None]
     about: Mapping[str, Any] = field(default_factory=dict)
+    settled: Callable[[int], str] | None = None
 
 
 def compare(a: Run, b: Run) -> Row:
     """The document of `diff`: how two runs differ, what matters most first."""
     rows = step_rows(a, b)
-    first = _first_difference(a, b, rows)
-    end = _program(a, b, len(a.steps) - 1, len(b.steps) - 1)
-    same = first is None and (end is None or bool(end["same"]))
+    made: dict[tuple[int, int], tuple[Graph, Graph, Row]] = {}
+
+    def program(i: int, j: int) -> Row | None:
+        """Two programs beside each other; None where one of them has no graph."""
+        left, right = a.graph(i), b.graph(j)
+        if left is None or right is None:
+            return None
+        key = id(left), id(right)  # of graphs that are held here
+        if key not in made:
+            made[key] = left, right, program_document(match(left, right))
+        return made[key][2]
+
+    first = _first_difference(a, b, rows, program)
+    end = program(len(a.steps) - 1, len(b.steps) - 1)
+    code = a.about.get("code"), b.about.get("code")
+    other_code = None not in code and code[0] != code[1]
+    same = first is None and (end is None or bool(end["same"])) and not other_code
     sides = {
         side: {
             "label": run.label,
@@ -82,7 +99,8 @@ def compare(a: Run, b: Run) -> Row:
         }
         for side, run in (("a", a), ("b", b))
     }
-    document = {**sides, "same": same, "steps": rows, "first_difference": first, "end": end}
+    found = {"same": same, "other_code": other_code, "steps": rows}
+    document = {**sides, **found, "first_difference": first, "end": end}
     return {"verdict": verdict(document), **document}
 
 
@@ -125,9 +143,11 @@ def _step_row(a: Run, b: Run, i: int | None, j: int | None) -> Row:
     }
 
 
-def _first_difference(a: Run, b: Run, rows: list[Row]) -> Row | None:
+def _first_difference(
+    a: Run, b: Run, rows: list[Row], program: Callable[[int, int], Row | None]
+) -> Row | None:
     """The first step after which the programs differ, with what differs there."""
-    begun = _program(a, b, -1, -1)
+    begun = program(-1, -1)
     if begun is not None and not begun["same"]:
         return {"pass": None, "a": -1, "b": -1, "why": "They start from other programs.", **begun}
     texts: Row | None = None
@@ -148,7 +168,9 @@ def _first_difference(a: Run, b: Run, rows: list[Row]) -> Row | None:
         known = ours is not None and theirs is not None and ours.state and theirs.state
         if known and ours and theirs and ours.state == theirs.state:
             continue
-        here = _program(a, b, at["a"], at["b"])
+        if known and a.settled and b.settled and a.settled(at["a"]) == b.settled(at["b"]):
+            continue
+        here = program(at["a"], at["b"])
         if here is not None and not here["same"]:
             return {**about, "why": why, **here}
         if known or (here is None and row["only"]):
@@ -156,12 +178,6 @@ def _first_difference(a: Run, b: Run, rows: list[Row]) -> Row | None:
             why = why if row["only"] else "It left other texts, though no other graph."
             texts = texts or {**about, "why": why, **(here or {})}
     return texts
-
-
-def _program(a: Run, b: Run, i: int, j: int) -> Row | None:
-    """Two programs beside each other; None where one of them has no graph."""
-    left, right = a.graph(i), b.graph(j)
-    return None if left is None or right is None else program_document(match(left, right))
 
 
 def program_document(matching: Matching) -> Row:
@@ -271,8 +287,11 @@ def verdict(document: Row) -> str:
         of = f"{counts['same']} nodes the same"
         said.append(f"at the end {', '.join([of, *words])}")
         if end["same"]:
-            said[-1] = "at the end they are the same"
+            said[-1] = "at the end their graphs are the same"
         was, now = (end["figures"][side]["kernels"] for side in ("a", "b"))
         if was != now:
             said.append(f"{was} kernels in A, {now} in B")
-    return f"{'; '.join(said) or 'They differ'}."
+    if document["other_code"]:
+        said.append("the code that was generated differs")
+    text = "; ".join(said) or "They differ"
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,4 +1,5 @@
-"""Tab "Side by side": one model in Relay and in Relax, each with its own engine."""
+"""Tab "Side by side": one model in Relay and in Relax, each with its own engine; or the screen and
+something else, step by step."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Grou
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
+from relascope.viz.panels.compared import against
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
@@ -29,13 +31,24 @@ from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 580
+_WITH = {"ir": "Relay beside Relax", "other": "Another pipeline, model, file or session"}
 _ROWS = {"groups": "By module", "operators": "By PyTorch operator", "calls": "By TVM operator"}
 _CALLS = (Kind.CALL, Kind.FUNCTION)
 _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
 
 
 def show(screen: Screen) -> None:
-    """Draw the tab; the second engine starts when it is opened."""
+    """Draw the tab."""
+    named = _WITH.__getitem__
+    kind = one_of("Beside it", list(_WITH), "keep_both_with", format_func=named, hidden=True)
+    if kind == "ir":
+        _irs(screen)
+    else:
+        against.of_screen(screen)
+
+
+def _irs(screen: Screen) -> None:
+    """One model in both IRs; the second engine starts now."""
     other = ENGINES[1 - ENGINES.index(screen.ir)]
     caches = {screen.ir: screen.cache, other: cache_of_session(other, sidebar.first_source())}
     keys = {screen.ir: "", other: "_other"}

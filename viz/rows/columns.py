@@ -35,7 +35,8 @@ _FORMATS = {
     "%.4g ms": "costs",
     "%.4g": "FLOPs a byte; min; max; mean",
     "%.3g": "scale",
-    "%.2f": "ratio; of minima; ours over it; times eager; whole to this; times as long",
+    "%.2f": "A ms; B ms; B over A; ratio; of minima; ours over it; times eager; whole to this; "
+    "times as long",
     "%.2f×": "gain",
     "%.1f %%": "share",
     "%.0f %%": "of peak",

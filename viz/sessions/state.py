@@ -24,7 +24,7 @@ from relascope.samples import SAMPLES
 
 VERSION = 1
 TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "In your code")
-RECORDED_TABS = ("Passes", "Times")
+RECORDED_TABS = ("Passes", "Times", "Side by side")
 """Tabs of a recording of a compile, which is opened in place of a model."""
 FIRST = "bert_layer"
 """The model that a new page opens with."""

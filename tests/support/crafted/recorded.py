@@ -17,13 +17,16 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 MESSAGE = "Traceback:\n  in kernel\nValueError: no axis 7 here"
 
 
-def recorded(path: Path, graphs: bool = True, passes: int = 0) -> Path:
+def recorded(
+    path: Path, graphs: bool = True, passes: int = 0, place: str = "", code: str = ""
+) -> Path:
     """Write it.
 
     Args:
         graphs: whether `main` has graphs beside its texts.
         passes: so many more at its end, each inside the one before it up to the tenth, that change
             the loops to and fro.
+        place: in memory, as it stands in texts of loops; code: what was generated.
     """
     writer = Writer(path, {"tvm": "0.99", "level": "text", "arguments": ["compile.py", HOSTILE]})
 
@@ -32,7 +35,7 @@ def recorded(path: Path, graphs: bool = True, passes: int = 0) -> Path:
         writer.content("text", name, lambda: {"constants": [], "zlib": text})
         return name
 
-    before, after, loops, simpler = map(content, (BEFORE, AFTER, LOOPS, SIMPLER))
+    before, after, loops, simpler = map(content, (BEFORE, AFTER, LOOPS + place, SIMPLER + place))
     for name, transposed in ((before, True), (after, False)):
         if graphs:
             raw = json.dumps(forward_graph(transposed).to_json())
@@ -43,7 +46,8 @@ def recorded(path: Path, graphs: bool = True, passes: int = 0) -> Path:
         writer.line({**about, "module": module})
 
     def end(number: int, seconds: float, module: object) -> None:
-        writer.line({"end": number, "seconds": seconds, "module": module})
+        made = {"code": [["llvm", content(code)]]} if code and number == 4 else {}
+        writer.line({"end": number, "seconds": seconds, "module": module, **made})
 
     begin(0, 0, "sequential", [None, {"main": before}, []])
     begin(1, 1, "FoldTranspose", 0)

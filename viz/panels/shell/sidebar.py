@@ -325,7 +325,7 @@ def _upload() -> None:
     state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:
-        paths = [Path(_kept(upload, "model.pt", ident)) for upload in uploads]
+        paths = [Path(kept(upload, "model.pt", ident)) for upload in uploads]
         others = [path for path in paths if path.suffix == ".params"]
         models = [path for path in paths if path not in others and format_of(path)]
         model = (models or paths)[-1]  # what is no model is data beside one
@@ -402,7 +402,7 @@ def _file() -> tuple[ModelSource | None, str]:
         return None, label
 
 
-def _kept(upload: Any, name: str, ident: str = "") -> str:
+def kept(upload: Any, name: str, ident: str = "") -> str:
     """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
     folder = _folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
     path = folder / (Path(upload.name).name or name)
@@ -425,7 +425,7 @@ def _tensors() -> None:
     ids = tuple(u.file_id for u in uploads)
     if ids != state.get("tensor_ids", ()):
         state.tensor_ids = ids
-        state.tensor_paths = tuple(_kept(u, "tensors") for u in uploads)
+        state.tensor_paths = tuple(kept(u, "tensors") for u in uploads)
     if not uploads and state.get("tensor_paths"):
         names = ", ".join(Path(p).name for p in state.tensor_paths)
         st.caption(plain_text(f"Saved inputs: {names}"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.viz.panels.compared import against
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
 from relascope.viz.panels.steps.recorded import board, times
@@ -20,7 +21,13 @@ from relascope.viz.rows import formats
 from relascope.viz.rows.recording import gaps
 from relascope.viz.sessions.state import RECORDED_TABS
 
-_SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show)
+
+def _against(opened: Opened) -> None:
+    """Tab "Side by side" of a recording."""
+    against.of_recording_at(opened.path, opened.digest, opened.derive)
+
+
+_SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show, _against)
 _MOST = 200  # characters of a line of the sidebar
 
 

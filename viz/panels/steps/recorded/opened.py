@@ -89,7 +89,7 @@ class Opened:
             changes.successors(self.derive, place, *found)
             changes.with_removed(self.derive, place, *found)
 
-    def place(self, old: str, new: str) -> str:
+    def place(self, old: str | None, new: str | None) -> str:
         """Names the step from one content to another."""
         return f"{self.digest}:{old}:{new}"
 

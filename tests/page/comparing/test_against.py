@@ -1,0 +1,141 @@
+"""The page held against something else, without a browser: recordings, pipelines, sessions."""
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import page_session
+from crafted.recorded import recorded
+from engines import shared
+from page import LONG, words
+from place import PAGES
+from relascope.engine.protocol.source import file_digest
+from relascope.viz.panels.shell import keeping, spare
+from relascope.viz.sessions import store
+from relascope.viz.sessions.state import Look, Model, Session
+
+
+@pytest.fixture
+def clients(monkeypatch, tmp_path):
+    """What the page starts, by the engine's name."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    made = {}
+
+    def connect(ir):
+        made[ir] = shared(ir, page_session.session_of(ir))
+        return made[ir]
+
+    monkeypatch.setattr(spare, "EngineClient", connect)
+    st.cache_resource.clear()
+    yield made
+    for client in made.values():
+        client.stop()
+
+
+def run(page):
+    page.run()
+    for _ in range(400):
+        if not any(b.key and b.key.startswith("cancel") for b in page.button):
+            break
+        page.run()
+    assert not page.exception
+    return page
+
+
+def opened(**state):
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    for key, value in state.items():
+        page.session_state[key] = value
+    return run(page)
+
+
+def kept(path, ident="other"):
+    """A recording as a kept session."""
+    digest = file_digest(path)
+    store.keep_model(str(path), digest)
+    store.put(ident, Session(model=Model(path.name, digest)), path.name)
+    return ident
+
+
+@pytest.fixture
+def beside(clients, monkeypatch, tmp_path):
+    """A page on a recording, held against another one that is kept."""
+    monkeypatch.setenv(keeping.OPEN, str(recorded(tmp_path / "a.rsc")))
+    ident = kept(recorded(tmp_path / "b.rsc", passes=2, code="store"))
+    return opened(
+        keep_recorded_tab="Side by side", keep_against="session", keep_against_session=ident
+    )
+
+
+def test_two_recordings_need_no_engine_and_say_where_they_part(beside, clients):
+    assert not clients
+    said = words(beside)
+    assert "A: a.rsc" in said and "B: b.rsc" in said
+    (steps,) = (d.value for d in beside.dataframe if "what differs" in d.value)
+    assert list(steps["pass"]) == ["tir.Pass1", "tir.Pass0"]
+    assert list(steps["what differs"]) == ["only B", "parts here, only B"]
+    page = operators(beside)
+    assert "Both call the same" in words(page)
+    ids = [b.proto.id for b in page.get("bidi_component")]
+    assert sum("against_view" in i for i in ids) == 2
+
+
+def operators(page):
+    page.session_state["keep_against_table"] = "Operators"
+    return run(page)
+
+
+def test_what_it_is_held_against_is_there_after_a_reload(beside):
+    query = dict(beside.query_params)
+    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    again.query_params.update(query)
+    run(again)
+    assert "B: b.rsc" in words(again)
+    store.delete("other")
+    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    again.query_params.update(query)
+    assert "No other session is kept" in words(run(again))
+
+
+def test_two_pipelines_of_one_model(clients):
+    page = opened(keep_model="mlp", ir="relay", keep_tab="Side by side", keep_both_with="other")
+    assert "They are the same." in words(page)
+    page.text_input(key="keep_against_pipeline").set_value("default|-fold")
+    run(page)
+    assert "They part at fold" in words(page)
+    assert set(clients) == {"relay"}
+    page.text_input(key="keep_against_pipeline").set_value("default|nonsense")
+    assert "nonsense" in run(page).error[0].value
+
+
+def test_another_sample_in_the_other_ir(clients):
+    page = opened(
+        keep_model="mlp",
+        ir="relay",
+        keep_tab="Side by side",
+        keep_both_with="other",
+        keep_against="sample",
+        keep_against_sample="mlp",
+        keep_against_ir="relax",
+    )
+    assert set(clients) == {"relay", "relax"}
+    assert "They start from other programs" in words(page)
+
+
+def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
+    path = recorded(tmp_path / "a.rsc")
+    look = Look(
+        "Side by side",
+        choices={
+            "keep_against": "nonsense",
+            "keep_against_session": "gone",
+            "keep_against_file": "../../etc",
+            "keep_against_sample": "none",
+        },
+    )
+    store.keep_model(str(path), file_digest(path))
+    store.put("mine", Session(model=Model("a.rsc", file_digest(path)), look=look), "a.rsc")
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    page.query_params["session"] = "mine"
+    assert "Choose a file." in words(run(page))

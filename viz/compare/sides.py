@@ -1,0 +1,144 @@
+"""What `viz.compare.runs` holds against each other: the run of a model, or of a recording."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from relascope.core.graph import Graph
+from relascope.engine.jobs.step import Stepped
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
+from relascope.recorder.reading import PassRun, Recording
+from relascope.viz.compare.runs import Run, Step
+
+_LOWERED = ("call_lowered", "memory.", "vm.", "builtin.alloc")
+"""How operators begin that say where memory is, and no more what is computed."""
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
+"""Places in memory, which TVM and LLVM write into texts: other ones in every process."""
+
+
+def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> Run:
+    """A model through a pipeline; as it is imported where that has no steps.
+
+    Args:
+        ask: asks the engine; what it raises while there is no answer comes through.
+        stepped: as of `engine.jobs.step.step`.
+    """
+    indices, steps = [-1], []
+    for index, record in enumerate(stepped.records):
+        if record.enabled:
+            indices.append(index)
+            idle = not (record.added or record.removed or record.changed or record.error)
+            failure = record.error.message if record.error else ""
+            steps.append(Step(record.pass_name, record.seconds, idle, "", failure))
+    kept: dict[int, Graph] = {}
+
+    def graph(index: int) -> Graph:
+        if index not in kept:
+            at = indices[index + 1]
+            kept[index] = ask("graph_after", source, stepped.pipeline.upto(at), at)
+        return kept[index]
+
+    about = {"pipeline": str(stepped.pipeline), "training": source.training}
+    return Run(label, ir, tuple(steps), graph, about)
+
+
+def of_recording(found: Recording, label: str) -> Run:
+    """A recorded compile: its passes in the order in which they ended, so that what a pass did
+    stands before the passes around it.
+
+    The end is the last program before memory is planned, which has a graph that says what is
+    computed.
+    """
+    runs = [p for p in _ended(found.passes) if p.kind == "pass"]
+    graphs: dict[str, Graph | None] = {}
+
+    def drawn(functions: Mapping[str, str] | None) -> Graph | None:
+        """The function that is called main, or the largest that has a graph."""
+        best: Graph | None = None
+        for name, content in sorted((functions or {}).items(), key=lambda of: of[0] != "main"):
+            if content not in graphs:
+                graphs[content] = found.graph(content)
+            one = graphs[content]
+            if one is not None and (best is None or len(one) > len(best)):
+                best = one
+                if name == "main":
+                    break
+        return best
+
+    def graph(index: int) -> Graph | None:
+        if not runs:
+            return None
+        return drawn(found.passes[0].before if index < 0 else runs[index].after)
+
+    def last() -> Graph | None:
+        ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
+        low: Graph | None = None
+        for one in ends:
+            if not any(n.op.startswith(_LOWERED) for n in one):
+                return one
+            low = low or one
+        return low
+
+    end = last()
+    steps = tuple(
+        Step(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "") for p in runs
+    )
+    about = {
+        "recorded": {k: v for k, v in found.about.items() if k != "process"},
+        "code": _code(found),
+    }
+
+    def or_end(index: int) -> Graph | None:
+        return end if index == len(runs) - 1 else graph(index)
+
+    plain: dict[str, str] = {}
+
+    def settled(index: int) -> str:
+        functions = runs[index].after or {}
+        for content in functions.values():
+            if content not in plain:
+                plain[content] = _hash(_ADDRESS.sub("", found.text(content)))
+        return _state({name: plain[content] for name, content in functions.items()})
+
+    ir = end.ir if end is not None else "relax"
+    return Run(label, ir, steps, or_end, about, settled)
+
+
+def _ended(passes: Iterable[PassRun]) -> list[PassRun]:
+    """Passes in the order in which they ended."""
+    found: list[PassRun] = []
+    under_way: dict[int, list[PassRun]] = {}
+    for one in passes:
+        around = under_way.setdefault(one.thread, [])
+        while around and around[-1].depth >= one.depth:
+            found.append(around.pop())
+        around.append(one)
+    for around in under_way.values():
+        found += reversed(around)
+    return found
+
+
+def _code(found: Recording) -> dict[str, dict[str, int | str]]:
+    """Of the code that was generated, by its language: how many modules, and what tells it from
+    another."""
+    texts: dict[str, list[str]] = {}
+    for code in found.kernels:
+        text = _hash(_ADDRESS.sub("", found.text(code.text)))
+        texts.setdefault(code.language, []).append(text)
+    return {
+        language: {"modules": len(of), "hash": _hash(json.dumps(sorted(Counter(of).items())))}
+        for language, of in texts.items()
+    }
+
+
+def _state(functions: Mapping[str, str] | None) -> str:
+    return "" if functions is None else _hash(json.dumps(dict(functions), sort_keys=True))
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
