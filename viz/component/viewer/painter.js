@@ -280,13 +280,20 @@ export class Painter extends Part {
   // Whether an edge runs up and down, and not across.
   down(e) { return (this.viewer.drawing.direction === "TB") !== (this.edge.kind[e] === 2); }
 
-  trace(e, low) {
-    const { edge, ctx } = this;
+  // Trace what is in sight of an edge; of edges that begin alike, the beginning once.
+  trace(e, low, whole) {
+    const { edge, ctx, near, viewer: { parting } } = this;
     const p = edge.p[e], n = p.length;
     const down = this.down(e);
-    ctx.moveTo(p[0], p[1]);
-    for (let i = 2; i < n; i += 2) {
+    let drawing = false;
+    for (let i = (whole ? 0 : parting[e]) + 2; i < n; i += 2) {
       const x0 = p[i - 2], y0 = p[i - 1], x1 = p[i], y1 = p[i + 1];
+      if ((x0 > near.right && x1 > near.right) || (x0 < near.left && x1 < near.left)
+        || (y0 > near.bottom && y1 > near.bottom) || (y0 < near.top && y1 < near.top)) {
+        drawing = false;
+        continue;
+      }
+      if (!drawing) { ctx.moveTo(x0, y0); drawing = true; }
       if (low || x0 === x1 || y0 === y1) {
         // A corner between straight pieces is round.
         const turns = !low && i + 2 < n && (x0 === x1 ? y1 === p[i + 3] && y0 !== y1
@@ -327,11 +334,12 @@ export class Painter extends Part {
     this.lines(crossing, colours.crossing, 1.1);
     ctx.globalAlpha = dim * many; this.lines(plain, colours.edge, 1.3);
     ctx.globalAlpha = 1;
-    this.lines(into, colours.incoming, 2.2);
-    this.lines(outOf, colours.outgoing, 2.2);
+    this.lines(into, colours.incoming, 2.2, true);
+    this.lines(outOf, colours.outgoing, 2.2, true);
   }
 
-  lines(list, colour, width) {
+  // A few lines in a colour of their own are traced whole.
+  lines(list, colour, width, whole = false) {
     if (!list.length) return;
     const { ctx, zoom } = this;
     const low = zoom < 0.12;
@@ -340,7 +348,7 @@ export class Painter extends Part {
     for (let from = 0; from < list.length; from += PIECE) {
       const some = list.slice(from, from + PIECE);
       ctx.beginPath();
-      for (const e of some) this.trace(e, low);
+      for (const e of some) this.trace(e, low, whole);
       ctx.stroke();
       if (zoom <= 0.3) continue;
       ctx.beginPath();
@@ -605,8 +613,8 @@ export class Painter extends Part {
     const { viewer: v, box, lit, colours } = this;
     const i = v.hover;
     if (i < 0) return;
-    this.lines(v.into[i].filter((e) => this.isNear(e)), colours.incoming, 2.2);
-    this.lines(v.outOf[i].filter((e) => this.isNear(e)), colours.outgoing, 2.2);
+    this.lines(v.into[i].filter((e) => this.isNear(e)), colours.incoming, 2.2, true);
+    this.lines(v.outOf[i].filter((e) => this.isNear(e)), colours.outgoing, 2.2, true);
     if (i !== lit?.at) this.ring(i, colours.select, 1.2, 1);
     if (box.kind[i] && !box.open[i]) this.aloneSign(i, colours.closedText);
   }

@@ -104,12 +104,34 @@ export class Picture {
     }
   }
 
+  // For each edge, where in its points it leaves the way of another from the same box.
+  partings({ s, p }) {
+    const parting = new Int32Array(s.length), longest = new Map();
+    for (let e = 0; e < s.length; e++) {
+      const other = longest.get(s[e]);
+      if (other === undefined || p[e].length > p[other].length) longest.set(s[e], e);
+    }
+    for (let e = 0; e < s.length; e++) {
+      const other = longest.get(s[e]);
+      if (other === e) continue;
+      const a = p[e], b = p[other];
+      let same = 0;
+      while (same < a.length && a[same] === b[same] && a[same + 1] === b[same + 1]) same += 2;
+      parting[e] = Math.max(0, same - 2);
+    }
+    return parting;
+  }
+
   // Take what Python sent, and see to it that every look-up is quick.
   take(block) {
     const drawing = this.drawing = this.arranged(block);
     const { box, edge, node } = drawing;
     this.index = new Map(box.id.map((id, i) => [id, i]));
-    this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
+    if (this.taken !== block) { // what no opening changes
+      this.taken = block;
+      this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
+      this.captures = this.capturesOf(drawing);
+    }
     const count = box.id.length;
     this.into = Array.from({ length: count }, () => []);
     this.outOf = Array.from({ length: count }, () => []);
@@ -125,7 +147,7 @@ export class Picture {
       }
       bounds.set([x0, y0, x1, y1], e * 4);
     }
-    this.captures = this.capturesOf(drawing);
+    this.parting = this.partings(edge);
     this.open = []; this.solid = [];
     for (let i = 0; i < count; i++) (box.open[i] ? this.open : this.solid).push(i);
     this.restyle();

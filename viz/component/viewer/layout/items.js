@@ -36,8 +36,8 @@ class Items {
 
   make() {
     const { items, graph } = this;
-    const all = Array.from({ length: graph.count }, (_, n) => n);
-    items.push(item({ index: 0, parent: -1, members: all, isOpen: true, depth: 0 }));
+    graph.all ??= Array.from({ length: graph.count }, (_, n) => n);
+    items.push(item({ index: 0, parent: -1, members: graph.all, isOpen: true, depth: 0 }));
     for (let done = 0; done < items.length; done++) if (items[done].isOpen) this.open(items[done]);
     this.numberParts();
   }
@@ -71,24 +71,28 @@ class Items {
 
   open(container) {
     const { graph } = this;
+    graph.inside ??= new WeakMap(); // it depends on the members alone, not on what is open
+    let content = graph.inside.get(container.members);
+    if (!content) graph.inside.set(container.members, content = this.content(container));
+    for (const [group, node, members] of content) this.add(container, node, group, members);
+  }
+
+  // What stands right inside a container: nodes, and groups or their parts with their members.
+  content(container) {
+    const { graph } = this;
     const memo = new Map(), byGroup = new Map(), order = [];
     const keys = new Map(); // by node, the group it is in, as -2 - group; nodes stand for themselves
     for (const node of container.members) {
-      this.slot[node] = container.index;
       const group = this.toward(container, memo, graph.group[node]);
-      if (group < 0) { order.push([-1, node]); continue; }
+      if (group < 0) { order.push([-1, node, null]); continue; }
       keys.set(node, -2 - group);
       const members = byGroup.get(group);
       if (members) members.push(node);
-      else { byGroup.set(group, [node]); order.push([group, -1]); }
+      else { byGroup.set(group, [node]); order.push([group, -1, null]); }
     }
     const parts = byGroup.size ? this.split(container, keys, byGroup) : new Map();
-    for (const [group, node] of order) {
-      if (group < 0) this.add(container, node, -1, null);
-      else for (const members of parts.get(group) ?? [byGroup.get(group)]) {
-        this.add(container, -1, group, members);
-      }
-    }
+    return order.flatMap(([group, node]) => (group < 0 ? [[-1, node, null]]
+      : (parts.get(group) ?? [byGroup.get(group)]).map((members) => [group, -1, members])));
   }
 
   add(container, node, group, members) {
@@ -97,7 +101,7 @@ class Items {
       index: items.length, parent: container.index, local: container.children.length,
       depth: container.depth + (container.index > 0 ? 1 : 0),
       flip: container.flip || (this.halves && group >= 0 && graph.groupId[group] === BACKWARD),
-      node, group, members: members ?? [],
+      node, group, members: members ?? NONE,
       isOpen: group >= 0 && this.opened[group] === 1,
     });
     if (members) for (const member of members) this.slot[member] = made.index;
@@ -157,12 +161,19 @@ class Items {
   }
 }
 
+const NONE = Object.freeze([]);
+
 function item(fields) {
-  return {
+  const made = {
     index: 0, parent: -1, local: 0, depth: 0, flip: false, node: -1, group: -1, part: 0, parts: 1,
-    members: [], children: [], ports: new Map(), portKinds: [], portOrder: [], edges: new Map(), flat: [],
-    placed: null, w: 0, h: 0, x: 0, y: 0, left: 0, top: 0, lines: [""], isOpen: false, ...fields,
+    members: NONE, children: NONE, ports: null, portKinds: NONE, portOrder: NONE, edges: null, flat: NONE,
+    placed: null, w: 0, h: 0, x: 0, y: 0, left: 0, top: 0, lines: NONE, isOpen: false, ...fields,
   };
+  if (made.isOpen) {
+    Object.assign(made, { children: [], ports: new Map(), portKinds: [], portOrder: [],
+      edges: new Map(), flat: [] });
+  }
+  return made;
 }
 
 // Which keys lie on cycles: for each the number of its strongly connected set (Tarjan, 1972).

@@ -125,8 +125,9 @@ class Arrangement {
   // How many lines leave each box for the other half: right of the forward, left of the backward.
   pulls(pairs) {
     const pull = new Int32Array(this.items.length);
+    if (!this.halves) return pull;
     for (const { source, target, route } of pairs) {
-      if (route !== null || !this.halves) continue;
+      if (route !== null) continue;
       for (const end of [source, target]) {
         for (let i = end; i > 0; i = this.items[i].parent) pull[i] += this.items[i].flip ? -1 : 1;
       }
@@ -408,27 +409,32 @@ class Arrangement {
       const [x, y] = this.turned(item.x, item.y), [w, h] = this.turned(item.w, item.h);
       return { x, y, w, h };
     }));
+    const before = new Map(); // by source, a line that was free: what begins like it is, too
     for (const pair of pairs) {
       if (pair.kind === CROSSING) continue;
-      const line = turn(flattened(pair.way, pair.kind, this.direction));
-      if (router.free(line, [pair.source, pair.target], -1)) continue;
+      const line = turn(flattened(pair.way, pair.kind, this.direction)), other = before.get(pair.source);
+      let same = 0;
+      while (other && same < line.length && line[same] === other[same]) same += 1;
+      const from = Math.max(0, (same >> 1 << 1) - 4);
+      if (router.free(line, [pair.source, pair.target], -1, from)) {
+        before.set(pair.source, line);
+        continue;
+      }
       const found = this.around(router, turn(pair.way), pair);
       if (found) { pair.way = turn(found); pair.kind = PLAIN; }
     }
     if (over.length) this.crossOver(router, over, turn);
   }
 
-  around(router, way, { source, target }) {
-    const n = way.length, up = this.items[target].flip ? -1 : 1, value = source;
+  around(router, way, pair) {
+    const { source, target } = pair;
+    const n = way.length, up = this.items[target].flip ? -1 : 1;
     const out = this.items[source].flip ? -1 : 1;
     const start = [way[0], way[1] + 8 * out], end = [way[n - 2], way[n - 1] - 9 * up];
-    for (const room of [60, 240, 1000]) {
-      const found = router.way(start[0], start[1], end[0], end[1], value, room);
-      if (!found) continue;
-      router.take(found, value);
-      return [way[0], way[1], ...found, way[n - 2], way[n - 1]];
-    }
-    return null;
+    const found = router.between(...start, ...end, [], source);
+    if (!found) return null;
+    router.take(found, source);
+    return [way[0], way[1], ...found, way[n - 2], way[n - 1]];
   }
 
   // From half to half: out to the side, over the gap between the halves, and in from the side.
@@ -454,10 +460,8 @@ class Arrangement {
       if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // it stands in the gap itself
       const straight = [sx, sy, x, sy];
       if (router.free(straight, [index], 1)) { router.take(straight, value); return straight; }
-      const beside = sx + (right ? 8 : -8);
-      for (const room of [80, 400, 1500]) {
-        const found = router.way(beside, sy, x, null, value, room);
-        if (!found) continue;
+      const found = router.across(sx + (right ? 8 : -8), sy, x, [], value);
+      if (found) {
         const line = [sx, sy, ...found];
         router.take(line, value);
         return line;

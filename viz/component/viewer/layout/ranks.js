@@ -17,9 +17,22 @@ export const CHILD = 0, IN = 1, OUT = 2;
 
 const GAP_ACROSS = 22, GAP_ALONG = 30, LANE = 10, BUCKET = 4;
 const KEPT = 2048;
-const known = new Map(); // problems that were solved, the latest last
 
-export function forgetPlaces() { known.clear(); }
+// Answers by question, the latest last.
+class Known extends Map {
+  of(key, make) {
+    let answer = this.get(key);
+    if (answer === undefined) answer = make(); else this.delete(key);
+    this.set(key, answer);
+    if (this.size > KEPT) this.delete(this.keys().next().value);
+    return answer;
+  }
+}
+
+// Places of whole problems; without columns; and orders, in which no size counts.
+const known = new Known(), unfolded = new Known(), orders = new Known();
+
+export function forgetPlaces() { for (const each of [known, unfolded, orders]) each.clear(); }
 
 // Lay one container out. A problem has, by position: `sizes`, width and height of every box one
 // after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
@@ -32,21 +45,22 @@ export function forgetPlaces() { known.clear(); }
 // The answer has the `corners` at the top left, x and y one after the other, `width` and `height`
 // of all, and in `lanes` for each edge the points that it passes; null for one too long for a lane.
 export function place(problem) {
-  if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [] };
+  if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [], high: 0 };
   const { sizes, kinds, edges, ends, pull = [], tall = 0, portOrder = [] } = problem;
-  const key = [sizes, kinds, edges, ends, pull, tall, portOrder].join(";");
-  let placed = known.get(key);
-  if (placed) known.delete(key);
-  else placed = new Placement({ sizes, kinds, edges, ends, pull, tall, portOrder }).run();
-  known.set(key, placed);
-  if (known.size > KEPT) known.delete(known.keys().next().value);
-  return placed;
+  const order = [kinds, edges, pull, portOrder].join(";");
+  const key = [sizes, ends, order].join(";");
+  return known.of(`${tall};${key}`, () => {
+    const make = (high) => new Placement({ sizes, kinds, edges, ends, pull, tall: high, portOrder }, order).run();
+    const plain = unfolded.of(key, () => make(0));
+    return tall && plain.high >= 1.4 * tall ? make(tall) : plain;
+  });
 }
 
 // The working state: boxes first, then one dummy for each rank that a lane passes.
 class Placement {
-  constructor(problem) {
+  constructor(problem, orderKey) {
     this.problem = problem;
+    this.orderKey = orderKey;
     const { kinds, sizes, edges } = problem;
     const count = this.count = kinds.length;
     this.edgeCount = edges.length / 3;
@@ -70,9 +84,11 @@ class Placement {
 
   run() {
     this.addLanes();
-    const rows = this.order();
+    const rows = orders.of(this.orderKey, () => this.order());
     const x = this.across(rows);
     const y = this.along(rows, x);
+    let high = 0;
+    for (let i = 0; i < x.length; i++) high = Math.max(high, y[i] + this.height[i]);
     const ways = this.folded(x, y);
     const { sizes, edges } = this.problem;
     let left = Infinity, right = -Infinity, bottom = -Infinity;
@@ -87,16 +103,14 @@ class Placement {
     }
     for (const lane of this.lanes) this.laneStops(lane, x, y, left, ways);
     const lanes = this.via.map((way, e) => way && this.points(way, edges[3 * e + 1], y, left, ways));
-    return { corners, width: rounded(right - left), height: rounded(bottom), lanes };
+    return { corners, width: rounded(right - left), height: rounded(bottom), lanes, high };
   }
 
   // Fold a tall stack; the ways of what crosses from column to column, null where it is not tall.
   folded(x, y) {
     const { tall, edges, ends } = this.problem;
     const { count, kinds, rank, height } = this;
-    let bottom = 0;
-    for (let i = 0; i < x.length; i++) bottom = Math.max(bottom, y[i] + height[i]);
-    if (!tall || bottom < 1.4 * tall) return null;
+    if (!tall) return null;
     const still = Uint8Array.from(x, (_, i) => (i < count && kinds[i] === OUT ? 1 : 0));
     let last = 0;
     for (let i = 0; i < x.length; i++) if (!still[i]) last = Math.max(last, rank[i]);
@@ -199,10 +213,17 @@ class Placement {
   }
 
   link(upper, lower, shift) {
+    // Large boxes that are alike stand straight below each other, though their ports do not.
+    if (shift && this.alike(upper, lower)) shift = 0;
     this.below[upper].push(lower);
     this.belowShift[upper].push(-shift);
     this.above[lower].push(upper);
     this.aboveShift[lower].push(shift);
+  }
+
+  alike(a, b) {
+    const { count, width, height } = this;
+    return a < count && b < count && height[a] > 100 && height[a] === height[b] && width[a] === width[b];
   }
 
   order() {

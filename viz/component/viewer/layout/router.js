@@ -7,7 +7,9 @@
 import { meets } from "./flaws.js";
 
 const CLEAR = 7, TURN = 40, BESIDE = 3, CELL = 256;
-const EFFORT = 1.2e6; // crossings of lines that are looked at in one picture, for time's sake
+const EFFORT = 6e6; // crossings of lines that are looked at in one picture, for time's sake
+const NEAR = 2500; // pixels; a way between points further apart is looked for box by box
+const HOPS = 400; // around boxes, of one way
 
 export class Router {
   // boxes: rectangles {x, y, w, h} by number; all are obstacles.
@@ -42,19 +44,109 @@ export class Router {
     return [...found];
   }
 
-  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones.
-  free(line, own, off = 2) {
-    for (let i = 2; i < line.length; i += 2) {
-      const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
-      const found = this.near(Math.min(x0, x1) - off, Math.min(y0, y1) - off,
-        Math.max(x0, x1) + off, Math.max(y0, y1) + off);
-      for (const b of found) {
-        if (own.includes(b)) continue;
-        const { x, y, w, h } = this.boxes[b];
-        if (meets(x0, y0, x1, y1, x - off, y - off, x + w + off, y + h + off)) return false;
-      }
+  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones, from a point on.
+  free(line, own, off = 2, from = 0) {
+    for (let i = from + 2; i < line.length; i += 2) {
+      if (this.blocked(line[i - 2], line[i - 1], line[i], line[i + 1], own, off)) return false;
     }
     return true;
+  }
+
+  blocked(x0, y0, x1, y1, own, off) {
+    const { cells, boxes } = this;
+    const [left, right] = x0 < x1 ? [x0 - off, x1 + off] : [x1 - off, x0 + off];
+    const [top, bottom] = y0 < y1 ? [y0 - off, y1 + off] : [y1 - off, y0 + off];
+    const last = Math.floor(bottom / CELL), end = Math.floor(right / CELL);
+    for (let j = Math.floor(top / CELL); j <= last; j++) {
+      for (let i = Math.floor(left / CELL); i <= end; i++) {
+        const cell = cells.get(i * 65536 + j);
+        if (!cell) continue;
+        for (const b of cell) {
+          const { x, y, w, h } = boxes[b];
+          if (x > right || x + w < left || y > bottom || y + h < top || own.includes(b)) continue;
+          if (meets(x0, y0, x1, y1, x - off, y - off, x + w + off, y + h + off)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // The first box that a line across, from x0 to x1, comes too near; -1 where there is none.
+  first(x0, x1, y, own) {
+    const { cells, boxes } = this, off = CLEAR - 0.5, way = x1 < x0 ? -1 : 1;
+    const low = Math.floor((y - off) / CELL), high = Math.floor((y + off) / CELL);
+    const [left, right] = way > 0 ? [x0, x1] : [x1, x0];
+    const last = Math.floor((way > 0 ? x1 + off : x1 - off) / CELL);
+    for (let i = Math.floor((x0 - way * off) / CELL); way * (last - i) >= 0; i += way) {
+      let found = -1, near = Infinity;
+      for (let j = low; j <= high; j++) {
+        for (const b of cells.get(i * 65536 + j) ?? []) {
+          const box = boxes[b];
+          if (box.y >= y + off || box.y + box.h <= y - off || own.includes(b)) continue;
+          if (box.x >= right + off || box.x + box.w <= left - off) continue;
+          const side = way * (way > 0 ? box.x : box.x + box.w);
+          if (side < near) { near = side; found = b; }
+        }
+      }
+      if (found >= 0) return found;
+    }
+    return -1;
+  }
+
+  // A way to any height of the vertical line at `ex`: straight on, and around each box on it.
+  across(sx, sy, ex, own, value) {
+    const line = [sx, sy], way = ex < sx ? -1 : 1;
+    let x = sx, y = sy;
+    for (let hop = 0; hop < HOPS; hop++) {
+      const b = this.first(x, ex, y, own);
+      if (b < 0) { line.push(ex, y); return corners(pairsOf(line)); }
+      const { x: left, w } = this.boxes[b];
+      const [before, after] = way > 0 ? [left, left + w + CLEAR] : [left + w, left - CLEAR];
+      const beyond = way * (ex - after) < 0 ? ex : after;
+      let found = null;
+      for (const [back, room] of [[8, 80], [60, 80], [8, 400], [250, 400], [60, 1500], [600, 1500]]) {
+        const start = way * (before - way * back - x) > 0 ? before - way * back : x;
+        if (way * (beyond - start) <= 0) continue;
+        found = this.way(start, y, beyond, null, value, room);
+        if (found) break;
+      }
+      if (!found) return null;
+      line.push(...found);
+      x = line[line.length - 2]; y = line[line.length - 1];
+    }
+    return null;
+  }
+
+  // Boxes with across and along changed.
+  get other() {
+    this.changed ??= new Router(this.boxes.map((box) =>
+      box && { x: box.y, y: box.x, w: box.h, h: box.w }));
+    return this.changed;
+  }
+
+  // A way between two points, however far.
+  between(sx, sy, ex, ey, own, value) {
+    if (Math.abs(ex - sx) + Math.abs(ey - sy) < NEAR) {
+      for (const room of [60, 240, 1000]) {
+        const found = this.way(sx, sy, ex, ey, value, room);
+        if (found) return found;
+      }
+    }
+    const down = ey < sy ? -1 : 1;
+    for (const short of [20, 60, 200, 600]) { // first along until shortly before the end, then across
+      const stop = down * (ey - down * short - sy) > 0 ? ey - down * short : sy;
+      const along = stop === sy ? [sy, sx] : this.other.across(sy, sx, stop, own, value);
+      if (!along) continue;
+      const [y, x] = along.slice(-2);
+      const over = this.across(x, y, ex, own, value);
+      if (!over) continue;
+      const [ox, oy] = over.slice(-2);
+      for (const room of [60, 240, 1000]) {
+        const end = this.way(ox, oy, ex, ey, value, room);
+        if (end) return corners(pairsOf([...turned(along), ...over, ...end]));
+      }
+    }
+    return null;
   }
 
   // Remember a line, so that those of other values keep beside it.
@@ -147,6 +239,14 @@ export class Router {
     }
     return corners(points.reverse());
   }
+}
+
+function turned(line) { return line.map((_, i) => line[i % 2 ? i - 1 : i + 1]); }
+
+function pairsOf(line) {
+  const points = [];
+  for (let i = 0; i < line.length; i += 2) points.push([line[i], line[i + 1]]);
+  return points;
 }
 
 // Whether a line of another value takes a stretch.
