@@ -245,7 +245,10 @@ function turned(line) { return line.map((_, i) => line[i % 2 ? i - 1 : i + 1]); 
 
 function pairsOf(line) {
   const points = [];
-  for (let i = 0; i < line.length; i += 2) points.push([line[i], line[i + 1]]);
+  for (let i = 0; i < line.length; i += 2) {
+    if (i && line[i] === line[i - 2] && line[i + 1] === line[i - 1]) continue;
+    points.push([line[i], line[i + 1]]);
+  }
   return points;
 }
 
