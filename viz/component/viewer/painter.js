@@ -7,6 +7,7 @@ const HEAVY = 1500; // boxes and edges in sight from which on their picture is k
 const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
 const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
 const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
+const MOST_NAMES = 200; // from afar, that do not hide what they name
 const PIECE = 256; // lines stroked at once: of long paths each more costs more
 
 export class Painter extends Part {
@@ -220,7 +221,7 @@ export class Painter extends Part {
   nameFar(i, free) {
     const { viewer: v, box, ctx, zoom, colours, names } = this;
     const near = Math.max(box.w[i], box.h[i]) * zoom;
-    if (near < LEAST_NAME || names.length > 400) return; // a dot of the picture
+    if (near < LEAST_NAME || names.length > MOST_NAMES) return; // a dot of the picture
     const font = `600 ${FAR_NAME}px ${v.theme.font}`;
     const text = box.lines[i][0], key = `far|${text}`;
     let wide = this.fits.get(key);
