@@ -7,7 +7,7 @@ const HEAVY = 1500; // boxes and edges in sight from which on their picture is k
 const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
 const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
 const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
-const MOST_NAMES = 200; // from afar, that do not hide what they name
+const MOST_NAMES = 200, FEW = 80; // names from afar that do not hide the picture; modules that are few
 const PIECE = 256; // lines stroked at once: of long paths each more costs more
 
 export class Painter extends Part {
@@ -180,21 +180,31 @@ export class Painter extends Part {
     const taken = this.names = []; // where names stand; those of outer groups come first
     const free = (x, y, w, h) => !taken.some((at) => x < at.x + at.w && at.x < x + w
       && y < at.y + at.h && at.y < y + h);
+    const closed = v.solid.filter((i) => box.kind[i] && seen(i));
+    const crowded = v.open.length + closed.length > FEW;
     for (const i of v.open) {
       if (!seen(i)) continue;
-      const scale = v.headerScale(i);
-      if (TITLE * scale * zoom < LEAST_NAME) { this.nameFar(i, free); continue; }
+      const scale = v.headerScale(i), small = TITLE * scale * zoom < LEAST_NAME;
+      if (small || scale > 1 && this.header(i, scale) !== box.lines[i][0]) {
+        if (this.nameFar(i, free, crowded) || small) continue;
+      }
       const x = box.x[i], y = box.y[i], w = Math.min(box.w[i], 150 * scale), h = HEADER * scale;
-      if (!free(x, y + h * 0.25, w, h * 0.5)) { this.nameFar(i, free); continue; }
+      if (!free(x, y + h * 0.25, w, h * 0.5)) { this.nameFar(i, free, crowded); continue; }
       taken.push({ i, x, y: y + h * 0.25, w, h: h * 0.5, size: TITLE * scale * zoom });
       this.drawHeader(i, scale);
     }
-    for (const i of v.solid) {
-      if (!box.kind[i] || !seen(i)) continue;
+    for (const i of closed) {
       const size = TITLE * v.nameScale() * zoom;
-      if (size < LEAST_NAME) this.nameFar(i, free);
+      if (size < LEAST_NAME) this.nameFar(i, free, crowded);
       else taken.push({ i, x: box.x[i], y: box.y[i], w: box.w[i], h: box.h[i], size });
     }
+  }
+
+  // A module's name, cut to the room in its frame.
+  header(i, scale) {
+    const { viewer: v, box } = this;
+    const beside = v.aloneMark(i) ? 74 : 44;
+    return this.short(box.lines[i][0], box.w[i] / scale - beside, `600 ${TITLE}px ${v.theme.font}`);
   }
 
   drawHeader(i, scale) {
@@ -204,9 +214,8 @@ export class Painter extends Part {
     ctx.translate(box.x[i], box.y[i]);
     ctx.scale(scale, scale);
     this.sign(10, HEADER / 2, true);
+    const name = this.header(i, scale);
     ctx.font = `600 ${TITLE}px ${v.theme.font}`;
-    const beside = v.aloneMark(i) ? 74 : 44;
-    const name = this.short(box.lines[i][0], box.w[i] / scale - beside, ctx.font);
     ctx.strokeStyle = v.theme.ground; ctx.lineWidth = 3; ctx.lineJoin = "round";
     ctx.strokeText(name, 30, HEADER / 2 + 0.5); // edges may pass behind it
     ctx.fillStyle = colours.groupText;
@@ -217,11 +226,12 @@ export class Painter extends Part {
     this.aloneSign(i, colours.groupText);
   }
 
-  // A module's name from afar: over its box, or beside that, where it covers no other.
-  nameFar(i, free) {
+  // A module's name from afar: over its box, or beside that, where it covers no other; of many
+  // modules only where it is about as wide as its box. Whether it is there.
+  nameFar(i, free, crowded) {
     const { viewer: v, box, ctx, zoom, colours, names } = this;
     const near = Math.max(box.w[i], box.h[i]) * zoom;
-    if (near < LEAST_NAME || names.length > MOST_NAMES) return; // a dot of the picture
+    if (near < LEAST_NAME || names.length > MOST_NAMES) return false; // a dot of the picture
     const font = `600 ${FAR_NAME}px ${v.theme.font}`;
     const text = box.lines[i][0], key = `far|${text}`;
     let wide = this.fits.get(key);
@@ -229,6 +239,7 @@ export class Painter extends Part {
       ctx.font = font;
       this.fits.set(key, wide = ctx.measureText(text).width + 6);
     }
+    if (crowded && wide > 1.5 * box.w[i] * zoom) return false;
     const w = wide / zoom, h = (FAR_NAME + 3) / zoom, x = box.x[i], y = box.y[i];
     const middle = x + (box.w[i] - w) / 2;
     const places = box.open[i] ? [[x, y], [middle, y], [x + box.w[i] - w, y], [x, y + h],
@@ -237,7 +248,7 @@ export class Painter extends Part {
       : [[middle, y + (box.h[i] - h) / 2], [middle, y - h], [middle, y + box.h[i]], [x, y + box.h[i]],
         [x + box.w[i] - w, y - h], [x + box.w[i], y], [x - w, y]];
     const at = places.find(([left, top]) => free(left, top, w, h));
-    if (!at) return;
+    if (!at) return false;
     names.push({ i, x: at[0], y: at[1], w, h, size: FAR_NAME });
     ctx.save();
     ctx.translate(at[0], at[1]);
@@ -250,6 +261,7 @@ export class Painter extends Part {
     ctx.fillStyle = box.open[i] ? colours.groupText : v.theme.styleOf(box.style[i]).text;
     ctx.fillText(text, 3, (FAR_NAME + 3) / 2 + 0.5);
     ctx.restore();
+    return true;
   }
 
   // An arrow out of its frame: opens the module alone. A closed one has it under the pointer.
