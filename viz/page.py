@@ -14,7 +14,7 @@ from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
-from relascope.viz.panels import code, cut, graph, side_by_side, steps, time, tour
+from relascope.viz.panels import code, cut, graph, presenting, side_by_side, steps, time, tour
 from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import (
     boundary,
@@ -61,6 +61,7 @@ def main() -> None:
     settled()
     tour.arrive()
     unread = keeping.arrive()
+    presenting.arrive()
     if (path := sidebar.recording()) is not None:
         recorded.show(path, unread)
         return

@@ -27,6 +27,7 @@ from typing import Any
 from relascope.core.graph import Graph, Node, Role
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
+from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import Joint, is_tensor
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.problem import Wish
@@ -370,6 +371,11 @@ def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
     return _cut(joint, "by_hand", chosen, Wish(save=chosen))
+
+
+def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
+    """The cut at a point of the frontier that was found for a wish."""
+    return _cut(joint, "frontier", point.saved, wish, point.bytes)
 
 
 def check_capture(joint: Joint, node_id: str) -> None:

@@ -41,8 +41,54 @@ class Depth:
     changes: tuple[Held, ...]
 
 
+@dataclass(frozen=True)
+class Lives:
+    """How long each storage is held over one run of forward and backward.
+
+    Steps are counted from 1 on through both, in order of execution; 0 is before the first.
+
+    Args:
+        forward, backward: how many nodes each of them executes.
+        order: ids of the nodes that they execute.
+        bytes: of each storage, by its owner's id; of one that the backward makes again, by an id
+            of its own.
+        begin: the step after which it is held.
+        end: the step of its last reader; one that is held to the end has none.
+    """
+
+    forward: int
+    backward: int
+    order: tuple[str, ...]
+    bytes: dict[str, int]
+    begin: dict[str, int]
+    end: dict[str, int]
+
+
 def depth(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> Depth:
-    """What is kept for the backward (`Joint.kept`), and what the backward computes again.
+    """What is kept for the backward (`Joint.kept`), and what the backward computes again."""
+    return depth_of(lives(joint, captured, recomputed), joint)
+
+
+def depth_of(lived: Lives, joint: Joint) -> Depth:
+    """What is held at each step, from how long each storage is."""
+    change = [0] * (lived.forward + lived.backward + 1)
+    for base, size in lived.bytes.items():
+        change[lived.begin[base]] += size
+        if base in lived.end:
+            change[lived.end[base]] -= size
+    order = [*joint.masks[-1:], *lived.order]
+    changes, total = [], 0
+    for step, size in enumerate(change):
+        total += size
+        if size:
+            late = step > lived.forward
+            where = ("backward", step - lived.forward) if late else ("forward", step)
+            changes.append(Held(*where, order[step - (not joint.masks)], total))
+    return Depth(lived.forward, lived.backward, tuple(changes))
+
+
+def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> Lives:
+    """When what is kept for the backward, and what it computes again, is made and let go.
 
     The forward runs in graph order. So does the backward, and what it computes again it computes
     right before it is first read. Masks are there before the first node, captures from when they
@@ -76,20 +122,7 @@ def depth(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     for node_id in joint.graph.outputs:
         for base in (owner[node_id], *home.get(node_id, ())):
             end.pop(base, None)
-    change = [0] * (len(forward) + len(backward) + 1)
-    for base, size in sizes.items():
-        change[begin[base]] += size
-        if base in end:
-            change[end[base]] -= size
-    order = [*joint.masks[-1:], *forward, *backward]
-    changes, total = [], 0
-    for step, size in enumerate(change):
-        total += size
-        if size:
-            late = step > len(forward)
-            where = ("backward", step - len(forward)) if late else ("forward", step)
-            changes.append(Held(*where, order[step - (not joint.masks)], total))
-    return Depth(len(forward), len(backward), tuple(changes))
+    return Lives(len(forward), len(backward), (*forward, *backward), sizes, begin, end)
 
 
 def _order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:

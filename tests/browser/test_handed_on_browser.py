@@ -224,6 +224,13 @@ def test_a_sessions_page_has_graph_steps_and_cut(opened, tmp_path):
     file.wait("v.drawing.node.id.length > 0")
     assert page.locator("#panel-cut svg text").count() > 10
     assert "min-cut" in page.locator("#panel-cut").inner_text().lower()
+    page.locator("#panel-cut [data-act=show]").click()
+    page.locator(".showing .show-card").wait_for()
+    kept = page.locator(".show-figures b").first.inner_text()
+    page.keyboard.press("Home")
+    assert page.locator(".show-figures b").first.inner_text() != kept
+    page.keyboard.press("Escape")
+    assert not page.locator(".showing").count()
     page.get_by_role("tab", name="Passes").click()
     page.keyboard.press(",")
     page.wait_for_url("**#*step=*", timeout=LONG)

@@ -76,6 +76,7 @@ def graph_view(
         on_toggles_change=_nothing,
         on_alone_change=partial(_alone, key, view.open_alone),
         on_act_change=partial(_act, key, view.act),
+        on_show_change=partial(_show, key, view.present),
     )
     selected = result.get("selected")
     group = group_of(selected)
@@ -184,6 +185,14 @@ def _act(key: str, acting: Callable[[str, str], None] | None) -> None:
     told = (st.session_state.get(key) or {}).get("act")
     if acting is not None and isinstance(told, dict):
         acting(str(told["node"]), str(told["action"]))
+
+
+def _show(key: str, presenting: Callable[[bool, int | None], None] | None) -> None:
+    """Where the person began or ended a show."""
+    told = (st.session_state.get(key) or {}).get("show")
+    if presenting is not None and isinstance(told, dict):
+        take = told.get("take")
+        presenting(bool(told.get("open")), None if take is None else int(take))
 
 
 def _nothing() -> None:

@@ -111,6 +111,11 @@ class View:
         colours: what the nodes' own colours say, as the person chooses it among the overlays.
         card: what is told of the node that was chosen.
         act: called with a node's id and an action's name when the person presses its button.
+        show: of a joint graph, the cuts that a show goes through, as of `viz.rows.show`; it may
+            be left out until `present` is called.
+        showing: a number; where it is another than before, and not 0, the show begins.
+        present: called when a show begins (True) or ends (False), with the bytes of the cut that
+            is to be chosen, or None.
     """
 
     height: int | None = 640
@@ -132,6 +137,9 @@ class View:
     colours: str = "Operators"
     card: Card | None = None
     act: Callable[[str, str], None] | None = None
+    show: Mapping[str, Any] | None = None
+    showing: int = 0
+    present: Callable[[bool, int | None], None] | None = None
 
 
 def focus_on(module: str) -> str:
@@ -202,9 +210,15 @@ class Drawing:
         """
         first = self.first(view)
         plain = replace(
-            view, open_groups=None, keep_places=None, among=(), open_alone=None, act=None
+            view,
+            open_groups=None,
+            keep_places=None,
+            among=(),
+            open_alone=None,
+            act=None,
+            present=None,
         )
-        asked = (first, plain, view.open_alone is None, more)
+        asked = (first, plain, view.open_alone is None, view.present is None, more)
         if self._last is None or self._last[0] != asked:
             data = self.data(view) | {"toggles": toggles, **more}
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -226,6 +240,9 @@ class Drawing:
             "overlay": view.overlay,
             "colours": view.colours,
             "card": view.card and asdict(view.card),
+            "show": view.show,
+            "showing": view.showing,
+            "present": view.present is not None,
         }
 
     def first(self, view: View) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TorchSaved
 from relascope.passes.cuts import cut as cuts
+from relascope.passes.cuts.frontier import frontier
 from relascope.viz import charts
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import module_groups
@@ -20,6 +21,7 @@ from relascope.viz.handed_on.charts import chart_svg
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row, formats, tables, timings
+from relascope.viz.rows.show import show_document
 
 _SAVED = (
     "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "
@@ -105,9 +107,10 @@ def cut_tab(
     line = tables.frontier_document(joint)
     rivals = tables.torch_saved_document(saved) if saved else None
     title = cuts.STRATEGIES[cut.strategy].title
-    drawn = replace(view, open_groups=overview(coloured))
+    cuts_of_show = show_document(frontier(joint, cut.wish), cut)
+    drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
     kept = [*document["captures"], *document["masks"]]
-    frontier = charts.frontier(line, rivals, (title, cut.bytes, cut.share))
+    curve = charts.frontier(line, rivals, (title, cut.bytes, cut.share))
     sections: list[Section] = [
         sheet.figures((title, ""), *tables.cut_figures(document)),
         *([sheet.sentence(document["cap"])] if document["cap"] else []),
@@ -116,7 +119,7 @@ def cut_tab(
         _spared(document["spared"]),
         sheet.chart(
             "Bytes kept against work done again",
-            chart_svg(frontier),
+            chart_svg(curve),
             tables.PROVEN if line["proven"] else tables.STOPPED,
         ),
         *([sheet.sentence(saved.note)] if saved and saved.note else []),

@@ -61,7 +61,7 @@ export class Gestures extends Part {
       in: () => v.zoomBy(1.3), out: () => v.zoomBy(1 / 1.3), fit: () => { v.walk.remember(); v.fit(); },
       next: () => v.finder.jump(v.finder.match + 1),
       before: () => v.finder.jump(v.finder.match - 1),
-      table: () => v.table.toggle(), help: () => this.help(),
+      table: () => v.table.toggle(), help: () => this.help(), show: () => v.show.ask(),
       below: () => v.scrollBelow(),
       shapes: () => { v.shapes = !v.shapes; v.reflectButtons(); v.redraw(); },
       open: () => v.toggleAll(true), close: () => v.toggleAll(false),
@@ -218,6 +218,7 @@ export class Gestures extends Part {
   // Keys that work wherever the page has the focus, for the first view that is seen.
   keyOfPage(e) {
     const v = this.viewer;
+    if (v.show.active) return;
     const at = document.activeElement;
     if (at && at !== document.body && !at.matches("[role=tab], button, .stMain")) return;
     if (!["/", "?", "[", "]", "u"].includes(e.key) || e.altKey || e.metaKey || e.ctrlKey) return;

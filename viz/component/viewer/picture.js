@@ -148,6 +148,7 @@ export class Picture {
       bounds.set([x0, y0, x1, y1], e * 4);
     }
     this.parting = this.partings(edge);
+    this.show?.dress(drawing);
     this.open = []; this.solid = [];
     for (let i = 0; i < count; i++) (box.open[i] ? this.open : this.solid).push(i);
     this.restyle();

@@ -11,6 +11,7 @@ export class Theme extends Part {
     const light = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128;
     this.ground = style.backgroundColor;
     this.name = light ? "light" : "dark";
+    this.viewer.root.classList.toggle("dark", !light);
     this.font = getComputedStyle(this.viewer.root).fontFamily;
   }
 

@@ -10,6 +10,7 @@ import { Minimap } from "./minimap.js";
 import { Overlays } from "./overlays.js";
 import { Painter } from "./painter.js";
 import { clamp, element, unpack } from "./parts.js";
+import { Show } from "./show/show.js";
 import { Table } from "./table.js";
 import { Theme } from "./theme.js";
 import { Tooltip } from "./tooltip.js";
@@ -52,6 +53,7 @@ class Viewer extends Camera {
     this.overlays = new Overlays(this);
     this.table = new Table(this);
     this.walk = new Walk(this);
+    this.show = new Show(this);
     this.gestures = new Gestures(this);
     this.readTheme();
   }
@@ -59,6 +61,7 @@ class Viewer extends Camera {
   destroy() {
     this.gone = true;
     this.gestures.end();
+    this.show.end();
     this.tooltip.hide();
     cancelAnimationFrame(this.frame);
     clearTimeout(this.resting);
@@ -100,6 +103,7 @@ class Viewer extends Camera {
       else if (d.focus !== null) this.focus(d.focus);
     }
     this.reflect();
+    this.show.received();
     this.root.dataset.ready = d.token;
   }
 
@@ -197,6 +201,7 @@ class Viewer extends Camera {
 
   setToggles(change) {
     this.toggles = { ...this.toggles, ...change };
+    this.show.opened(change);
     this.sendToggles();
   }
 
@@ -218,6 +223,7 @@ class Viewer extends Camera {
   }
 
   select(key) {
+    if (this.show.active) { this.show.pick(key); return; }
     if (key === this.selected) return;
     this.selected = key;
     this.walk.to = null;
@@ -294,7 +300,8 @@ class Viewer extends Camera {
 
   // What stays bright while something is selected: boxes, edges in, edges out.
   lit() {
-    if (this.selected === null) return null;
+    const shown = this.show.lit();
+    if (shown || this.selected === null) return shown;
     const i = this.boxOf(this.selected);
     if (i < 0) return null;
     const { box, edge } = this.drawing;

@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
-from relascope.viz.panels import handing_on
+from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import (
@@ -70,6 +70,7 @@ def show(screen: Screen) -> None:
                     colours="Forward & backward",
                     card=by_hand.card(screen, cut, node_id),
                     act=partial(force, screen),
+                    **presenting.view(screen, cut),
                 ),
                 key=_VIEW,
             )

@@ -128,11 +128,15 @@ def _budget_slider(screen: Screen) -> None:
         st.slider("Budget, % of everything that crosses", low, 100, key="keep_budget")
 
 
-def frontier_of(screen: Screen) -> Frontier:
-    """The frontier; along it, what is forced by hand is kept to."""
+def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
+    """The frontier.
+
+    Args:
+        by_hand: keep to what is forced by hand under every strategy, and not only along it.
+    """
     joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
-    if choice.strategy == "frontier":
+    if by_hand or choice.strategy == "frontier":
         wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
     return screen.derive(lambda: frontier(joint, wish), "frontier", wish, joint.measured)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from relascope.viz.panels.presenting import present
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.tour.stops import STOPS
 from relascope.viz.sessions import store
@@ -47,6 +48,8 @@ def show() -> None:
             st.button(
                 "Back", key="tour_back", on_click=_go, args=(number - 1,), disabled=number < 2
             )
+            if stop.show:
+                st.button("Present", key="tour_show", on_click=present, args=(True,))
             if number < len(STOPS):
                 st.button("Next", key="tour_next", type="primary", on_click=_go, args=(number + 1,))
             st.button("End", key="tour_end", on_click=_end)

@@ -20,6 +20,7 @@ class Stop:
         query: the screen, as an address says it.
         at: name of the pass whose step is chosen, of the default pipeline; "" for none.
         choices: of switches within tabs, by their names.
+        show: whether the show of the joint graph can be begun from here.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Stop:
     query: Mapping[str, str]
     at: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
+    show: bool = False
 
     def session(self) -> Session:
         """The screen."""
@@ -116,8 +118,10 @@ STOPS = (
         "A minimum cut: of all ways to cut forward from backward, the one that keeps the fewest "
         "bytes and computes no matrix product twice. The chart has every trade between bytes and "
         "work, with PyTorch's own cut beside it.",
-        "Click a blue box for why it is kept; force it in or out and see what moves.",
+        "Click a blue box for why it is kept; force it in or out and see what moves. *Present* has "
+        "every cut along the frontier, and each tensor with its reasons, in the whole window.",
         {**_CUT, "strategy": "min_cut"},
+        show=True,
     ),
     Stop(
         "Two functions",

@@ -1,0 +1,46 @@
+"""What a show goes through: the cuts of the frontier, with each capture and why."""
+
+from joints import chain
+from relascope.passes.cuts.cut import cut
+from relascope.passes.cuts.frontier import frontier
+from relascope.passes.cuts.joint import Joint
+from relascope.viz.rows.show import show_document
+
+
+def made(strategy="min_cut", **wish):
+    joint = Joint(chain())
+    chosen = cut(joint, strategy, **wish)
+    return chosen, show_document(frontier(joint, chosen.wish), chosen)
+
+
+def test_each_cut_of_the_frontier_is_told_with_its_captures():
+    chosen, document = made()
+    ids, bytes_ = document["ids"], [c["bytes"] for c in document["cuts"]]
+    assert bytes_ == sorted(bytes_) and len(bytes_) > 1
+    assert document["cuts"][document["chosen"]]["bytes"] == chosen.bytes
+    for told in document["cuts"]:
+        saved = [ids[row[0]] for row in told["saved"]]
+        own = cut(chosen.joint, "frontier", told["bytes"])
+        assert saved == [*(m.id for m in own.masks), *own.ids]
+        assert {ids[k] for k in told["again"]} == set(own.recomputed)
+        assert told["share"] == own.share and told["peak"] >= told["bytes"]
+        for capture, row in zip((*own.masks, *own.captures), told["saved"], strict=True):
+            assert document["reasons"][row[2]] == capture.reason
+            assert tuple(ids[k] for k in row[5]) == capture.instead
+            assert row[8] < (row[9] or told["forward"] + told["backward"] + 1)
+
+
+def test_a_wish_is_kept_to_in_every_cut():
+    _, document = made(save=["a"])
+    for told in document["cuts"]:
+        sorts = {document["ids"][row[0]]: row[3] for row in told["saved"]}
+        assert sorts.pop("a") == "by hand" and set(sorts.values()) <= {"chosen"}
+
+
+def test_a_cut_beside_the_frontier_stands_among_its_cuts():
+    joint = Joint(chain())
+    document = show_document(frontier(joint), cut(joint, save=["a"]))
+    at, cuts = document["chosen"], document["cuts"]
+    assert cuts[at]["title"] == "Minimum cut"
+    assert [c["bytes"] for c in cuts] == sorted(c["bytes"] for c in cuts)
+    assert sum(bool(c["title"]) for c in cuts) == 1

@@ -1,0 +1,366 @@
+// A show: the joint graph alone in the window, a slider along the frontier, and each capture with
+// its reasons. Python sends all cuts at once, so nothing here waits for it.
+
+import { sizeText } from "../layout/words.js";
+import { clamp, element, Part } from "../parts.js";
+import { frontierChart, heldChart } from "./curves.js";
+import { captureCard, captureList, figures, percent } from "./words.js";
+
+const LEAVES = new Set(["input", "parameter", "constant"]);
+const READABLE = 0.62, GLIDE = 260; // a zoom at which titles can be read; milliseconds
+const EASE = (t) => 1 - (1 - t) ** 3;
+
+export class Show extends Part {
+  active = false;
+  at = 0; // the cut
+  capture = null; // an id
+  seen = 0; // what Python asked for last
+
+  get cuts() { return this.viewer.block?.show?.cuts ?? []; }
+
+  get cut() { return this.cuts[this.at]; }
+
+  // What Python sent is drawn: begin, go on, or end.
+  received() {
+    const v = this.viewer;
+    const { show, showing, present } = v.block;
+    v.root.querySelector("[data-act=show]").classList.toggle("hidden", !show && !present);
+    if (this.active && !this.cuts.length) this.leave(false);
+    else if (this.active) this.begin();
+    else if (showing && showing !== this.seen && this.cuts.length) this.enter();
+    this.seen = showing;
+  }
+
+  ask() {
+    if (this.cuts.length) { this.enter(); return; }
+    this.viewer.busy.classList.add("on");
+    this.viewer.trigger("show", { open: true });
+  }
+
+  enter() {
+    const v = this.viewer;
+    if (this.active) return;
+    this.active = true;
+    const { selected, zoom, x, y, toggles, overlays: { chosen } } = v;
+    this.before = { selected, zoom, x, y, toggles, chosen, focus: document.activeElement };
+    v.overlays.chosen = ""; // the colours are the cut's
+    this.stop = new AbortController();
+    document.addEventListener("keydown", (e) => this.key(e), { capture: true, signal: this.stop.signal });
+    document.addEventListener("fullscreenchange", () => this.fullChanged(), { signal: this.stop.signal });
+    this.build();
+    v.root.classList.add("showing");
+    this.overPage(true);
+    v.selected = null;
+    this.at = v.block.show.chosen;
+    this.capture = null;
+    this.begin();
+    v.resize();
+    v.fit();
+    this.slider.focus({ preventScroll: true });
+    if (!v.block.showing) v.trigger("show", { open: true });
+  }
+
+  // In the window's top layer, whatever stands around the viewer on the page.
+  overPage(on) {
+    const { root } = this.viewer;
+    if (on) {
+      root.setAttribute("popover", "manual");
+      root.showPopover();
+    } else if (root.hasAttribute("popover")) {
+      root.hidePopover();
+      root.removeAttribute("popover");
+    }
+  }
+
+  leave(tell = true, take = null) {
+    const v = this.viewer;
+    if (!this.active) return;
+    this.active = false;
+    this.stop.abort();
+    cancelAnimationFrame(this.gliding);
+    if (document.fullscreenElement) document.exitFullscreen();
+    this.overPage(false);
+    v.root.classList.remove("showing");
+    for (const part of [this.head, this.panel, this.dock]) part.remove();
+    v.overlays.chosen = this.before.chosen;
+    v.toggles = this.before.toggles;
+    v.take(v.block);
+    v.captures = v.capturesOf(v.drawing);
+    v.selected = null;
+    v.fillHeight();
+    v.resize();
+    const { zoom, x, y, focus } = this.before;
+    Object.assign(v, { zoom, x, y });
+    v.select(this.capture ?? this.before.selected);
+    v.fillLegend();
+    v.reflect();
+    (focus?.isConnected ? focus : v.main).focus?.({ preventScroll: true });
+    if (tell) v.trigger("show", take === null ? { open: false } : { open: false, take });
+  }
+
+  end() { if (this.active) { this.stop.abort(); this.overPage(false); } }
+
+  async fullChanged() {
+    const v = this.viewer;
+    if (!document.fullscreenElement && this.active) this.overPage(true);
+    v.resize();
+  }
+
+  toggleFull() {
+    const { root } = this.viewer;
+    if (document.fullscreenElement) { document.exitFullscreen(); return; }
+    this.overPage(false); // what is over the page cannot be full screen as well
+    root.requestFullscreen().catch(() => { if (this.active) this.overPage(true); });
+  }
+
+  build() {
+    const v = this.viewer;
+    const button = (label, title, onclick, more = {}) =>
+      element("button", { title, "aria-label": title, onclick, ...more }, label);
+    this.taking = button("Use this cut", "Leave, with this cut chosen on the page",
+      () => this.leave(true, this.cut.bytes), { class: "act" });
+    this.taking.classList.toggle("hidden", !v.block.present);
+    this.head = element("header", { class: "show-head" },
+      element("h2", { class: "grow" }, "What the forward keeps for the backward"),
+      this.taking,
+      button("Full screen", "Full screen (F)", () => this.toggleFull(), { class: "act wide" }),
+      button("Leave", "Leave (Esc)", () => this.leave(), { class: "act" }));
+    this.panel = element("aside", { class: "show-panel", "aria-label": "Captures" });
+    this.slider = element("input", { type: "range", min: 0, max: this.cuts.length - 1, step: 1,
+      "aria-label": "Along the frontier, from the fewest bytes kept to the most" });
+    this.slider.addEventListener("input", () => this.go(Number(this.slider.value)));
+    this.numbers = element("div", { class: "show-figures", "aria-live": "polite" });
+    this.line = element("div", { class: "show-chart" });
+    this.held = element("div", { class: "show-chart" });
+    this.dock = element("footer", { class: "show-dock" }, this.numbers,
+      element("div", { class: "show-line" }, this.line, this.slider,
+        element("div", { class: "show-ends" }, element("span", {}, "keeps less, computes more"),
+          element("span", {}, "keeps more"))),
+      element("div", { class: "show-held" }, this.held));
+    v.root.append(this.head, this.panel, this.dock);
+  }
+
+  // The same on data that just came.
+  begin() {
+    this.slider.max = this.cuts.length - 1;
+    this.go(clamp(this.at, 0, this.cuts.length - 1));
+  }
+
+  // A cut of the frontier; what is kept under it takes its colours at once.
+  go(at) {
+    const { show } = this.viewer.block;
+    this.at = clamp(at, 0, this.cuts.length - 1);
+    if (this.capture !== null && !this.row(this.capture)) this.capture = null;
+    const { cut } = this;
+    this.slider.value = this.at;
+    this.slider.setAttribute("aria-valuetext",
+      `${sizeText(cut.bytes)} kept, ${percent(cut.share)} of the forward's time again`);
+    this.numbers.replaceChildren(...figures(this, show));
+    this.line.replaceChildren(frontierChart(this));
+    this.taking.disabled = Boolean(cut.title) || this.at === show.chosen;
+    this.tell();
+  }
+
+  // The capture, its reasons, and all in the picture that belongs to it.
+  tell() {
+    const v = this.viewer;
+    this.panel.replaceChildren(captureCard(this), captureList(this));
+    this.panel.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
+    this.held.replaceChildren(heldChart(this));
+    v.selected = this.capture;
+    this.dress(v.drawing);
+    v.captures = v.capturesOf(v.drawing);
+    v.restyle();
+    v.fillLegend();
+    v.minimap.draw();
+    v.redraw();
+    v.root.dataset.show = `${this.at} ${this.capture ?? ""}`;
+  }
+
+  // Each node in the colours of the cut that is shown; nothing moves.
+  dress(drawing) {
+    if (!this.active || !this.cut) return;
+    const { node } = drawing;
+    const { ids } = this.viewer.block.show;
+    const leaf = (n) => LEAVES.has(node.kind[n]);
+    node.role = node.role.map((role) => (role === "captured" ? "forward" : role));
+    node.style = node.style.map((style, n) => (leaf(n) || !node.role[n] ? style : node.role[n]));
+    const each = (list, style, but) => {
+      for (const k of list) {
+        const n = this.viewer.nodeIndex.get(ids[k]);
+        if (n !== undefined && k !== but && (!leaf(n) || style === "need")) node.style[n] = style;
+      }
+    };
+    each(this.cut.again, "again");
+    for (const row of this.cut.saved) {
+      const n = this.viewer.nodeIndex.get(ids[row[0]]);
+      if (n === undefined) continue;
+      if (!leaf(n)) node.role[n] = "captured";
+      node.style[n] = "captured";
+    }
+    const row = this.capture === null ? null : this.row(this.capture);
+    if (!row) return;
+    each(row[5], "instead", row[0]);
+    for (const id of this.readers()) node.style[this.viewer.nodeIndex.get(id)] = "need";
+    each(row[4], "need", row[0]);
+  }
+
+  // The row of a capture in the cut that is shown.
+  row(id, cut = this.cut) {
+    const { ids } = this.viewer.block.show;
+    return cut.saved.find(([k]) => ids[k] === id);
+  }
+
+  // Ids of what reads the capture in the backward, what is computed again among it.
+  readers() {
+    const v = this.viewer;
+    const { node } = v.drawing;
+    const n = v.nodeIndex.get(this.capture);
+    if (n === undefined) return [];
+    const again = new Set(this.cut.again.map((k) => v.block.show.ids[k]));
+    return node.readers[n].filter((r) => node.role[r] === "backward" || again.has(node.id[r]))
+      .map((r) => node.id[r]);
+  }
+
+  // What is bright while a capture is shown: it, the way to the backward, what would be done instead.
+  lit() {
+    const v = this.viewer;
+    if (!this.active || this.capture === null) return null;
+    const at = v.boxOf(this.capture);
+    const row = this.row(this.capture);
+    if (at < 0 || !row) return null;
+    const { ids } = v.block.show;
+    const boxes = (list) => new Set([at, ...list.map((id) => v.boxOf(id)).filter((i) => i >= 0)]);
+    const on = boxes([...row[4].map((k) => ids[k]), ...this.readers()]);
+    const back = boxes(row[5].map((k) => ids[k]));
+    const { edge } = v.drawing;
+    const inside = (set) => new Set([...set].flatMap((i) => v.outOf[i])
+      .filter((e) => set.has(edge.t[e]) && edge.s[e] !== edge.t[e]));
+    return { at, boxes: new Set([...on, ...back]), into: inside(back), outOf: inside(on) };
+  }
+
+  // A capture by its id, brought into view; null shows them all.
+  choose(id) {
+    this.capture = id;
+    this.open(id);
+    this.tell();
+    const v = this.viewer;
+    const i = id === null ? -1 : v.boxOf(id);
+    if (i < 0) { this.glide(...this.whole()); return; }
+    const { box } = v.drawing;
+    const zoom = Math.max(v.zoom, READABLE);
+    this.glide(zoom, v.wide / 2 - (box.x[i] + box.w[i] / 2) * zoom,
+      v.high / 2 - (box.y[i] + Math.min(box.h[i], 200) / 2) * zoom);
+  }
+
+  // The modules around a capture, and no others than before; what is seen stays where it is.
+  open(id) {
+    const v = this.viewer;
+    const before = id === null || v.boxOf(id) < 0 ? null : [v.drawing.box, v.boxOf(id)];
+    v.toggles = this.before.toggles;
+    v.take(v.block);
+    const closed = before ? v.closedAround(id) : [];
+    if (closed.length) {
+      v.toggles = { ...v.toggles, ...Object.fromEntries(closed.map((group) => [group, true])) };
+      v.take(v.block);
+    }
+    if (!before) return;
+    const [old, was] = before, { box } = v.drawing, now = v.boxOf(id);
+    v.x += (old.x[was] - box.x[now]) * v.zoom;
+    v.y += (old.y[was] - box.y[now]) * v.zoom;
+  }
+
+  // What a person opened stays open.
+  opened(change) {
+    if (this.active) this.before.toggles = { ...this.before.toggles, ...change };
+  }
+
+  whole() {
+    const v = this.viewer;
+    const { width, height } = v.drawing;
+    const zoom = v.fitZoom();
+    return [zoom, (v.wide - width * zoom) / 2, (v.high - height * zoom) / 2];
+  }
+
+  glide(zoom, x, y) {
+    const v = this.viewer;
+    cancelAnimationFrame(this.gliding);
+    const from = [v.zoom, v.x, v.y], to = [zoom, x, y], began = performance.now();
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const step = (now) => {
+      const t = still ? 1 : EASE(clamp((now - began) / GLIDE, 0, 1));
+      [v.zoom, v.x, v.y] = from.map((a, k) => a + (to[k] - a) * t);
+      v.redraw();
+      if (t < 1 && this.active) this.gliding = requestAnimationFrame(step);
+    };
+    step(began);
+  }
+
+  step(way) {
+    const { ids } = this.viewer.block.show;
+    const list = this.cut.saved.map(([k]) => ids[k]);
+    const now = list.indexOf(this.capture);
+    const at = now < 0 ? (way > 0 ? 0 : list.length - 1) : now + way;
+    this.choose(list[at] ?? null);
+  }
+
+  // A click in the picture: a capture is shown; of another node it is said where it is kept.
+  pick(key) {
+    const v = this.viewer;
+    if (key === null) { if (this.capture !== null) { this.capture = null; this.tell(); } return; }
+    if (key.startsWith("group:")) return;
+    if (this.row(key)) { this.capture = key; this.tell(); return; }
+    const kept = this.cuts.filter((cut) => this.row(key, cut));
+    const title = v.title(key);
+    const again = this.cut.again.some((k) => v.block.show.ids[k] === key);
+    const now = again ? "computed again in the backward" : "not kept here";
+    v.say(kept.length ? `${title}: ${now}; kept in ${kept.length} of ${this.cuts.length} cuts, from `
+      + `${sizeText(kept[0].bytes)} on.` : `${title}: ${now}, and in no cut of the frontier kept.`);
+  }
+
+  key(e) {
+    const v = this.viewer;
+    if (e.altKey || e.metaKey || e.ctrlKey) return;
+    if (e.key === "Tab") { this.hold(e); return; }
+    const at = v.root.getRootNode().activeElement;
+    if ((e.key === "Enter" || e.key === " ") && at?.matches("button")) { e.stopPropagation(); at.click(); e.preventDefault(); return; }
+    const pan = (dx, dy) => () => { v.x += dx; v.y += dy; v.redraw(); };
+    const end = this.cuts.length - 1;
+    const keys = {
+      ArrowLeft: () => this.go(this.at - 1), ArrowRight: () => this.go(this.at + 1),
+      Home: () => this.go(0), End: () => this.go(end),
+      ArrowUp: () => this.step(-1), ArrowDown: () => this.step(1),
+      PageUp: () => this.step(-1), PageDown: () => this.step(1), " ": () => this.step(1),
+      "[": () => this.step(-1), "]": () => this.step(1),
+      "+": () => v.zoomBy(1.3), "=": () => v.zoomBy(1.3), "-": () => v.zoomBy(1 / 1.3),
+      f: () => this.glide(...this.whole()), 0: () => this.glide(...this.whole()),
+      F: () => this.toggleFull(), "?": () => v.gestures.help(),
+      Escape: () => {
+        if (!v.help.classList.contains("hidden")) v.gestures.help();
+        else if (this.capture !== null) this.choose(null);
+        else this.leave();
+      },
+    };
+    if (e.shiftKey && e.key.startsWith("Arrow")) {
+      keys[e.key] = { ArrowLeft: pan(70, 0), ArrowRight: pan(-70, 0), ArrowUp: pan(0, 70),
+        ArrowDown: pan(0, -70) }[e.key];
+    }
+    e.stopPropagation(); // the page behind has keys of its own
+    if (!keys[e.key]) return;
+    e.preventDefault();
+    keys[e.key]();
+  }
+
+  // Tab stays within the show.
+  hold(e) {
+    const { root } = this.viewer;
+    const all = [...root.querySelectorAll("button, input, canvas.main, [tabindex='0']")]
+      .filter((one) => !one.disabled && one.getClientRects().length && one.tabIndex >= 0);
+    const now = root.getRootNode().activeElement;
+    const at = all.indexOf(now);
+    const next = all[(at + (e.shiftKey ? -1 : 1) + all.length) % all.length];
+    e.preventDefault();
+    e.stopPropagation();
+    next?.focus();
+  }
+}

@@ -1,0 +1,73 @@
+"""The show of the joint graph, cut by cut along the frontier: asked for, begun and ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from relascope.passes.cuts import cut as cuts
+from relascope.viz.panels.shell.cut_choice import chosen, frontier_of
+from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows.show import show_document
+
+_NAME = "show"  # of the address's parameter
+_ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
+_TAB = "Gradient & cut"
+
+
+def arrive() -> None:
+    """On a page that was opened on the show: go to its tab."""
+    state = st.session_state
+    if _ARRIVED not in state and _on():
+        if st.query_params.get("tab") != _TAB:
+            put("keep_tab", _TAB)
+            put("keep_mode", "Training")
+        _begin()
+    state[_ARRIVED] = True
+
+
+def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
+    """What the graph's view is told of the show; all cuts once somebody asked for them."""
+    state = st.session_state
+    more: dict[str, Any] = {"present": present}
+    if state.get(_ASKED):
+        line = frontier_of(screen, True)
+        more["show"] = screen.derive(
+            lambda: show_document(line, cut), "show", chosen(screen), cut.joint.measured
+        )
+        more["showing"] = state.get(_COUNT, 0) if _on() else 0
+    return more
+
+
+def present(on: bool, take: int | None = None) -> None:
+    """Begin the show, or end it.
+
+    Args:
+        take: bytes of the cut of the frontier that is chosen from now on.
+    """
+    if on:
+        if not _on():
+            _begin()
+        st.query_params[_NAME] = "1"
+    else:
+        st.query_params.pop(_NAME, None)
+    if take is not None:
+        along(take)
+
+
+def along(held: int) -> None:
+    """Choose the cut of the frontier that keeps so many bytes."""
+    put("keep_strategy", "frontier")
+    put("keep_frontier", held)
+
+
+def _on() -> bool:
+    return st.query_params.get(_NAME) == "1"
+
+
+def _begin() -> None:
+    state = st.session_state
+    state[_ASKED] = True
+    state[_COUNT] = state.get(_COUNT, 0) + 1
