@@ -4,7 +4,7 @@ from joints import chain
 from relascope.passes.cuts.cut import cut
 from relascope.passes.cuts.frontier import frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.viz.rows.show import show_document
+from relascope.viz.drawing.show import show_document
 
 
 def made(strategy="min_cut", **wish):

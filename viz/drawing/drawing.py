@@ -111,7 +111,7 @@ class View:
         colours: what the nodes' own colours say, as the person chooses it among the overlays.
         card: what is told of the node that was chosen.
         act: called with a node's id and an action's name when the person presses its button.
-        show: of a joint graph, the cuts that a show goes through, as of `viz.rows.show`; it may
+        show: of a joint graph, the cuts that a show goes through, as of `viz.drawing.show`; it may
             be left out until `present` is called.
         showing: a number; where it is another than before, and not 0, the show begins.
         present: called when a show begins (True) or ends (False), with the bytes of the cut that

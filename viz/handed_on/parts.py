@@ -16,12 +16,12 @@ from relascope.passes.cuts.frontier import frontier
 from relascope.viz import charts
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import module_groups
+from relascope.viz.drawing.show import show_document
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.charts import chart_svg
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row, formats, tables, timings
-from relascope.viz.rows.show import show_document
 
 _SAVED = (
     "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "

@@ -7,10 +7,10 @@ from typing import Any
 import streamlit as st
 
 from relascope.passes.cuts import cut as cuts
+from relascope.viz.drawing.show import show_document
 from relascope.viz.panels.shell.cut_choice import chosen, frontier_of
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows.show import show_document
 
 _NAME = "show"  # of the address's parameter
 _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"

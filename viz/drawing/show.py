@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, cut_of
 from relascope.passes.cuts.depth import depth_of, lives
 from relascope.passes.cuts.frontier import Frontier
-from relascope.viz.rows import Row
 
 
-def show_document(line: Frontier, chosen: Cut) -> Row:
+def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     """The cuts of a frontier and the chosen one, the fewest bytes first.
 
     Numbers in place of ids point into `ids`, those of reasons into `reasons`. Of each cut `saved`
@@ -51,14 +51,14 @@ class _Known:
     ids: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def row(self, cut: Cut, title: str) -> Row:
+    def row(self, cut: Cut, title: str) -> dict[str, Any]:
         joint, owner = cut.joint, cut.joint.work.owner
         lived = lives(joint, cut.ids, cut.recomputed)
         depth = depth_of(lived, joint)
         starts = {"forward": 0, "backward": depth.forward}
         held = [(starts[h.phase] + h.step, h.bytes) for h in depth.changes]
 
-        def saved(one: Capture, sort: str) -> list[object]:
+        def saved(one: Capture, sort: str) -> list[Any]:
             cost = sum(joint.work.seconds.get(i, 0.0) for i in one.instead)
             whole = not one.instead or cut.reasons.instead(one.id).whole
             base = owner[one.id]
