@@ -198,7 +198,7 @@ def test_a_recording_is_walked_through_by_keys(opened, tmp_path):
     assert "step=0" in page.url
     page.get_by_label("Search passes").fill("breaks")
     page.locator(".run .title", has_text="Breaks").click()
-    page.get_by_text("ValueError: no axis 7 here").wait_for()
+    page.locator(".step-said").get_by_text("ValueError: no axis 7 here").wait_for()
     page.get_by_role("tab", name="Times").click()
     assert "FoldTranspose" in page.locator("#panel-times tbody tr").first.inner_text()
 

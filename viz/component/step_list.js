@@ -105,7 +105,7 @@ function adding(parentElement, passes, add) {
 export default function (component) {
   const { data, parentElement, setStateValue } = component;
   const list = parentElement.querySelector(".list");
-  const known = list.log?.session === data.session;
+  const known = list.log && list.log.session === data.session;
   const log = known ? list.log : { session: data.session, count: data.done, deeds: [] };
   list.log = log;
   log.deeds = log.deeds.filter((deed) => deed.number > data.done);
