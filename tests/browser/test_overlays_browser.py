@@ -6,6 +6,7 @@ import pytest
 
 from app_in_browser import VIEWER, View
 from browser import LONG
+from relascope.viz.drawing import palette
 
 pytestmark = pytest.mark.browser
 
@@ -138,6 +139,50 @@ def test_closed_groups_say_what_is_captured_in_them(view):
     assert any(text.startswith(f"{captured} saved · ") for text in seen.ask(drawn))
     seen.ask("v.select('group:forward:')")
     assert f"{captured} saved for the backward" in seen.page.locator(".side").inner_text()
+
+
+def test_roles_are_an_overlay_and_stand_beside_every_other(view):
+    """Forward, captured and backward are told by bars, whatever the colours say."""
+    seen = view("joint")
+    page = seen.page
+    colours = page.get_by_role("combobox", name="What the colours say")
+    assert colours.locator("option").all_inner_texts()[:2] == ["Forward & backward", "Operators"]
+    seen.ask("v.toggleAll(true)")
+    captured = seen.ask("d.node.id.filter((_, n) => d.node.role[n] === 'captured')")
+    colours.select_option("operators")
+    style = "d.box.style[v.index.get(a)]"
+    assert seen.ask(style, captured[0]) == "matmul"
+    assert seen.ask("d.box.role[v.index.get(a)]", captured[0]) == "captured"
+    legend = page.locator(".legend").inner_text()
+    for words in ("Operators", "matrix product", "captured by the forward", "backward"):
+        assert words in legend
+    # The bar on the canvas is the captured's blue on both sides; inside, the operator's colour.
+    seen.ask("v.focus(a)", captured[0])
+    seen.ask("(v.select(null), v.walk.reach = 1, v.draw())")
+    dots = seen.ask(
+        "(() => { const i = v.index.get(a), b = d.box, r = v.ratio, y = b.y[i] + b.h[i] / 2;"
+        " return [2.5, 9, b.w[i] - 2.5].map(x => [...v.ctx.getImageData("
+        "  r * ((b.x[i] + x) * v.zoom + v.x), r * (y * v.zoom + v.y), 1, 1).data].slice(0, 3));"
+        "})()",
+        captured[0],
+    )
+    light = palette.STYLES["light"]
+    blue = light["captured"].stroke
+    rgb = [int(blue[i : i + 2], 16) for i in (1, 3, 5)]
+    assert dots[0] == dots[2] == rgb != dots[1]
+    # A closed module has its half's bar under any overlay, and the table the colours.
+    colours.select_option("bytes")
+    seen.ask("v.toggleAll(false)")
+    assert seen.ask("d.box.role[v.index.get('group:backward:')]") == "backward"
+    assert seen.ask("d.box.role[v.index.get('group:forward:')]") == "forward"
+    colours.select_option("")
+    page.get_by_role("button", name="Table", exact=True).click()
+    cell = page.locator(".sheet .rows .tr").first
+    assert cell.locator(".value").inner_text() == "parameter"  # words, sorted downwards
+    assert cell.locator(".swatch.pill").count() == 1
+    page.get_by_role("columnheader", name="Forward & backward").click()
+    assert cell.locator(".value").inner_text() == "backward"
+    assert page.problems == []
 
 
 def test_overlays_colour_count_and_fill_a_table_that_follows(view, tmp_path):

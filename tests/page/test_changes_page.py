@@ -5,6 +5,7 @@ import pytest
 from page import INFERENCE, open_tab, settle, words
 from page_session import forward_graph
 from relascope.core.identity import carry_identity
+from relascope.viz.drawing import palette
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.steps import changes
 
@@ -31,6 +32,13 @@ def test_each_node_stands_with_its_origin(fold):
         "transpose": "left out: its readers read layers.0.weight",
         "nn.dense": "reads layers.0.weight, not transpose",
     }
+
+
+def test_what_became_of_a_node_has_the_graphs_colour_and_sign(fold):
+    styled = fold.dataframe[0].proto.arrow_data.styler
+    for what, sign in (("removed", "− removed"), ("changed", "~ changed")):
+        assert f"background-color: {palette.STYLES['light'][what].fill}" in styled.styles
+        assert sign.encode() in styled.display_values
 
 
 def test_the_list_can_be_filtered(fold):

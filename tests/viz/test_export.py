@@ -48,6 +48,9 @@ def test_dot_shows_roles_and_crossings():
     for role in ("forward", "captured", "backward"):
         assert light[role].fill in dot
     graph = fold_constants(joint())
+    for sign in ('label="▌nn.batch_matmul ▐', 'label="▌transpose', 'label="sum ▐'):
+        assert sign in dot  # reads in grey
+    assert any("penwidth=2.6" in line for line in _nodes(dot))
     numbers = {n.id: f"n{i}" for i, n in enumerate(graph.nodes)}
     blue = re.findall(rf'(n\d+) -> (n\d+) \[.*"{palette.SURFACES["light"]["crossing"]}"', dot)
     assert blue

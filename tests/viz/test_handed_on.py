@@ -16,7 +16,8 @@ import pytest
 from crafted.recorded import HOSTILE, recorded
 from graphs import joint, transformer
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.core.graph import Graph, Kind, Node, Role, TensorType
+from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on import sheet
@@ -25,6 +26,7 @@ from relascope.viz.handed_on.graphs import to_svg
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.pool import SIGN, pooled
 from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.rows.formats import size
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "</script><script>alert(1)</script>&\"'<!-- \x01\x0b\ud800"
@@ -67,6 +69,48 @@ def test_svg_has_each_box_and_edge_with_text_as_text(graph):
         texts = [t.text for t in root.iter(f"{SVG}text")]
         assert any("input" in (t or "") for t in texts)  # the legend
     assert not list(root.iter(f"{SVG}foreignObject"))
+
+
+def test_svg_says_forward_captured_and_backward_without_its_colours():
+    """By bars at the left, both sides and the right, whatever else the colour says."""
+    graph = joint()
+    added = next(n.id for n in graph if n.role is Role.BACKWARD and n.kind is Kind.CALL)
+    opened = View(open_groups=tuple(module_groups(fold_constants(graph)).groups))
+    light = palette.STYLES["light"]
+
+    def bars(text: str, title: str) -> list[tuple[str, str]]:
+        """Side and colour of each bar of the first box that is called so."""
+        box = next(
+            g
+            for g in ET.fromstring(text).iter(f"{SVG}g")
+            if (g.findtext(f"{SVG}title") or "").startswith(title)
+        )
+        return [
+            ("left" if " 0 0 0 " in p.get("d", "") else "right", p.get("fill", ""))
+            for p in box.iter(f"{SVG}path")
+            if "A" in p.get("d", "")
+        ]
+
+    whole = to_svg(graph, opened)
+    for title, role, sides in (
+        ("transpose", "forward", ["left"]),
+        ("nn.batch_matmul", "captured", ["left", "right"]),
+        (graph.by_id[added].title, "backward", ["right"]),
+    ):
+        assert bars(whole, title) == [(side, light[role].stroke) for side in sides], title
+    # An added node is green and dashed or marked, and still of the backward.
+    changed = to_svg(graph, replace(opened, highlight={added: "added"}))
+    assert bars(changed, graph.by_id[added].title) == [("right", light["backward"].stroke)]
+    assert ">+</text>" in changed
+    # A closed module has the count and bytes of what is captured in it, in blue.
+    count = sum(n.role is Role.CAPTURED for n in graph)
+    held = sum(n.bytes or 0 for n in graph if n.role is Role.CAPTURED)
+    closed = to_svg(graph, View(open_groups=()))
+    assert f"{count} saved · {size(held)}" in closed
+    assert bars(closed, "forward") == [
+        ("left", light["forward"].stroke),
+        ("right", light["captured"].stroke),
+    ]
 
 
 def test_a_legend_is_inside_the_picture_and_types_come_on_demand():

@@ -36,6 +36,19 @@ def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
     return max(before, -1)
 
 
+def coloured(matched: Matched) -> dict[str, Any]:
+    """What a `View` is given to show in colour what a step added, changed and removed."""
+    return {
+        "highlight": {
+            **dict.fromkeys(matched.changed, "changed"),
+            **dict.fromkeys(matched.added, "added"),
+            **dict.fromkeys(matched.removed, "removed"),
+        },
+        "shines_through": ("changed", "removed", "added"),
+        "colours": "What changed",
+    }
+
+
 def change_rows(before: Graph, matched: Matched) -> list[Row]:
     """One row a node that a step added, removed or changed, with its origin.
 

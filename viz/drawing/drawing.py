@@ -15,7 +15,7 @@ from math import isfinite
 from sys import float_info
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
@@ -25,6 +25,7 @@ from relascope.viz.drawing.union import Union
 
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _BOX = "id x y w h depth group lines"
+_HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours say
 _EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 
 
@@ -108,7 +109,8 @@ class View:
             be.
         overlays: what the colours can say beside the nodes' own.
         overlay: the name of the one that they say at first; "" for the nodes' own.
-        colours: what the nodes' own colours say, as the person chooses it among the overlays.
+        colours: what the nodes' own colours say, as the person chooses it among the overlays;
+            without, forward and backward where nodes have roles, else operators.
         card: what is told of the node that was chosen.
         act: called with a node's id and an action's name when the person presses its button.
         show: of a joint graph, the cuts that a show goes through, as of `viz.drawing.show`; it may
@@ -134,7 +136,7 @@ class View:
     open_alone: Callable[[str], None] | None = None
     overlays: Sequence[Overlay] = ()
     overlay: str = ""
-    colours: str = "Operators"
+    colours: str = ""
     card: Card | None = None
     act: Callable[[str, str], None] | None = None
     show: Mapping[str, Any] | None = None
@@ -238,7 +240,6 @@ class Drawing:
             "focus": view.focus,
             "family": view.family,
             "overlay": view.overlay,
-            "colours": view.colours,
             "card": view.card and asdict(view.card),
             "show": view.show,
             "showing": view.showing,
@@ -287,6 +288,7 @@ class Drawing:
     def _data(self, view: View) -> dict[str, Any]:
         nodes, groups = self.graph.nodes, self.tree.groups
         styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
+        sorts = {n.id: palette.sort_key(n) for n in nodes}
         used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
         halves = {self.tree.path(g)[0] for g in self.tree.group_of.values() if g}
         shown = self._shining(styles, view.shines_through)
@@ -296,7 +298,10 @@ class Drawing:
             "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
             "direction": view.direction,
             "counts": self._counts(styles),
+            "colours": view.colours
+            or (_HALVES if any(n.role is not Role.NONE for n in nodes) else _SORTS),
             "node": block["node"]
+            | ({} if styles == sorts else {"sort": [sorts[n.id] for n in nodes]})
             | {
                 "style": [styles[n.id] for n in nodes],
                 "note": [view.notes.get(n.id, "") for n in nodes],

@@ -93,11 +93,15 @@ def _clusters(
 
 
 def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
-    style = palette.STYLES[theme][palette.style_key(node)]
-    second = labels.subtitle(node)
-    title = labels.title(node)
+    key = palette.style_key(node)
+    style, second, title = palette.STYLES[theme][key], labels.subtitle(node), labels.title(node)
+    if node.role is not Role.NONE:
+        title = palette.signed(key, title)
+    shape = palette.DOT_SHAPES[palette.SHAPES[node.kind]]
     return {
-        **palette.DOT_SHAPES[palette.SHAPES[node.kind]],
+        **shape,
+        **({"style": f"{shape['style']},dashed"} if style.dash else {}),
+        **({"penwidth": "2.6"} if style.thick else {}),
         "label": f"{title}\n{second}" if second else title,
         "tooltip": f"{node.id} {node.scope}".strip(),
         "fillcolor": style.fill,

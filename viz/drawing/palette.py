@@ -166,6 +166,15 @@ SURFACES: dict[Theme, dict[str, str]] = {
 }
 
 
+_BARS = {"forward": "▌{}", "backward": "{} ▐", "captured": "▌{} ▐"}
+
+
+def signed(key: str, text: str) -> str:
+    """Text with the sign of a style in letters, where there is no box: `▌forward`, `+ added`."""
+    mark = STYLES["light"][key].mark
+    return _BARS.get(key, f"{mark} {{}}" if mark else "{}").format(text)
+
+
 def between(key: str) -> str:
     """A colour for charts, which have one for both themes: between an entry's two outlines."""
     pairs = [
@@ -184,6 +193,11 @@ def style_key(node: Node) -> str:
     leaf = node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value
+    return sort_key(node)
+
+
+def sort_key(node: Node) -> str:
+    """The same whatever its role: what sort of work a call does, or what kind of node it is."""
     return category(node.op) if node.kind is Kind.CALL else node.kind.value
 
 

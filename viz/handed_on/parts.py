@@ -23,11 +23,6 @@ from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row, formats, tables, timings
 
-_SAVED = (
-    "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "
-    "read in the backward by: reader_labels"
-)
-
 
 def made_from(
     source: ModelSource, label: str, ir: str, version: str = "", pipeline: str = "", **more: Any
@@ -109,14 +104,14 @@ def cut_tab(
     title = cuts.STRATEGIES[cut.strategy].title
     cuts_of_show = show_document(frontier(joint, cut.wish), cut)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
-    kept = [*document["captures"], *document["masks"]]
+    kept = tables.saved_rows(document)
     curve = charts.frontier(line, rivals, (title, cut.bytes, cut.share))
     sections: list[Section] = [
         sheet.figures((title, ""), *tables.cut_figures(document)),
         *([sheet.sentence(document["cap"])] if document["cap"] else []),
         sheet.graph(file.block(drawing(coloured, drawn))),
-        sheet.table("Saved for the backward, and why", kept, _SAVED, [r["id"] for r in kept]),
-        _spared(document["spared"]),
+        sheet.table("Saved for the backward, and why", kept, tables.SAVED, [r["id"] for r in kept]),
+        _spared(tables.spared_rows(document)),
         sheet.chart(
             "Bytes kept against work done again",
             chart_svg(curve),
@@ -132,7 +127,7 @@ def cut_tab(
 
 def _spared(rows: Sequence[Row]) -> Section:
     title = "Read by the backward and not saved, and why"
-    return sheet.table(title, rows, "name; bytes; why: reason", [r["id"] for r in rows])
+    return sheet.table(title, rows, tables.SPARED, [r["id"] for r in rows])
 
 
 def overview(joint: Graph) -> tuple[str, ...]:

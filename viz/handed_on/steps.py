@@ -26,7 +26,6 @@ from relascope.viz.rows import Row as Cells
 from relascope.viz.rows import formats
 from relascope.viz.rows.step_list import Row, rows
 
-_LOOKS = ("changed", "removed", "added")  # the strongest last
 _HEIGHT = 570
 
 
@@ -101,7 +100,7 @@ class Seen:
 
     shown: Graph
     after: Graph
-    looks: Mapping[str, str] = field(default_factory=dict)
+    looks: Mapping[str, Any] = field(default_factory=dict)
     beside: Mapping[str, str] = field(default_factory=dict)
     touched: Sequence[Cells] = ()
 
@@ -112,14 +111,9 @@ def seen_of(before: Graph | None, after: Graph) -> Seen:
         return Seen(after, after)
     matched = carry_identity(before, after)
     touched = changes.change_rows(before, matched)
-    looks = {
-        **dict.fromkeys(matched.changed, "changed"),
-        **dict.fromkeys(matched.added, "added"),
-        **dict.fromkeys(matched.removed, "removed"),
-    }
     shown = changes.with_removed(before, matched) if matched.removed else matched.graph
     beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
-    return Seen(shown, matched.graph, looks, beside, touched)
+    return Seen(shown, matched.graph, changes.coloured(matched), beside, touched)
 
 
 def drawn(
@@ -132,7 +126,7 @@ def drawn(
     """The graph after a step, what changed as tables, and figures of both."""
     if seen is None:
         return {"picture": None, "tables": [], "figures": None}
-    marked = replace(view, highlight=seen.looks, shines_through=_LOOKS, notes=notes or {})
+    marked = replace(view, **seen.looks, notes=notes or {})
     picture = drawing(seen.shown, marked, union)
     if before is None:
         return {"picture": picture, "tables": [], "figures": None}

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from relascope.viz.drawing import labels, palette
+from relascope.viz.rows.formats import size
 
 FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sans-serif"
 _TITLE, _SUBTITLE, _HEADER = 13.0, 11.0, 30.0
@@ -39,6 +40,7 @@ class _Writer:
         self.box, self.edge, self.node = drawn["box"], drawn["edge"], data["node"]
         self.styles, self.surfaces = palette.STYLES[theme], palette.SURFACES[theme]
         self.down = data["direction"] == "TB"
+        self.captures, self.halves = self._captures()
 
     def lines(self, shapes: bool) -> Iterator[str]:
         legend = list(self._legend_rows())
@@ -76,6 +78,22 @@ class _Writer:
             yield from self._legend(row, self.drawn["height"] + _LINE * number)
         yield "</svg>"
 
+    def _captures(self) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:
+        """By group: how many tensors are captured in it and their bytes; and its half, where all
+        that has a role in it is of one."""
+        captures: dict[str, tuple[int, int]] = {}
+        halves: dict[str, str] = {}
+        rows = zip(*(self.node[k] for k in ("role", "bytes", "group")), strict=True)
+        for role, held, group in rows:
+            half = "forward" if role == "captured" else role
+            while half and group:
+                halves[group] = half if halves.get(group, half) == half else ""
+                if role == "captured":
+                    count, sum_of = captures.get(group, (0, 0))
+                    captures[group] = count + 1, sum_of + (held or 0)
+                group = self.data["groups"][group]["parent"]
+        return captures, halves
+
     # Boxes.
 
     def _place(self, i: int, grow: float = 0.0) -> str:
@@ -107,9 +125,11 @@ class _Writer:
         style, node = self._style(i), self.box["node"][i]
         x, y, w, h = (self.box[k][i] for k in "xywh")
         shape = self.data["shapes"][self.node["kind"][node]] if node >= 0 else "group"
-        look = f'{_paint("fill", style.fill)} {_paint("stroke", style.stroke)} stroke-width="1.2"'
-        if style.dash:
-            look += f' stroke-dasharray="{" ".join(map(str, style.dash))}"'
+        group = self.box["group"][i] if shape == "group" else ""
+        captured = self.styles["captured"].stroke if group in self.captures else ""
+        width = 2.6 if style.thick or captured else 1.2
+        look = f"{_paint('fill', style.fill)} {_paint('stroke', captured or style.stroke)}"
+        look += f' stroke-width="{width:g}"{_dashed(style)}'
         yield f"<g><title>{_text(self._told(i))}</title>"
         yield f"<{_outline(shape, x, y, w, h)} {look}/>"
         line = f'fill="none" {_paint("stroke", style.stroke)}'
@@ -122,14 +142,32 @@ class _Writer:
             yield self._sign(x + 10, y + h / 2, style.text, plus=True)
         elif shape == "double":
             yield f'<rect {self._place(i, -3)} rx="4" {line}/>'
-        elif shape == "box":
-            yield (
-                f'<path d="M{_n(x + 5)} {_n(y)}H{_n(x + 6)}A6 6 0 0 0 {_n(x)} {_n(y + 6)}'
-                f'V{_n(y + h - 6)}A6 6 0 0 0 {_n(x + 6)} {_n(y + h)}H{_n(x + 5)}Z" '
-                f"{_paint('fill', style.stroke)}/>"
-            )
+        role = self.node["role"][node] if node >= 0 else self.halves.get(group, "")
+        if shape == "box" or (role and shape == "group"):
+            bars = self.styles[role] if role else style
+            yield from _bars(bars, captured, x, y, w, h)
         yield from self._words(i, shape, style.text)
+        if style.mark and shape != "ellipse":
+            inner = x + w - (5 if style.side == "left" else 8)
+            yield (
+                f'<text x="{_n(inner)}" y="{_n(y + 12)}" font-size="9.5" font-weight="700" '
+                f'text-anchor="end" {_paint("fill", style.text)}>{style.mark}</text>'
+            )
+        if group in self.captures:
+            yield self._saved(group, x + w - 6, y + h)
         yield "</g>"
+
+    def _saved(self, group: str, right: float, middle: float) -> str:
+        """On a group: how many tensors are captured in it, and their bytes."""
+        count, held = self.captures[group]
+        said = f"{count} saved · {size(held)}"
+        wide = labels.text_width(said, 10, True) + 12
+        return (
+            f'<rect x="{_n(right - wide)}" y="{_n(middle - 8)}" width="{_n(wide)}" height="16" '
+            f'rx="8" {_paint("fill", self.styles["captured"].stroke)}/>'
+            f'<text x="{_n(right - wide + 6)}" y="{_n(middle + 3.5)}" font-size="10" '
+            f'font-weight="600" fill="{self.surfaces["ground"]}">{said}</text>'
+        )
 
     def _told(self, i: int) -> str:
         node = self.box["node"][i]
@@ -160,11 +198,19 @@ class _Writer:
     def _header(self, i: int) -> str:
         x, y, w = (self.box[k][i] for k in "xyw")
         colour, ground = self.surfaces["groupText"], self.surfaces["ground"]
-        name = _text(_fitted(self.box["lines"][i][0], _TITLE, True, w - 44))
-        return self._sign(x + 10, y + _HEADER / 2, colour, plus=False) + (
-            f'<text x="{_n(x + 30)}" y="{_n(y + _HEADER / 2 + 5)}" font-size="{_TITLE:g}" '
-            f'font-weight="600" fill="{colour}" stroke="{ground}" stroke-width="3" '
-            f'stroke-linejoin="round" paint-order="stroke">{name}</text>'
+        fitted = _fitted(self.box["lines"][i][0], _TITLE, True, w - 44)
+        name, end = _text(fitted), 40 + labels.text_width(fitted, _TITLE, True)
+        group, middle = self.box["group"][i], y + _HEADER / 2
+        saved = group in self.captures and w - end > 190
+        count = self._saved(group, x + end + 130, middle) if saved else ""
+        return (
+            self._sign(x + 10, middle, colour, plus=False)
+            + count
+            + (
+                f'<text x="{_n(x + 30)}" y="{_n(y + _HEADER / 2 + 5)}" font-size="{_TITLE:g}" '
+                f'font-weight="600" fill="{colour}" stroke="{ground}" stroke-width="3" '
+                f'stroke-linejoin="round" paint-order="stroke">{name}</text>'
+            )
         )
 
     def _sign(self, x: float, y: float, colour: str, plus: bool) -> str:
@@ -246,13 +292,20 @@ class _Writer:
                 )
             else:
                 style = self.styles.get(key) or palette.Style("", key, key, "")
-                dash = ' stroke-dasharray="3 2"' if style.dash else ""
+                width = ' stroke-width="2"' if style.thick else ""
                 yield (
-                    f"<{_outline(shape, x, y, 15, 11)} {_paint('fill', style.fill)} "
-                    f"{_paint('stroke', style.stroke)}{dash}/>"
+                    f"<{_outline(shape, x, y, 18, 12)} {_paint('fill', style.fill)} "
+                    f"{_paint('stroke', style.stroke)}{width}{_dashed(style)}/>"
                 )
+                if shape == "box":
+                    yield from _bars(style, "", x, y, 18, 12)
+                    yield (
+                        f'<text x="{_n(x + 9.5)}" y="{_n(y + 9)}" font-size="8.5" '
+                        f'font-weight="700" text-anchor="middle" {_paint("fill", style.text)}>'
+                        f"{style.mark}</text>"
+                    )
             yield (
-                f'<text x="{_n(x + 21)}" y="{_n(y + 10)}" font-size="12" '
+                f'<text x="{_n(x + 24)}" y="{_n(y + 10)}" font-size="12" '
                 f'fill="{self.surfaces["groupText"]}">{_text(words)}</text>'
             )
 
@@ -275,6 +328,35 @@ def _outline(shape: str, x: float, y: float, w: float, h: float) -> str:
         return f'polygon points="{" ".join(f"{_n(a)},{_n(b)}" for a, b in corners)}"'
     radius = min(h / 2, 18.0) if shape == "pill" else min(6.0, h / 3)
     return f'rect x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}" rx="{_n(radius)}"'
+
+
+def _bars(
+    style: palette.Style, right: str, x: float, y: float, w: float, h: float
+) -> Iterator[str]:
+    """The second sign beside a box's colour: a bar at the left, at the right, or at both sides.
+
+    Args:
+        right: the colour of one at the right that stands there anyway; "" for none.
+    """
+    paint = _paint("fill", style.stroke)
+    if style.side != "right":
+        yield _bar(x, 1.0, y, h, paint)
+    if right or style.side != "left":
+        yield _bar(x + w, -1.0, y, h, _paint("fill", right) if right else paint)
+
+
+def _bar(x: float, way: float, y: float, h: float, paint: str) -> str:
+    """One at the edge `x` of a box, whose inside is that way."""
+    bend, inner = min(6.0, h / 3), x + way * (5.0 if h > 20 else 3.0)
+    turn = f"A{_n(bend)} {_n(bend)} 0 0 {int(way < 0)} "
+    return (
+        f'<path d="M{_n(inner)} {_n(y)}H{_n(x + way * bend)}{turn}{_n(x)} {_n(y + bend)}'
+        f'V{_n(y + h - bend)}{turn}{_n(x + way * bend)} {_n(y + h)}H{_n(inner)}Z" {paint}/>'
+    )
+
+
+def _dashed(style: palette.Style) -> str:
+    return f' stroke-dasharray="{" ".join(map(str, style.dash))}"' if style.dash else ""
 
 
 def _arrow(points: list[float], down: bool, width: float) -> str:

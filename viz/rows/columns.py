@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.formats import counts_text, flops, milliseconds, number, shape_text, size
 from relascope.viz.rows.profile import rate_text
@@ -89,6 +90,8 @@ def written(title: str, value: Any) -> str:
         return counts_text(value)
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
+    if title == "what" and value in palette.STYLES["light"]:
+        return palette.signed(value, value)
     form = FORMATS.get(title)
     if form is None or not isinstance(value, int | float):
         return number(value) if isinstance(value, int) else str(value)

@@ -31,6 +31,11 @@ from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import number, size, work_text
 
+SAVED = (
+    "name; what; bytes; why: reason; shape; dtype; made in: scope; from: source; "
+    "read in the backward by: reader_labels"
+)
+SPARED = "name; what; bytes; why: reason"
 PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
@@ -168,6 +173,17 @@ def cut_document(cut: Cut) -> Row:
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
+
+
+def saved_rows(document: Row) -> list[Row]:
+    """What a cut saves, captures and masks, for a table with the columns `SAVED`."""
+    return [{**r, "what": "captured"} for r in (*document["captures"], *document["masks"])]
+
+
+def spared_rows(document: Row) -> list[Row]:
+    """What the backward reads and a cut does not save, for a table with the columns `SPARED`."""
+    again = set(document["recomputed"])
+    return [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
 
 
 def cut_figures(document: Row) -> list[tuple[str, str]]:

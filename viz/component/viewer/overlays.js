@@ -1,10 +1,13 @@
 // What the colours say. One mechanism for all: an overlay has a value for some nodes, a number or a
-// word. Numbers take one of four steps of a scale from light to dark, words a colour and a letter.
+// word. Numbers take one of four steps of a scale from light to dark, words a colour and a letter;
+// where an overlay has `styles`, each node has one of the palette's, and its words are their labels.
 
 import { element, Part } from "./parts.js";
 import { sizeText, thousands } from "./layout/words.js";
 
 const STEPS = 4, SORTS = 8; // of the scale, and colours for words
+const HALF = { forward: "forward", captured: "forward", backward: "backward" }; // by a node's role
+const LEAVES = new Set(["input", "parameter", "constant"]); // keep their own colours
 
 export function valueText(value, unit) {
   if (value === null || value === undefined) return "";
@@ -59,13 +62,23 @@ export class Overlays extends Part {
   chosen = ""; // "" is what Python coloured
   own = null;
 
-  // By their names. What Python sends comes first, then what every graph has.
+  // By their names. What Python coloured and what it sends come first, then what every graph has.
   all() {
     const { drawing: d } = this.viewer;
-    if (this.listed?.block === this.viewer.block && this.listed.own === this.own) return this.listed.all;
-    const { node, strings } = d;
-    const all = [...(d.overlays ?? [])];
+    const { node, strings } = d, { listed } = this;
+    if (listed?.block === this.viewer.block && listed.own === this.own
+      && listed.styles === node.style) return listed.all; // a show paints the nodes itself
+    const all = [this.styled("", d.colours, node.style), ...(d.overlays ?? [])];
     const has = (name) => all.some((o) => o.name === name);
+    const also = (name, title, styles) => {
+      if (d.colours !== title) all.push(this.styled(name, title, styles));
+    };
+    const sorts = node.sort ?? node.style;
+    if (this.viewer.halves.size) {
+      also("roles", "Forward & backward", node.role.map((role, n) => (
+        role === "captured" || role && !LEAVES.has(node.kind[n]) ? role : sorts[n])));
+    }
+    also("operators", "Operators", sorts);
     if (node.bytes.some((b) => b)) {
       all.push({ name: "bytes", title: "Bytes of the result", unit: "bytes", whole: "sum", values: node.bytes });
     }
@@ -77,17 +90,30 @@ export class Overlays extends Part {
       all.push({ name: "module", title: "Module", values: scopes });
     }
     if (this.own) all.push(this.own);
-    this.listed = { block: this.viewer.block, own: this.own, all };
+    this.listed = { block: this.viewer.block, own: this.own, styles: node.style, all };
     return all;
   }
 
-  get active() { return this.all().find((o) => o.name === this.chosen) ?? null; }
+  styled(name, title, styles) {
+    const known = this.viewer.theme.styles;
+    return { name, title, styles, values: styles.map((key) => known[key]?.label ?? key) };
+  }
+
+  get active() { return this.all().find((o) => o.name === this.chosen) ?? this.all()[0]; }
 
   // Whatever is told of a value that it has or has not.
   describe(n) {
     const overlay = this.active;
-    return overlay && n >= 0 && overlay.values[n] !== null && overlay.values[n] !== undefined
+    return n >= 0 && overlay.values[n] !== null && overlay.values[n] !== undefined
       ? `${overlay.title}: ${valueText(overlay.values[n], overlay.unit)}` : "";
+  }
+
+  // A small piece in a node's colour, with its sign.
+  swatch(n) {
+    const { theme, drawing: { node, shapes } } = this.viewer;
+    const mark = element("i", { class: `swatch ${shapes[node.kind[n]]}`, "aria-hidden": "true" });
+    theme.dress(mark, this.key(n));
+    return mark;
   }
 
   choose(name) {
@@ -109,10 +135,19 @@ export class Overlays extends Part {
   // The style of each box of a drawing under the chosen overlay.
   paint(drawing) {
     const overlay = this.active;
-    this.legend = null;
-    if (!overlay) return;
-    const { values } = overlay;
-    const { box } = drawing;
+    const { box, groups, node } = drawing;
+    const { halves } = this.viewer;
+    box.role = box.node.map((n, i) => (n < 0 ? halves.get(box.group[i]) ?? "" : node.role[n]));
+    const { styles, values } = overlay;
+    if (styles) {
+      const { name } = overlay;
+      this.key = (n) => styles[n];
+      box.style = box.node.map((n, i) => (n >= 0 ? styles[n]
+        : name === "" ? groups[box.group[i]].style : name === "roles" && box.role[i] || "group"));
+      this.legend = name === "" ? null : [...this.legendOfStyles(drawing, styles),
+        ...(name === "roles" ? [] : this.legendOfRoles(drawing))];
+      return;
+    }
     const words = [...new Set(values.filter((x) => typeof x === "string"))].sort((a, b) =>
       a.localeCompare(b, "en", { numeric: true }));
     const sort = new Map(words.map((word, k) => [word, `sort${k % SORTS}|${letters(k)}`]));
@@ -123,8 +158,28 @@ export class Overlays extends Part {
       return `heat${Math.min(STEPS, 1 + limits.filter((limit) => !(value <= limit)).length)}`;
     };
     const whole = this.wholes(drawing, overlay);
+    this.key = (n) => styleOf(values[n]);
     box.style = box.node.map((n, i) => styleOf(n < 0 ? whole.get(box.group[i]) : values[n]));
-    this.legend = this.legendOf(overlay, limits, sort, values);
+    this.legend = [...this.legendOf(overlay, limits, sort, values), ...this.legendOfRoles(drawing)];
+  }
+
+  // What the bars say, where the colour says something else.
+  legendOfRoles({ node }) {
+    return Object.keys(HALF).filter((role) => node.role.includes(role))
+      .map((role) => [role, null, "bar"]);
+  }
+
+  // The styles that are in the picture, in the palette's order, each with the shape it has.
+  legendOfStyles({ node, shapes }, styles) {
+    const shown = new Map();
+    styles.forEach((key, n) => { if (!shown.has(key)) shown.set(key, shapes[node.kind[n]]); });
+    return Object.keys(this.viewer.theme.styles).filter((key) => shown.has(key))
+      .map((key) => [key, null, shown.get(key)]);
+  }
+
+  // By group the half that it stands in, where all that has a role in it stands in one.
+  halves(drawing) {
+    return this.wholes(drawing, { values: drawing.node.role.map((role) => HALF[role] ?? null) });
   }
 
   // What a closed group is worth: the sum or the largest of its numbers, or its one word.
@@ -166,7 +221,6 @@ export class Overlays extends Part {
     const names = this.all();
     if (!names.some((o) => o.name === this.chosen)) this.chosen = "";
     v.colours.replaceChildren(
-      element("option", { value: "" }, v.drawing.colours),
       ...names.map((o) => element("option", { value: o.name }, o.title)),
       element("option", { value: "own…" }, "From a file (JSON)…"));
     v.colours.value = this.chosen;

@@ -427,9 +427,10 @@ export class Painter extends Part {
         ctx.stroke();
         ctx.globalAlpha = 1;
       }
-      if (box.shape[i] === "box" && !box.kind[i]) {
-        // The second sign beside the colour: a bar at the left, at the right, or at both sides.
-        const look = v.theme.styleOf(box.style[i]);
+      if (box.shape[i] === "box" && (box.role[i] || !box.kind[i])) {
+        // The second sign beside the colour: a bar at the left, at the right, or at both sides. It
+        // says forward, captured or backward, whatever else the colour says.
+        const look = v.theme.styleOf(box.role[i] || box.style[i]);
         ctx.globalAlpha = fade;
         ctx.fillStyle = look.stroke;
         ctx.beginPath();
@@ -474,11 +475,11 @@ export class Painter extends Part {
   drawCaptures(i, right, middle, fade, closed) {
     const { viewer: v, box, ctx, zoom } = this;
     const found = v.captures.get(box.group[i]);
-    if (!found || v.overlays.active) return;
+    if (!found) return;
     const look = v.theme.styleOf("captured");
     ctx.globalAlpha = fade;
     ctx.strokeStyle = ctx.fillStyle = look.stroke;
-    if (closed) {
+    if (closed && v.overlays.active.styles) {
       ctx.lineWidth = Math.max(2, 1.6 / zoom);
       ctx.beginPath();
       this.path(i);
@@ -532,11 +533,12 @@ export class Painter extends Part {
     ctx.font = `700 9.5px ${v.theme.font}`;
     ctx.textAlign = "right";
     for (const i of visible) {
-      const { mark, side } = v.theme.styleOf(box.style[i]);
+      const { mark } = v.theme.styleOf(box.style[i]);
+      const { side } = v.theme.styleOf(box.role[i] || box.style[i]);
       if (!mark || small <= 0 || box.shape[i] === "ellipse") continue;
       ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
       ctx.fillStyle = colour(i);
-      ctx.fillText(mark, box.x[i] + box.w[i] - (side === "left" || !side ? 5 : 8), box.y[i] + 9);
+      ctx.fillText(mark, box.x[i] + box.w[i] - (side === "left" || !side ? 5 : 9), box.y[i] + 9);
     }
     ctx.globalAlpha = 1;
     if (small <= 0) return;

@@ -91,10 +91,9 @@ export class Picture {
     return found ? `${found.count} saved for the backward, ${sizeText(found.bytes)}` : "";
   }
 
-  // What each box looks like: as Python says, or as an overlay does.
+  // What each box looks like, as the chosen overlay says.
   restyle() {
-    const { box, node, groups } = this.drawing;
-    box.style = box.node.map((n, i) => (n < 0 ? groups[box.group[i]].style : node.style[n]));
+    const { box } = this.drawing;
     this.overlays.paint(this.drawing);
     this.byStyle = new Map();
     for (const i of this.solid) {
@@ -131,6 +130,7 @@ export class Picture {
       this.taken = block;
       this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
       this.captures = this.capturesOf(drawing);
+      this.halves = this.overlays.halves(drawing);
     }
     const count = box.id.length;
     this.into = Array.from({ length: count }, () => []);

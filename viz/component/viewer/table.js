@@ -24,12 +24,7 @@ export class Table extends Part {
     this.viewer.resize();
   }
 
-  // What the rows tell: the chosen overlay's value, without one the bytes.
-  get overlay() {
-    const { overlays } = this.viewer;
-    return overlays.active ?? overlays.all().find((o) => o.name === "bytes")
-      ?? { title: "Value", values: [] };
-  }
+  get overlay() { return this.viewer.overlays.active; }
 
   show() {
     const v = this.viewer;
@@ -59,7 +54,8 @@ export class Table extends Part {
     const title = { node: "Node", module: "Module", value: this.overlay.title };
     return element("div", { class: "tr th", role: "row" }, ...Object.entries(title).map(([by, name]) => {
       const sorted = this.by === by ? (this.down ? "descending" : "ascending") : "none";
-      const cell = element("button", { class: by, role: "columnheader", "aria-sort": sorted,
+      const kind = by === "value" && this.rows?.length ? typeof this.overlay.values[this.rows[0]] : "";
+      const cell = element("button", { class: `${by} ${kind}`, role: "columnheader", "aria-sort": sorted,
         title: `Sort by ${name}`, onclick: () => {
           this.down = this.by === by ? !this.down : by === "value";
           this.by = by;
@@ -83,9 +79,9 @@ export class Table extends Part {
       const row = element("div", { class: "tr", role: "row", style: `top:${k * HIGH}px`,
         "aria-selected": String(v.selected === key), "aria-rowindex": k + 1,
         onclick: () => v.focus(key) },
-      element("span", { class: "node", role: "cell" }, node.full[n]),
+      element("span", { class: "node", role: "cell" }, v.overlays.swatch(n), node.full[n]),
       element("span", { class: "module", role: "cell" }, strings[node.scope[n]]),
-      element("span", { class: "value", role: "cell" }, valueText(overlay.values[n], overlay.unit)));
+      element("span", { class: `value ${typeof overlay.values[n]}`, role: "cell" }, valueText(overlay.values[n], overlay.unit)));
       body.append(row);
     }
     v.sheet.setAttribute("aria-rowcount", this.rows.length);

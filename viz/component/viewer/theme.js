@@ -23,6 +23,12 @@ export class Theme extends Part {
   dress(element, key) {
     const look = this.styleOf(key);
     const { style } = element;
+    if (element.matches(".bar")) { // a role's bars alone, where the colour says something else
+      style.borderColor = this.look.surfaces.closedStroke;
+      if (look.side !== "right") style.borderLeft = `5px solid ${look.stroke}`;
+      if (look.side !== "left") style.borderRight = `5px solid ${look.stroke}`;
+      return;
+    }
     style.background = look.fill; style.borderColor = look.stroke; style.color = look.text;
     if (look.dash?.length) style.borderStyle = look.dash[0] > 3 ? "dashed" : "dotted";
     if (look.thick) style.borderWidth = "2.5px";

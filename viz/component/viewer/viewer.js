@@ -261,7 +261,8 @@ class Viewer extends Camera {
   fillLegend() {
     const { box } = this.drawing;
     const overlay = this.overlays.legend;
-    const legend = overlay ? overlay.map(([key, words]) => [key, "box", words]) : this.drawing.legend;
+    const legend = overlay ? overlay.map(([key, words, shape]) => [key, shape ?? "box", words])
+      : this.drawing.legend;
     const first = overlay ? [element("b", {}, this.overlays.active.title)] : [];
     this.legend.replaceChildren(...first, ...legend.map(([key, shape, own]) => {
       const mark = element("i", { class: shape });

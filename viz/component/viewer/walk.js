@@ -59,8 +59,8 @@ export class Walk extends Part {
     const { node } = v.drawing;
     const all = Array.from(node.id, (_, n) => n);
     const overlay = v.overlays.active;
-    if (overlay) {
-      const numbers = all.filter((n) => typeof overlay.values[n] === "number");
+    const numbers = all.filter((n) => typeof overlay.values[n] === "number");
+    if (numbers.length) {
       return numbers.sort((a, b) => overlay.values[b] - overlay.values[a] || a - b).slice(0, 100);
     }
     const captured = all.filter((n) => node.style[n] === "captured");

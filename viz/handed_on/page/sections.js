@@ -42,7 +42,9 @@ export function table({ title, columns, numbers, rows, ids, note }, onNode) {
   } });
   const line = (i) => make("tr", {}, ...rows[i].map((cell, c) => {
     const link = c === 0 && ids?.[i] && onNode;
-    return make("td", { class: numbers[c] ? "number" : null }, link
+    // A word with a sign, "+ added", has the graph's colour too.
+    const look = columns[c] === "what" ? `look ${cell.replace(/[^a-z]/g, "")}` : null;
+    return make("td", { class: numbers[c] ? "number" : look }, link
       ? make("button", { class: "link", type: "button", title: "Show it in the graph",
         onclick: () => onNode(ids[i]) }, cell) : cell);
   }));

@@ -67,7 +67,6 @@ def show(screen: Screen) -> None:
                     focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
-                    colours="Forward & backward",
                     card=by_hand.card(screen, cut, node_id),
                     act=partial(force, screen),
                     **presenting.view(screen, cut),
@@ -80,7 +79,6 @@ def show(screen: Screen) -> None:
             graph_view(
                 screen.derive(lambda: _in_its_colours(part, coloured), "coloured", view, cut.ids),
                 screen.view(
-                    colours="Forward & backward",
                     open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     among=(coloured,),
                     keep_places={},

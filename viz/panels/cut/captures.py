@@ -8,24 +8,19 @@ from relascope.passes.cuts.cut import Cut
 from relascope.viz import charts
 from relascope.viz.panels.shell.frame import heading, side_by_side
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.rows import Row
-
-_SAVED = (
-    "name; bytes; why: reason; shape; dtype; made in: scope; from: source; "
-    "read in the backward by: reader_labels"
-)
+from relascope.viz.rows import Row, tables
 
 
 def show(document: Row) -> None:
     """Draw both tables, the bytes of each capture, and what is held over the step."""
-    kept = [*document["captures"], *document["masks"]]
+    kept = tables.saved_rows(document)
     words, pictures = side_by_side("captures", [5, 3])
     with words:
         heading("Saved for the backward, and why")
-        _table("captures_table", kept, _SAVED)
+        _table("captures_table", kept, tables.SAVED)
         if document["spared"]:
             heading("Read by the backward and not saved, and why")
-            _table("spared_table", document["spared"], "name; bytes; why: reason")
+            _table("spared_table", tables.spared_rows(document), tables.SPARED)
     with pictures:
         heading("Bytes held over one step")
         st.altair_chart(charts.held(document["held"]), key="held_chart")
@@ -65,4 +60,4 @@ def focus(cut: Cut) -> str | None:
 
 
 def _table(key: str, rows: list[Row], columns: str) -> None:
-    table(rows, columns, key=key, on_select="rerun", wide={"why": "large"})
+    table(rows, columns, key=key, on_select="rerun", signs="what", wide={"why": "large"})

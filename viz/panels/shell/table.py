@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import FORMATS, renamed
 
@@ -18,6 +19,7 @@ def table(
     help: Mapping[str, str] | None = None,
     bars: Sequence[str] = (),
     wide: Mapping[str, Any] | None = None,
+    signs: str = "",
     on_select: Any = "ignore",
     **more: Any,
 ) -> list[int]:
@@ -28,6 +30,8 @@ def table(
         help: by a column's name, what it says.
         bars: columns of percentages that are drawn as bars.
         wide: by a column's name, how wide it is.
+        signs: a column of names of `palette.STYLES`, "added" or "forward"; they have the graph's
+            colours, and its signs in letters.
         on_select: "rerun" or a callback, where rows can be chosen.
         more: of `st.dataframe`.
 
@@ -48,8 +52,25 @@ def table(
         elif any(about.values()):
             config[name] = st.column_config.Column(**about)
     more = {"hide_index": True, "placeholder": "–", "selection_mode": "single-row", **more}
-    event: Any = st.dataframe(rows, on_select=on_select, column_config=config, **more)
+    shown = _signed(rows, signs) if signs and rows else rows
+    event: Any = st.dataframe(shown, on_select=on_select, column_config=config, **more)
     return [] if on_select == "ignore" else [k for k in event["selection"]["rows"] if k < len(rows)]
+
+
+def _signed(rows: list[Row], column: str) -> Any:
+    """The rows with one column in the graph's colours."""
+    import pandas as pd  # not with the page, which is there before its first table
+
+    styles = palette.STYLES["dark" if st.context.theme.type == "dark" else "light"]
+
+    def look(key: object) -> str:
+        style = styles.get(str(key))
+        return f"background-color: {style.fill}; color: {style.text}" if style else ""
+
+    def text(key: object) -> str:
+        return palette.signed(str(key), str(key)) if key in styles else str(key)
+
+    return pd.DataFrame(rows).style.map(look, subset=[column]).format(text, subset=[column])
 
 
 def picked(key: str, count: int) -> int | None:

@@ -16,7 +16,7 @@ from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.viz.compare.changes import start_of
+from relascope.viz.compare.changes import coloured, start_of
 from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.sheet import Sheet
@@ -241,13 +241,7 @@ def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None
     graph_view(
         changes.picture(screen.cache.derive, place, before, matched),
         screen.view(
-            highlight={
-                **dict.fromkeys(matched.changed, "changed"),
-                **dict.fromkeys(matched.added, "added"),
-                **dict.fromkeys(matched.removed, "removed"),
-            },
-            shines_through=("changed", "removed", "added"),
-            colours="What changed",
+            **coloured(matched),
             focus=focus or changes.chosen(place),
             keep_places=places,
             among=(known.model.graph,),

@@ -138,6 +138,7 @@ def _nodes(derive: Derive, place: str, before: Graph, matched: Matched) -> None:
         "what; node: op; where it came from, or went: text; module: scope; id",
         key=key,
         on_select=select,
+        signs="what",
         wide={"what": "small", "where it came from, or went": "large"},
     )
     st.caption("Click a row's box to go to the node in the graph.")

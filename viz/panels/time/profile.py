@@ -177,6 +177,7 @@ def _table(kernels: list[Row]) -> Row | None:
         key="kernel_table",
         on_select=from_table,
         bars=["of peak"],
+        signs="phase",
         help={
             "of peak": "The least time that the machine's peaks allow, over the time it takes; "
             "empty where its FLOPs are unknown."

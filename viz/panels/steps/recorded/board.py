@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.viz.compare.changes import coloured
 from relascope.viz.component import View, graph_view
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
@@ -149,12 +150,7 @@ def _graph(
         changes.picture(opened.derive, place, before, matched),
         View(
             HEIGHT,
-            highlight={
-                **dict.fromkeys(matched.changed, "changed"),
-                **dict.fromkeys(matched.added, "added"),
-                **dict.fromkeys(matched.removed, "removed"),
-            },
-            shines_through=("changed", "removed", "added"),
+            **coloured(matched),
             focus=changes.chosen(place),
             family=family,
             keep_places=changes.successors(opened.derive, place, before, matched) if keep else None,
