@@ -32,7 +32,8 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     add = add_to.add_argument
     add("--errors", action="store_true", help="run the module after each pass, and compare")
     add("--bisect", action="store_true", help="the first pass that makes the numbers wrong")
-    add_to.set_defaults(reduce=None)
+    about = "bisect, and narrow the fault inside the pass to a few nodes, as a report that runs"
+    add("--reduce", type=Path, metavar="FOLDER", help=about)
     seed_and_tensors(add_to)
     target(add_to)
     tolerance(add_to)

@@ -60,6 +60,24 @@ class Written:
 
 
 @dataclass(frozen=True)
+class After:
+    """The program after suspected passes that cannot be run again: those of a recorded compile.
+
+    Args:
+        program, graph, exprs: as of `Start`; nodes that were left have their ids.
+        values: of its nodes in a run, by their ids; some may be missing.
+        same, differ: ids of nodes that are there before the passes, too, by their values.
+    """
+
+    program: Any
+    graph: Graph
+    exprs: Mapping[str, Any]
+    values: Values
+    same: frozenset[str] = frozenset()
+    differ: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Start:
     """The program before the suspected passes.
 
@@ -69,6 +87,7 @@ class Start:
         tail: the passes after them.
         recorded: values of nodes in a run of the program, by their ids; some may be missing.
         least: what differences are held against at least, whatever the program returns.
+        after: where the suspected passes were recorded, the program that they left.
     """
 
     program: Any
@@ -78,6 +97,7 @@ class Start:
     tail: Passes
     recorded: Values = field(default_factory=dict)
     least: float = 0.0
+    after: After | None = None
 
     @cached_property
     def floor(self) -> float:
@@ -120,7 +140,7 @@ def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
     names = {i: graph.by_id[i].name for i in graph.inputs}
     params = {n: v for n, v in program.params.items() if n in names.values()}
     inputs = tuple(n for n in names.values() if n not in params)
-    return _with_values(start, replace(program, params=params, inputs=inputs), names)
+    return with_values(start, replace(program, params=params, inputs=inputs), names)
 
 
 def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
@@ -131,15 +151,20 @@ def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
         node = graph.by_id[ident]
         if len(node.outputs) != 1 or node.kind is Kind.TUPLE:
             raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
-        names[ident] = name = _name(node, names.values())
+        names[ident] = name = name_of(node, names.values())
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
     nodes = tuple(graph.by_id[i] for i in piece.nodes)
     cutout = Cutout(nodes, names, parameters, piece.outputs)
-    return _with_values(start, backend.extract(start.program, start.exprs, cutout), names)
+    return with_values(start, backend.extract(start.program, start.exprs, cutout), names)
 
 
-def _with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
+def with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
+    """A piece with the values that its arguments have before the suspected passes.
+
+    Args:
+        names: of its arguments, by the ids of their nodes.
+    """
     values, made_up = {}, []
     for index, (ident, name) in enumerate(names.items()):
         if ident in start.recorded:
@@ -169,30 +194,31 @@ def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool 
         before = applied(found.program, start.tail)
         left = replay.ran(backend.replay, before, found.values, target)
     except Exception as error:
-        return Shown("cannot be run", error=_told(error))
+        return Shown("cannot be run", error=told(error))
     if bare:
         return Shown("good")
     try:
         after = applied(found.program, [*start.steps, *start.tail])
         right = replay.ran(backend.replay, after, found.values, target)
     except Exception as error:
-        return Shown("crash", error=_told(error))
+        return Shown("crash", error=told(error))
     if left is None or right is None:
         return Shown("good")
     if where.kind == "slow":
         with alone():
             ratio = replay.ratio(left, right)
         return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
-    return _compared(left.results(), right.results(), piece, where.limit, start.floor)
+    return compared(left.results(), right.results(), piece, where.limit, start.floor)
 
 
-def _compared(
+def compared(
     before: Sequence[np.ndarray],
     after: Sequence[np.ndarray],
     piece: Piece,
     limit: float,
     floor: float,
 ) -> Shown:
+    """A piece's results after the passes against those before them."""
     if len(before) != len(after):
         text = f"It has {len(before)} results before the pass and {len(after)} after it."
         return Shown("cannot be run", error=EngineError("pass", text))
@@ -213,13 +239,8 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
         after: the graph after the suspected passes; nodes that were left have their ids.
         later: values of its nodes by their ids.
     """
+    same, differ = told_apart(start, later, limit)
     graph, before = start.graph, start.recorded
-    same: set[str] = set()
-    differ: set[str] = set()
-    for ident, value in before.items():
-        if ident in later:
-            gap = replay.difference(value, later[ident], start.floor)
-            (same if gap.max_rel <= limit else differ).add(ident)
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
         if ours in before and theirs in later and ours not in same:
             gap = replay.difference(before[ours], later[theirs], start.floor)
@@ -228,11 +249,23 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
     return Suspects(graph, near(graph, same, differ))
 
 
-def _told(error: Exception) -> EngineError:
+def told_apart(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
+    """Ids of the nodes that are there after the passes, too, by whether their values differ."""
+    same: set[str] = set()
+    differ: set[str] = set()
+    for ident, value in start.recorded.items():
+        if ident in later:
+            gap = replay.difference(value, later[ident], start.floor)
+            (same if gap.max_rel <= limit else differ).add(ident)
+    return same, differ
+
+
+def told(error: Exception) -> EngineError:
+    """Whatever was raised, in words."""
     return error if isinstance(error, EngineError) else explain(error, "step")
 
 
-def _name(node: Node, taken: Collection[str]) -> str:
+def name_of(node: Node, taken: Collection[str]) -> str:
     """A name that either IR's text can hold."""
     base = re.sub(r"\W", "_", node.name)
     if base and not base[0].isalpha():

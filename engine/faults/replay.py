@@ -81,6 +81,8 @@ class Fault:
         limit: of a difference relative to scale, or of the ratio of times.
         floor: what differences are held against at least.
         building: whether it is compiled and run.
+        recorded: whether the suspected passes are not run, and the program after them is `after`.
+        after: that program's text; "" where it is in the file "after.json".
     """
 
     title: str
@@ -96,6 +98,8 @@ class Fault:
     limit: float = 0.0
     floor: float = 0.0
     building: bool = True
+    recorded: bool = False
+    after: str = ""
 
 
 _SHARE = 1e-3
@@ -191,6 +195,15 @@ def _loaded(steps: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[Any,
     return [(getattr(import_module(m), name), arguments) for m, name, arguments in steps]
 
 
+def _read(engine: Engine, folder: Path, name: str, text: str, stored: Values) -> Any:
+    """The module before or after the passes, from its text or the file `NAME.json`."""
+    json, first = folder / f"{name}.json", "constant after "
+    later = {n[len(first) :]: v for n, v in stored.items() if n.startswith(first)}
+    own = {n[9:]: v for n, v in stored.items() if n.startswith("constant ")}
+    constants = later if name == "after" else {n: v for n, v in own.items() if n[6:] not in later}
+    return engine.read(text, json.read_text() if json.exists() else "", constants)
+
+
 def main(fault: Fault) -> int:
     """Show a fault, from the folder that its report lies in.
 
@@ -203,9 +216,7 @@ def main(fault: Fault) -> int:
         engine: Engine = import_module(f"relascope.engine.{fault.ir}.faults.replay")
         with np.load(folder / "values.npz") as file:
             stored = dict(file)
-        json = folder / "program.json"
-        constants = {n[9:]: v for n, v in stored.items() if n.startswith("constant ")}
-        mod = engine.read(fault.program, json.read_text() if json.exists() else "", constants)
+        mod = _read(engine, folder, "program", fault.program, stored)
         values = {n[9:]: v for n, v in stored.items() if n.startswith("argument ")}
         parameters = {name: values[name] for name in fault.parameters}
         program = engine.program(mod, parameters, fault.inputs, fault.outputs)
@@ -220,6 +231,10 @@ def main(fault: Fault) -> int:
         return 2
     sys.stdout.flush()  # what comes now may end the process
     try:
+        if fault.recorded:
+            mod = _read(engine, folder, "after", fault.after, stored)
+            inputs = tuple(values)
+            program = engine.program(mod, {}, inputs, fault.outputs)
         right = ran(engine, _applied(program, after), values, target)
     except Exception:
         traceback.print_exc()

@@ -12,7 +12,7 @@ import platform
 import pprint
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import numpy as np
 from relascope.core.identity import carry_identity
 from relascope.engine.faults import bundle
 from relascope.engine.faults.narrow import Extracted, Passes, Start, Written, applied, extracted
+from relascope.engine.faults.recorded import became
 from relascope.engine.protocol.fault import Account, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
@@ -41,6 +42,7 @@ class Facts:
         ir, version: of the engine.
         before, after: text of the piece before and after the suspected passes; "" where they crash.
         results: by their names in `values.npz`: "expected 0", ….
+        left: the program after suspected passes that were recorded; None where they are run.
     """
 
     ir: str
@@ -54,11 +56,17 @@ class Facts:
     before: str
     after: str
     results: Mapping[str, np.ndarray]
+    left: Written | None = None
+
+    @property
+    def suspected(self) -> Passes:
+        """The suspected passes that are run."""
+        return self.start.steps if self.left is None else ()
 
     @property
     def passes(self) -> Passes:
-        """The suspected passes, and those after them."""
-        return *self.start.steps, *self.start.tail
+        """The suspected passes that are run, and those after them."""
+        return *self.suspected, *self.start.tail
 
 
 def report(backend: Backend, start: Start, where: Where, piece: Piece, account: Account) -> Report:
@@ -70,21 +78,25 @@ def report(backend: Backend, start: Start, where: Where, piece: Piece, account: 
         EngineError: kind "pass"; the piece cannot be cut out.
     """
     found = extracted(backend, start, piece)
+    left = None if start.after is None else became(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)
     after_text, after_graph = "", None
     results: dict[str, np.ndarray] = {}
+    if left is not None:
+        found = replace(found, values={**left.values, **found.values})
     if where.kind != "crash":
-        for name, passes in (("expected", start.tail), ("seen", [*start.steps, *start.tail])):
-            program = applied(found.program, passes)
+        changed = applied(found.program, start.steps) if left is None else left.program
+        for name, program in (("expected", found.program), ("seen", changed)):
+            program = applied(program, start.tail)
             run = backend.replay.runner(program.mod, found.values, where.target)
             run()
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
-        changed = applied(found.program, start.steps)
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
     about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
-    facts = Facts(*about, written, text, after_text, results)
+    rest = None if left is None else backend.written(left.program)
+    facts = Facts(*about, written, text, after_text, results, rest)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 
@@ -116,6 +128,8 @@ def files(facts: Facts) -> dict[str, bytes]:
     """The files of a report by their paths."""
     stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
+    left = {} if facts.left is None else facts.left.constants
+    stored |= {f"constant after {n}": v for n, v in left.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
     own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.passes if _is_file(e))
@@ -124,8 +138,9 @@ def files(facts: Facts) -> dict[str, bytes]:
     found = bundle.sources(modules, own)
     found |= {path.name: path.read_bytes() for path in own}
     found["values.npz"] = buffer.getvalue()
-    if facts.written.json:
-        found["program.json"] = facts.written.json.encode()
+    for name, one in (("program", facts.written), ("after", facts.left)):
+        if one is not None and one.json:
+            found[f"{name}.json"] = one.json.encode()
     found["report.py"] = _script(facts).encode()
     found["README.md"] = _readme(facts).encode()
     return dict(sorted(found.items()))
@@ -162,13 +177,16 @@ def _script(facts: Facts) -> str:
         "inputs": tuple(program.inputs),
         "parameters": tuple(program.params),
         "outputs": program.outputs,
-        "steps": tuple(_listed(facts.start.steps)),
+        "steps": tuple(_listed(facts.suspected)),
         "tail": tuple(_listed(facts.start.tail)),
         "target": where.target,
         "limit": where.limit,
         "floor": facts.start.floor,
         "building": where.building,
     }
+    if facts.left is not None:
+        fields["after"] = facts.left.text
+        fields["recorded"] = True
     listed = "".join(
         f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
         for name, value in fields.items()
@@ -262,9 +280,10 @@ def _expected(facts: Facts) -> str:
 def _how(facts: Facts) -> str:
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
+    mended = "when it is mended" if facts.left is None else "where it is not seen"
     return (
         f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
-        "crash) while the fault is there, 0 when it is mended, and 2 where it cannot be run. "
+        f"crash) while the fault is there, 0 {mended}, and 2 where it cannot be run. "
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
         "folder `relascope` holds what `report.py` imports of relascope."
     )
@@ -288,6 +307,12 @@ def _versions(facts: Facts) -> list[str]:
 
 
 def _passes(facts: Facts) -> str:
+    if facts.left is not None:
+        names = ", ".join(entry.title for _, entry in facts.start.steps)
+        return (
+            f"- {names}, recorded in a compile. It is not run here: the program after it is what "
+            "became of the program before it, by nodes that are the same in both."
+        )
     lines = [
         f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}"
         + (f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else "")

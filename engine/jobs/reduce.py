@@ -21,7 +21,7 @@ from relascope.engine.jobs.bisect import FACTOR, Bisection
 from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import info, last_built
+from relascope.passes.catalogue import info, last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import MOST, Look, Piece, calls, operators, reduce, whole
 
@@ -216,9 +216,14 @@ def how_found(made: Reduction, count: int) -> str:
     question = made.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"
     left = len(made.piece.nodes) if made.piece else 0
+    what = (
+        f"the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
+        f"{' in training' if question.source.training else ''}"
+    )
+    if any(s.name == recorded.NAME for s in question.pipeline):
+        what = "a recorded compile"
     text = (
-        f"In the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
-        f"{' in training' if question.source.training else ''}, bisection found the pass in "
+        f"In {what}, bisection found the pass in "
         f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program before it "
         f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
         f"{'try' if len(made.log) == 1 else 'tries'}."
@@ -232,6 +237,8 @@ def verdict(ir: str, made: Reduction) -> str:
     """What was found, in a few sentences."""
     steps = [
         f"{s.name} ({info(ir, s).title})"
+        if s.name != recorded.NAME
+        else f"Pass {recorded.number_of(s)}, {info(ir, s).title}"
         for s in made.where.pipeline.steps[made.where.first : made.where.last + 1]
         if s.enabled
     ]

@@ -35,6 +35,7 @@ from relascope.engine.building.options import BuildOptions, FoundRecords, Functi
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import narrow, report
+from relascope.engine.faults import recorded as by_record
 from relascope.engine.faults.narrow import Start, Values
 from relascope.engine.files.formats import is_program
 from relascope.engine.limits import limited
@@ -109,7 +110,8 @@ from relascope.engine.server.steps import (
 )
 from relascope.engine.turns import alone
 from relascope.passes.applications import Applications
-from relascope.passes.catalogue import default_pipeline, recorded
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.reduce import Piece
@@ -699,7 +701,8 @@ class PipelineSession:
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         about = source, where, piece, bare
         with limited("A piece of the program, and the passes on it,", "narrow", "engine", about):
-            return narrow.look(self._backend, start, where, piece, bare)
+            looked = narrow.look if start.after is None else by_record.look
+            return looked(self._backend, start, where, piece, bare)
 
     def report(
         self,
@@ -733,7 +736,15 @@ class PipelineSession:
                     recorded = self._recorded(source, program, graph, exprs, where.target)
             # Against this scale, just what differs by more is over the limit.
             least = where.absolute / where.limit if where.absolute else 0.0
-            return Start(program, graph, exprs, steps, tail, recorded, least)
+            made = Start(program, graph, exprs, steps, tail, recorded, least)
+            if not any(s.name == recorded_pass.NAME for s, _ in steps):
+                return made
+            left = self._end(source, where.pipeline.upto(where.last), part(progress, 0.6, 0.8))
+            about = left.program, left.base, left.exprs
+            later = self._recorded(source, *about, where.target) if where.building else {}
+            same, differ = narrow.told_apart(made, later, where.limit)
+            after = narrow.After(*about, later, frozenset(same), frozenset(differ))
+            return replace(made, after=after)
 
         return self._starts.get((source, where), make)
 
@@ -894,7 +905,7 @@ class PipelineSession:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
-                if step.name == recorded.NAME:
+                if step.name == recorded_pass.NAME:
                     program = self._recorded_module(unit[0], step, start)
                 else:
                     program = entry.applied_and_counted(start, step, counted)
@@ -934,7 +945,7 @@ class PipelineSession:
 
     def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
         """The module that a pass left in a recorded compile, read as any other file is."""
-        path = Path(source.model).with_name(recorded.file_of(step))
+        path = Path(source.model).with_name(recorded_pass.file_of(step))
         read: Program = self._backend.read_program(path, source, silent).program
         return replace(read, digests=start.digests)
 

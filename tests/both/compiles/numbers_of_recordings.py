@@ -1,6 +1,7 @@
 """The numbers of a recorded compile, in the TVM of each engine: errors, bisection."""
 
 import runpy
+import subprocess
 import sys
 
 import numpy as np
@@ -9,11 +10,12 @@ import tvm
 
 from relascope import recording
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import bisect
+from relascope.engine.jobs import bisect, reduce
 from relascope.engine.jobs.accuracy import OURS
 from relascope.engine.jobs.bisect import Question
 from relascope.engine.protocol.session import silent
 from relascope.recorder.reading import read
+from relascope.viz.rows import fault
 from relascope.viz.rows.recorded_numbers import Numbers, ir_of, parts, same_tvm
 
 ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
@@ -70,17 +72,34 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     assert "float64" not in said
 
 
-@pytest.mark.exhaustive
-@pytest.mark.skipif(ENGINE == "relax", reason="its build has kernels from the first pass on")
-def test_a_build_is_right_until_it_has_kernels(compiled, ask, tmp_path):
-    """What says how it is built, and for which device, is left out of its modules."""
-    part, held = parts(compiled)[1], Numbers(compiled, tmp_path)
-    *rows, last = held.errors(ask, part, "llvm", OURS)
-    assert {r["error"]["verdict"] for r in rows} == {"right"} and len(rows) >= 6
-    assert last["pass"] == "LowerTensorExpr"
-    assert "is not read as TVM's JSON" in last["failure"]["message"]
+def reduced(ask, compiled, folder):
+    """The last part's fault, narrowed, and the folder of its report."""
+    part, held = parts(compiled)[0], Numbers(compiled, folder)
     question = Question(held.source(part), held.pipeline(part), "llvm")
-    assert "Nothing to find" in bisect.verdict(ENGINE, held.bisect(ask, ENGINE, question))
+    made = reduce.narrow(ask, ENGINE, held.bisect(ask, ENGINE, question))
+    fault.write(made.report, folder / "report")
+    return made, folder / "report"
+
+
+@pytest.mark.exhaustive
+def test_the_fault_is_narrowed_inside_the_recorded_pass(compiled, ask, tmp_path):
+    made, report = reduced(ask, compiled, tmp_path)
+    assert [op.rpartition(".")[2] for op in made.operators] in (
+        ["relu", "matmul"],
+        ["relu", "dense"],
+    )
+    assert made.minimal and made.shown.outcome == "wrong"
+    assert "relu" in made.report.before and "abs" in made.report.after
+    assert "abs" not in made.report.before and "relu" not in made.report.after
+    assert f"Pass {parts(compiled)[0].made[-1].by}, ReluAway: the fault shows with 2 of" in (
+        reduce.verdict(ENGINE, made)
+    )
+    ran = subprocess.run(
+        [sys.executable, "report.py"], cwd=report, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "The fault is there." in ran.stdout
+    assert "recorded in a compile" in (report / "README.md").read_text()
 
 
 @pytest.mark.exhaustive

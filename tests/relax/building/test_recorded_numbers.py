@@ -4,4 +4,48 @@ import pytest
 
 pytest.register_assert_rewrite("numbers_of_recordings")
 
+import tvm
+from tvm import relax
+
 from numbers_of_recordings import *  # noqa: F403
+from relascope import recording
+from relascope.engine.jobs import reduce
+from relascope.engine.jobs.bisect import Question
+from relascope.recorder.reading import read
+from relascope.viz.rows.recorded_numbers import Numbers, parts
+
+
+def scaled(late, wrong):
+    """x @ w, scaled after the product or before it, then relu, or abs in its place."""
+    builder = relax.BlockBuilder()
+    x, w = (relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("x", (4, 8)), ("w", (8, 8))))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            three = relax.const(3.0, "float32")
+            left = x if late else builder.emit(relax.op.multiply(x, three), "scaled")
+            product = builder.emit(relax.op.matmul(left, w), "product")
+            if late:
+                product = builder.emit(relax.op.multiply(product, three), "scaled")
+            hidden = builder.emit((relax.op.abs if wrong else relax.op.nn.relu)(product), "hidden")
+            out = builder.emit_output(relax.op.nn.softmax(hidden))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+@tvm.transform.module_pass(opt_level=0, name="ScaleFirst")
+def scale_first(mod, context):
+    return scaled(False, True)
+
+
+@pytest.mark.exhaustive
+def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
+    """The product is another one after the pass, and right."""
+    with recording(tmp_path / "run.rsc", "modules"):
+        scale_first(scaled(True, False))
+    found = read(tmp_path / "run.rsc")
+    (part,), held = parts(found), Numbers(found, tmp_path)
+    question = Question(held.source(part), held.pipeline(part), "llvm")
+    made = reduce.narrow(ask, "relax", held.bisect(ask, "relax", question))
+    assert "nn.relu" in made.operators
+    reasons = [t.shown.error.message for t in made.log if t.shown.error is not None]
+    assert "With its right value in its place the program is as wrong." in reasons

@@ -1,0 +1,190 @@
+"""Narrowing inside a pass of a recorded compile, which cannot be run again: what became of a piece.
+
+A piece of the program before the pass is held against what computes the same values in the program
+after it. Nodes are the same by their ids (`core.identity`), and arguments have the values that they
+have in a run of the program before the pass. That two nodes are one is a guess where a pass changed
+what a value means, so a value inside counts only where it is to blame for the program's own error:
+with the right one in its place, the program after the pass must be what it was, or near to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind, Node
+from relascope.engine.faults import replay
+from relascope.engine.faults.narrow import (
+    After,
+    Cutout,
+    Extracted,
+    Start,
+    compared,
+    extracted,
+    name_of,
+    told,
+    with_values,
+)
+from relascope.engine.protocol.fault import Shown, Where
+from relascope.passes.search.reduce import Piece, arguments, whole
+
+if TYPE_CHECKING:
+    from relascope.engine.server.backend import Backend
+
+_LEFT = 0.1
+"""How much of the program's error may be left with a right value in its place."""
+_ARGUMENTS = (Kind.INPUT, Kind.PARAMETER)
+
+
+def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool = False) -> Shown:
+    """What a piece shows, as `narrow.look` says it of passes that can be run."""
+    target = where.target if where.building else ""
+    try:
+        found = extracted(backend, start, piece)
+        left = replay.ran(backend.replay, found.program, found.values, target)
+        after = became(backend, start, piece, found)
+    except Exception as error:
+        return Shown("cannot be run", error=told(error))
+    if bare:
+        return Shown("good")
+    try:
+        right = replay.ran(backend.replay, after.program, after.values, target)
+    except Exception as error:
+        return Shown("crash", error=told(error))
+    if left is None or right is None:
+        return Shown("good")
+    shown = compared(left.results(), right.results(), piece, where.limit, start.floor)
+    if shown.outcome != "wrong" or piece == whole(start.graph):
+        return shown
+    try:
+        for ident in shown.outputs:
+            if ident not in start.graph.outputs:
+                _blame(backend, start, where, ident)
+    except Exception as error:
+        return Shown("cannot be run", error=told(error))
+    return shown
+
+
+def became(backend: Backend, start: Start, piece: Piece, found: Extracted) -> Extracted:
+    """What computes a piece's results in the program after the pass.
+
+    Args:
+        found: the piece.
+
+    Raises:
+        EngineError: kind "pass"; it is not known, or cannot be cut out.
+    """
+    after, everything = _after(start), piece == whole(start.graph)
+    inside = set(piece.nodes)
+    stops = set[str]()
+    if not everything:
+        read = arguments(start.graph, piece)
+        for ident in read:
+            _there(start, ident)
+        stops = {*read, *(after.same - inside)}
+    wanted = [_there(start, ident) for ident in piece.outputs]
+    outside = set() if everything else after.differ - inside
+    names = {i: n for i, n in found.names.items() if i in after.graph.by_id}
+    try:
+        return _cut(backend, start, wanted, stops - set(wanted), names, outside)
+    except EngineError:
+        if not everything:
+            raise
+    graph = after.graph
+    named = {i: graph.by_id[i].name for i in graph.inputs}
+    return with_values(start, after.program, named)
+
+
+def _cut(
+    backend: Backend,
+    start: Start,
+    wanted: Sequence[str],
+    stops: Collection[str],
+    names: dict[str, str],
+    outside: Collection[str] = (),
+    values: Mapping[str, np.ndarray] | None = None,
+) -> Extracted:
+    """A piece of the program after the pass.
+
+    Args:
+        wanted: ids of its results.
+        stops: ids of what it takes, if it reads it.
+        names: of arguments, by id; others are named here.
+        outside: ids of what it must not read.
+        values: of `stops`, by id, where they are not what a run before the pass has.
+    """
+    after = _after(start)
+    nodes, given, todo = set[str](), set[str](), list(wanted)
+    while todo:
+        ident = todo.pop()
+        node = after.graph.by_id[ident]
+        if ident in nodes or ident in given or node.kind is Kind.CONSTANT:
+            continue
+        if node.kind in _ARGUMENTS or (ident in stops and _one_tensor(node)):
+            given.add(ident)
+        elif ident in outside:
+            message = f"After the pass it reads {node.title}, which is wrong by itself."
+            raise EngineError("pass", message)
+        else:
+            nodes.add(ident)
+            todo += after.graph.edges[ident]
+    named: dict[str, str] = {}
+    for node in after.graph:
+        if node.id in given:
+            named[node.id] = names.get(node.id) or name_of(node, [*names.values(), *named.values()])
+    computed = tuple(n for n in after.graph if n.id in nodes)
+    cutout = Cutout(computed, named, {}, tuple(wanted))
+    program = backend.extract(after.program, after.exprs, cutout)
+    if not start.recorded:
+        return with_values(start, program, named)  # nothing is run
+    known = {**start.recorded, **(values or {})}
+    if missing := [i for i in named if i not in known]:
+        message = "What it reads after the pass has no value before it."
+        raise EngineError("pass", message, after.graph.by_id[missing[0]].title)
+    return Extracted(program, named, {n: known[i] for i, n in named.items()}, ())
+
+
+def _blame(backend: Backend, start: Start, where: Where, ident: str) -> None:
+    """See that a node is to blame for the program's error.
+
+    Raises:
+        EngineError: kind "pass"; it is not.
+    """
+    after, there = _after(start), _there(start, ident)
+    right = {there: start.recorded[ident]}
+    rest = _cut(backend, start, after.graph.outputs, right.keys(), {}, values=right)
+    run = replay.ran(backend.replay, rest.program, rest.values, where.target)
+    assert run is not None, "what is wrong was built"
+    expected = [start.recorded[o] for o in start.graph.outputs]
+    seen = [after.values[o] for o in after.graph.outputs]
+    was, left = (_worst(expected, results, start.floor) for results in (seen, run.results()))
+    if left > max(where.limit, _LEFT * was):
+        message = "With its right value in its place the program is as wrong."
+        raise EngineError("pass", message, start.graph.by_id[ident].title)
+
+
+def _worst(before: Sequence[np.ndarray], after: Sequence[np.ndarray], floor: float) -> float:
+    return max((g.max_rel for g in replay.differences(before, after, floor)), default=0.0)
+
+
+def _there(start: Start, ident: str) -> str:
+    """The node after the pass that has the value of one before it."""
+    after, node = _after(start).graph, start.graph.by_id[ident]
+    places = zip(start.graph.outputs, after.outputs, strict=False)
+    found = next((theirs for ours, theirs in places if ours == ident), ident)
+    if found not in after.by_id or after.by_id[found].outputs != node.outputs:
+        raise EngineError("pass", "What became of it after the pass is not known.", node.title)
+    return found
+
+
+def _after(start: Start) -> After:
+    assert start.after is not None, "asked of recorded passes alone"
+    return start.after
+
+
+def _one_tensor(node: Any) -> bool:
+    assert isinstance(node, Node)
+    return len(node.outputs) == 1 and node.kind is not Kind.TUPLE
