@@ -111,6 +111,8 @@ def _look(ir: str, connect: Connect) -> Document:
         "version": None,
         "path": None,
         "targets": [],
+        "devices": {},
+        "missing": {},
         "room": [],
         "error": None,
     }
@@ -119,11 +121,13 @@ def _look(ir: str, connect: Connect) -> Document:
             info = ask("describe")
     except EngineError as error:
         return {**row, "error": error.to_json()}
-    targets = [t.name for t in info.targets if t.runs_here]
+    devices = {t.name: t.words for t in info.targets if t.runs_here}
     return {
         **row,
         "version": info.version,
         "path": info.path,
-        "targets": targets,
+        "targets": list(devices),
+        "devices": devices,
+        "missing": {t.name: t.missing for t in info.targets if not t.runs_here},
         "room": list(info.room),
     }

@@ -9,6 +9,7 @@ from relascope.commands.gate import text as gate
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.protocol.times import TimeRow
 from relascope.viz.rows import Row, tables, timings
+from relascope.viz.rows.artefact import LAUNCH, launch_cells
 from relascope.viz.rows.example import Document, example_block
 from relascope.viz.rows.formats import (
     counts_text,
@@ -35,7 +36,8 @@ def engines(document: Document) -> str:
             lines += [f"{row['engine']}: {error['message']}{where}", f"  {error['hint']}"]
         else:
             lines.append(f"{row['engine']}: TVM {row['version']} in {row['path']}")
-            lines += [f"  runs {target}" for target in row["targets"]]
+            lines += [f"  runs {name}: {words}" for name, words in row["devices"].items()]
+            lines += [f"  not {name}: {why}" for name, why in row["missing"].items()]
             lines.append(f"  works in a room with {', '.join(row['room']) or 'nothing kept out'}")
     return "\n".join(lines)
 
@@ -431,7 +433,8 @@ def compile(document: Document) -> str:
     target = document["target"]
     code = document["code_bytes"]
     head = (
-        f"{target['name']}: {target['device']}; library {size(document['library_bytes'])}, "
+        f"{target['name']}: {': '.join(w for w in (target['kernels'], target['device']) if w)}; "
+        f"library {size(document['library_bytes'])}, "
         f"machine code of the kernels {size(code) if code is not None else 'not known'}; "
         f"built in {document['build_seconds']:.1f} s"
     )
@@ -442,11 +445,14 @@ def compile(document: Document) -> str:
             "phase": k["phase"],
             "machine code": size(k["bytes"]) if k["bytes"] is not None else "-",
             "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
+            **launch_cells(k["launches"]),
         }
         for k in kernels
     ]
+    columns = ["kernel", "phase", "machine code", "lines"]
+    columns += [c for c in LAUNCH if any(row[c] for row in table)]
     parts = ["\n".join([head, *document["notes"]])]
-    parts.append(text_table(table, ["kernel", "phase", "machine code", "lines"]))
+    parts.append(text_table(table, columns))
     for kernel in kernels:
         for language, written in kernel.get("code", {}).items():
             parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from relascope.core.errors import EngineError, lines_of
+from relascope.engine.building import gpu_faults
 from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
 from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
 from relascope.engine.protocol.targets import Target
@@ -42,6 +43,7 @@ _GPUS = {
     "vulkan": "a GPU, by Vulkan",
     "opencl": "a device, by OpenCL",
 }
+_AMD = "llvm -mtriple=amdgcn-amd-amdhsa"
 _MOST_GPUS = 64
 TVMS_OWN = "TVM's own kernels"
 
@@ -68,7 +70,8 @@ class Tvm:
         cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
         cpu_ways: a CPU target's further options, such as one that leaves matmuls to PyTorch's BLAS,
             the best last; and in words, what they do.
-        cuda_ways: the same for each of NVIDIA's GPUs.
+        cuda_ways: the same for each of NVIDIA's GPUs, the best first, "" for TVM's own kernels;
+            each is tried.
     """
 
     module: Any
@@ -114,7 +117,8 @@ class Tvm:
             if not np.array_equal(self.run(target, device, given), given * 2 + 1):
                 return "a small function gave wrong numbers."
         except Exception as error:  # whatever keeps it from running is the answer to the question
-            return lines_of(error)[-1]
+            on_gpu = gpu_faults.known(error)
+            return f"{on_gpu.message} {on_gpu.hint}" if on_gpu else lines_of(error)[-1]
         return ""
 
     def known(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -145,9 +149,21 @@ class Tvm:
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
                 for one in self._of_kind(kind):
-                    found += _ways(
-                        one, self.cuda_ways if kind == "cuda" and one.runs_here else None
-                    )
+                    found += self._gpu_ways(one)
+        return tuple(found)
+
+    def _gpu_ways(self, gpu: Target) -> tuple[Target, ...]:
+        """A GPU, one of NVIDIA's that runs here in each way, the best that runs first."""
+        if not gpu.runs_here or gpu.name.split()[0] != "cuda" or not self.cuda_ways:
+            return (replace(gpu, kernels=self._kernels(gpu.name)),)
+        device, found = self.module.device("cuda", gpu_index(gpu.name)), []
+        for option, words in self.cuda_ways.items():
+            name = f"{gpu.name} {option}".rstrip()
+            problem = self.attempt(name, device) if option else ""
+            missing = f"TVM sees it but cannot use it so: {problem}" if problem else ""
+            found.append(
+                replace(gpu, name=name, kernels=words, runs_here=not problem, missing=missing)
+            )
         return tuple(found)
 
     def _of_kind(self, kind: str) -> list[Target]:
@@ -202,13 +218,20 @@ class Tvm:
             hint = "Choose another kind, such as llvm or cuda."
             raise EngineError("target", message, target, hint)
         index = gpu_index(target)
-        words = _GPUS.get(kind, f"a device, by {kind}")
+        words, kernels = _GPUS.get(kind, f"a device, by {kind}"), self._kernels(target)
         if kind not in _GPUS or not self._drives(kind) or not self.module.device(kind, 0).exist:
-            return Target(target, words, False, self._absent(kind))
+            return Target(target, words, False, self._absent(kind), kernels)
         device = self.module.device(kind, index)
         if not device.exist:
-            return Target(target, words, False, f"There is no GPU with the number {index} here.")
-        return self._tried(target, _gpu_words(kind, device), device)
+            missing = f"There is no GPU with the number {index} here."
+            return Target(target, words, False, missing, kernels)
+        return replace(self._tried(target, _gpu_words(kind, device), device), kernels=kernels)
+
+    def _kernels(self, target: str) -> str:
+        """Whose kernels a GPU's target takes, in a few words."""
+        given = target.split()
+        fitting = [w for option, w in self.cuda_ways.items() if option and option in given]
+        return (fitting or [self.cuda_ways.get("", TVMS_OWN)])[0]
 
     def _tried(self, target: str, words: str, device: Any) -> Target:
         problem = self.attempt(target, device)
@@ -260,8 +283,9 @@ class Tvm:
         except Exception as wrong:
             raise refused(wrong, target) from wrong
         kind, options = split(target)
-        if asked and kind == "llvm" and options.get("mcpu"):
-            names = {str(n) for n in codegen.llvm_get_cpu_archlist(found)}
+        if asked and kind in ("llvm", "rocm") and options.get("mcpu"):
+            of = found if kind == "llvm" else self.parse(_AMD)  # whose triple LLVM's list lacks
+            names = {str(n) for n in codegen.llvm_get_cpu_archlist(of)}
             _check_processor(target, options["mcpu"], names)
         if asked and kind == "llvm" and options.get("mattr"):
             has = {str(f) for f in codegen.llvm_get_cpu_features(found)}
@@ -269,9 +293,9 @@ class Tvm:
         return found
 
 
-def _ways(target: Target, ways: Mapping[str, str] | None) -> tuple[Target, ...]:
+def _ways(target: Target, ways: Mapping[str, str]) -> tuple[Target, ...]:
     """A target, and the same with further options."""
-    more = [replace(target, name=f"{target.name} {o}", kernels=w) for o, w in (ways or {}).items()]
+    more = [replace(target, name=f"{target.name} {o}", kernels=w) for o, w in ways.items()]
     return replace(target, kernels=TVMS_OWN), *more
 
 
@@ -321,9 +345,11 @@ def _foreign(target: str) -> str:
 
 
 def _gpu_words(kind: str, device: Any) -> str:
-    """A GPU by its maker's name for it, and of NVIDIA's what it can do."""
-    version = f" (compute capability {device.compute_version})" if kind == "cuda" else ""
-    return f"{device.device_name}{version}"
+    """A GPU by its maker's name for it, its memory, and of NVIDIA's what it can do."""
+    size = getattr(device, "total_global_memory", None)
+    facts = [f"{size / 2**30:.1f} GiB"] if size else []
+    facts += [f"compute capability {device.compute_version}"] if kind == "cuda" else []
+    return f"{device.device_name} ({', '.join(facts)})" if facts else str(device.device_name)
 
 
 def torch_device(target: str) -> str:

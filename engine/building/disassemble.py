@@ -10,19 +10,21 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import lines_of
-from relascope.engine.building import elf, kernel_code
-from relascope.engine.protocol.artefact import KernelCode, extension
+from relascope.engine.building import amd, elf, gpu_faults, kernel_code, launches
+from relascope.engine.protocol.artefact import KernelCode, Launch, extension
 
 Compile = Callable[[str, str], bytes]
 """From CUDA source and a format ("cubin", "ptx") to what the compiler makes of it; raises with the
 reason where there is no compiler, or where it refuses."""
 
-_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal", "hip": "HIP"}
+_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal", "hip": "LLVM IR"}
+_AMD = "amdgcn"
+"""What we call the part of a library that is an AMD GPU's assembly."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Library:
         devices: (kind, source) of each part that runs on a GPU.
         export: writes the library's object files into a tar file.
         note: a sentence on what it needs to run, or "".
+        launches: of each function on a GPU, by its name.
     """
 
     phase: str
@@ -42,10 +45,16 @@ class Library:
     devices: tuple[tuple[str, str], ...]
     export: Callable[[str], object]
     note: str = ""
+    launches: Mapping[str, Launch] = field(default_factory=dict)
 
 
 def library_of(
-    built: Any, module: Any, phase: str, target: str, notes: Mapping[str, str]
+    built: Any,
+    module: Any,
+    phase: str,
+    target: str,
+    notes: Mapping[str, str],
+    runs: Mapping[str, Launch],
 ) -> Library:
     """What a TVM built, as it is taken apart.
 
@@ -53,6 +62,7 @@ def library_of(
         built: what can be exported.
         module: the first of its modules, with those that it imports; the TVMs call these otherwise.
         notes: by an option of the target, what the library needs to run.
+        runs: the `launches` of the library.
     """
     host, devices = ("", ""), []
     todo = [module]
@@ -66,12 +76,14 @@ def library_of(
             host = (str(source("ll")), str(source("asm")))
         elif not kind.startswith("relax"):
             devices.append((kind, str(source("" if new else kind))))
+            if kind == "hip":
+                devices.append((_AMD, str(source("asm"))))
 
     def export(file: str) -> object:
         return built.export_library(file, fcompile=pack)
 
     note = next((notes[option] for option in target.split() if option in notes), "")
-    return Library(phase, host, tuple(devices), export, note)
+    return Library(phase, host, tuple(devices), export, note, runs)
 
 
 @dataclass(frozen=True)
@@ -118,10 +130,12 @@ def _objects(library: Library, folder: Path | None) -> list[bytes]:
 
 @dataclass(frozen=True)
 class _Device:
-    """A GPU's functions: their code by language, and their bytes where they were compiled."""
+    """A GPU's functions: their code by language, their bytes and registers where they were
+    compiled."""
 
     code: dict[str, dict[str, str]]
     sizes: dict[str, int] | None
+    machine: dict[str, elf.Registers]
 
 
 def _on_device(
@@ -131,7 +145,12 @@ def _on_device(
         return None
     texts: dict[str, dict[str, str]] = {}
     sizes: dict[str, int] | None = {}
+    machine: dict[str, elf.Registers] = {}
     for kind, source in devices:
+        if kind == _AMD:
+            machine |= amd.registers(source)
+            texts["assembly"] = kernel_code.assembly_functions(source, machine)
+            continue
         language = _LANGUAGES.get(kind, kind)
         functions = kernel_code.device_functions(source) or {kind: source}
         texts.setdefault(language, {}).update(functions)
@@ -139,7 +158,9 @@ def _on_device(
             sizes = None
             continue
         try:
-            made = elf.sizes(compile_cuda(source, "cubin"))
+            cubin = compile_cuda(source, "cubin")
+            made = elf.sizes(cubin)
+            machine |= elf.registers(cubin)
             ptx = compile_cuda(source, "ptx").decode("utf-8", "replace")
         except Exception as error:  # without a compiler the source is still to be had
             what = "The CUDA source was made and not compiled, so there is no machine code and no"
@@ -151,11 +172,14 @@ def _on_device(
             sizes = None
         else:
             sizes |= {s[6:]: n for s, n in made.sections.items() if s.startswith(".text.")}
-    return _Device(texts, sizes)
+    return _Device(texts, sizes, machine)
 
 
 def _reason(error: Exception) -> str:
     """What a compiler said was wrong, in a line."""
+    on_gpu = gpu_faults.known(error)
+    if on_gpu is not None:
+        return f"{on_gpu.message} {on_gpu.hint}".rstrip(".")
     lines = lines_of(error)
     wrong = [x for x in lines if re.search(r"fatal|error\b.*:\s*\S", x, re.IGNORECASE)]
     return (wrong or lines)[0].rstrip(".")
@@ -172,7 +196,7 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
     for symbol, names in kernels.items():
         name = kernel_code.kernel_name(symbol)
         if device is not None and name in parts:
-            made.append(_device_kernel(library.phase, name, parts.pop(name), device))
+            made.append(_device_kernel(library, name, parts.pop(name), device))
             continue
         size = sum(functions.get(n, 0) for n in names) if symbol in functions else None
         # The loops first: before them come some hundred lines that check the arguments.
@@ -180,7 +204,7 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
         texts = {"LLVM IR": bodies, "assembly": lines}
         made.append(KernelCode(name, library.phase, size, _code(texts, order)))
     if device is not None:
-        made += [_device_kernel(library.phase, n, p, device) for n, p in parts.items()]
+        made += [_device_kernel(library, n, p, device) for n, p in parts.items()]
     return made
 
 
@@ -193,9 +217,13 @@ def _parts(device: _Device | None, kernels: Sequence[str]) -> dict[str, list[str
     return parts
 
 
-def _device_kernel(phase: str, name: str, parts: Sequence[str], device: _Device) -> KernelCode:
+def _device_kernel(
+    library: Library, name: str, parts: Sequence[str], device: _Device
+) -> KernelCode:
     size = None if device.sizes is None else sum(device.sizes.get(p, 0) for p in parts)
-    return KernelCode(name, phase, size, _code(device.code, parts))
+    known = (library.launches[p] for p in parts if p in library.launches)
+    runs = tuple(launches.compiled(launch, device.machine.get(launch.name)) for launch in known)
+    return KernelCode(name, library.phase, size, _code(device.code, parts), runs)
 
 
 def _code(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from elftools.common.exceptions import ELFError
@@ -33,3 +35,50 @@ def sizes(data: bytes) -> Sizes | None:
     except (ELFError, ConstructError):
         return None
     return Sizes(functions, {s.name: s["sh_size"] for s in sections})
+
+
+@dataclass(frozen=True)
+class Registers:
+    """What a kernel needs: registers of a thread, and bytes of its memory that are elsewhere.
+
+    `threads` is the most that a block may have of them, where the compiler says that.
+    """
+
+    count: int
+    spilled_bytes: int
+    threads: int | None = None
+
+
+_REGISTERS, _STACK = 0x2F, 0x12  # EIATTR_REGCOUNT and EIATTR_MIN_STACK_SIZE of NVIDIA's tools
+_PAIR = 0x04  # EIFMT_SVAL: the bytes that follow are counted
+
+
+def registers(cubin: bytes) -> dict[str, Registers]:
+    """Of each kernel that NVIDIA's compiler made, by name; nothing where it is no such file."""
+    try:
+        file = ELFFile(io.BytesIO(cubin))
+        section, table = file.get_section_by_name(".nv.info"), file.get_section_by_name(".symtab")
+        if section is None or not isinstance(table, SymbolTableSection):
+            return {}
+        values = {(what, symbol): value for what, symbol, value in _pairs(section.data())}
+        names = {symbol: table.get_symbol(symbol).name for _, symbol in values}
+    except (ELFError, ConstructError):
+        return {}
+    return {
+        name: Registers(values[_REGISTERS, symbol], values.get((_STACK, symbol), 0))
+        for symbol, name in names.items()
+        if (_REGISTERS, symbol) in values
+    }
+
+
+def _pairs(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Attribute, symbol and value of each record of a kernel's in `.nv.info`."""
+    at = 0
+    while at + 4 <= len(data):
+        form, what, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form != _PAIR:  # its value stands in place of the size
+            continue
+        if size == 8 and at + 8 <= len(data):
+            yield what, *struct.unpack_from("<II", data, at)
+        at += size

@@ -8,6 +8,7 @@ import stat
 import sys
 
 from relascope.core.errors import EngineError
+from relascope.engine.building import gpu_faults
 
 _FAILED_KIND = {"step": "pass", "graph_after": "pass", "split": "pass"}
 
@@ -18,6 +19,9 @@ def explain(error: BaseException, method: str) -> EngineError:
     A TVM error carries pages of C++ backtrace before the one line that says what was wrong; that
     line, and the source line of the check that failed, are kept.
     """
+    on_gpu = gpu_faults.known(error, method)
+    if on_gpu is not None:
+        return on_gpu
     kind = _FAILED_KIND.get(method, "engine")
     hint = "The engine goes on working; its log has the whole story."
     if isinstance(error, RecursionError):

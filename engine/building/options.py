@@ -13,6 +13,7 @@ import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.core.memo import Memo
+from relascope.engine.building import gpu_faults
 from relascope.engine.protocol import records
 from relascope.engine.protocol.tuning import RECORDS
 
@@ -117,17 +118,20 @@ class Builder:
             raise
         except Exception as error:
             target = options.target
-            message = f"TVM cannot build this for {target}: {lines_of(error)[-1]}"
-            raise EngineError("target", message, target, _hint(target)) from error
+            on_gpu = gpu_faults.known(error, target)
+            if on_gpu is not None:
+                raise on_gpu from error
+            message = f"TVM cannot build this for {target}: {_reason(lines_of(error))}"
+            hint = "Choose another target, or a smaller part of the model."
+            raise EngineError("target", message, target, hint) from error
 
 
-def _hint(target: str) -> str:
-    if target.split()[0] == "rocm":
-        return (
-            "For an AMD GPU, TVM needs ROCm's device libraries, and its linker ld.lld, no older "
-            "than TVM's LLVM. It looks in opt/rocm; in Relax, where ROCM_PATH says, too."
-        )
-    return "Choose another target, or a smaller part of the model."
+def _reason(lines: list[str]) -> str:
+    """What a failed build says, in a line: the last, which is TVM's; or LLVM's, of its code."""
+    at = next((i for i, line in enumerate(lines) if "module verification failed" in line), None)
+    if at is None or at + 1 >= len(lines):
+        return lines[-1]
+    return f"LLVM refuses the code that TVM wrote ({lines[at + 1].rstrip('!')})"
 
 
 class _Structure:

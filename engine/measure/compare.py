@@ -16,7 +16,7 @@ from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
 from relascope.engine.measure.difference import Difference, scale_of
-from relascope.engine.measure.memory import torch_peak, waiting
+from relascope.engine.measure.memory import torch_peak, waited, waiting
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -207,7 +207,9 @@ def measure(
             known = {"ours_over": over, "build_seconds": seconds[name]}
             rows.append(timing.row(name, phase, measured[name], eager, error, peaks[name], **known))
     where = timing.machine(), ours[0].target, torch.get_num_threads()
-    found, notes = compared[ours[0].what], [*notes, *timing.unsteady(rows)]
+    waits = waited(model.device)
+    found, notes = compared[ours[0].what], [*([waits] if waits else []), *notes]
+    notes += timing.unsteady(rows)
     return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes), model.against)
 
 

@@ -23,6 +23,17 @@ def waiting(device: torch.device) -> Callable[[], None]:
     return lambda: None
 
 
+def waited(device: torch.device) -> str:
+    """What is waited for within each time that is taken on a device, in a sentence; "" on a CPU,
+    where a call returns when it is done."""
+    if device.type != "cuda":
+        return ""
+    return (
+        f"Each time ends when the GPU has done all that PyTorch's stream has "
+        f"(torch.cuda.synchronize of {device}): TVM's kernels run on that stream, too."
+    )
+
+
 def torch_peak(run: Callable[[], object], device: torch.device) -> int:
     """The most bytes that PyTorch's allocator had out during a run, beyond those before it.
 

@@ -20,7 +20,7 @@ from relascope.core.graph import Graph, Kind, TensorType
 from relascope.engine.building.executables import Tensors
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
-from relascope.engine.measure.memory import waiting
+from relascope.engine.measure.memory import waited, waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.pytorch.inputs import tensor_type
@@ -115,6 +115,8 @@ def profile(
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
     about = timing.machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
     notes = tuple(w.note for w in profiled.values() if w.note)
+    if waits := waited(built.model.device):
+        notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)
     drawn = sum(m.nbytes for m in masks.values())
     return Profile(*about, comparisons, built.seconds, notes, measured, working_set, drawn)
 

@@ -8,6 +8,30 @@ from relascope.engine.protocol.targets import Target
 
 
 @dataclass(frozen=True)
+class Launch:
+    """How a GPU runs one function of a kernel.
+
+    Args:
+        name: of the function.
+        blocks, threads: of the grid, and of each block.
+        shared_bytes: what the threads of a block share.
+        schedule: the rule that made its schedule, in a few words; "" where that is not known.
+        registers: of a thread; None where it was not compiled.
+        spilled_bytes: of a thread's memory that found no room in registers; None likewise.
+        most_threads: that a block may have by what was compiled; None where that says nothing.
+    """
+
+    name: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    schedule: str = ""
+    registers: int | None = None
+    spilled_bytes: int | None = None
+    most_threads: int | None = None
+
+
+@dataclass(frozen=True)
 class KernelCode:
     """One kernel of what was built.
 
@@ -17,12 +41,14 @@ class KernelCode:
         bytes: of its machine code; None where there is only source.
         code: (language, text), the nearest to the program first: "CUDA", "PTX", "LLVM IR",
             "assembly".
+        launches: on a GPU, what it runs there.
     """
 
     name: str
     phase: str
     bytes: int | None
     code: tuple[tuple[str, str], ...]
+    launches: tuple[Launch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,11 @@ class Target:
     missing: str = ""
     kernels: str = ""
 
+    @property
+    def words(self) -> str:
+        """What it is, and whose kernels it takes."""
+        return f"{self.kernels}: {self.device}" if self.kernels else self.device
+
 
 @dataclass(frozen=True)
 class EngineInfo:

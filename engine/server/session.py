@@ -26,7 +26,7 @@ from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
 from relascope.engine import room
-from relascope.engine.building import executables
+from relascope.engine.building import executables, launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
@@ -445,6 +445,8 @@ class PipelineSession:
         own, share = f"{self.ir}, {request.target}", 0.5 / (1 + len(variants))
         *_, built = self._build(request, part(progress, 0.0, share), "timed")
         contenders, notes = [Contender(own, request.target, built)], []
+        if torch_device(request.target) != "cpu":
+            notes.append(f"Kernels: {self._backend.target(request.target).kernels}.")
         for index, one in enumerate(variants, 1):
             target = one.request.target
             try:
@@ -510,8 +512,9 @@ class PipelineSession:
             taken.append(take_apart(library, self._backend.compiler_for(request.target), place))
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
         notes += dict.fromkeys(n for t in taken for n in t.notes)
-        files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
         kernels = tuple(k for t in taken for k in t.kernels)
+        notes += launches.notes(kernels, request.target.split()[0])
+        files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
         size = sum(t.library_bytes for t in taken)
         return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
 

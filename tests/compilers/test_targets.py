@@ -248,7 +248,7 @@ def test_a_refusal_keeps_what_tvm_says_of_it():
 class Device:
     def __init__(self, there, name="a GPU", version="9.0"):
         self.exist, self.device_name, self.compute_version = there, name, version
-        self.device_type = 2
+        self.device_type, self.total_global_memory = 2, 85_520_809_984
 
 
 class Module:
@@ -275,22 +275,40 @@ def test_every_gpu_is_listed_with_what_it_is():
     given = {"cuda": two, "rocm": [Device(True, "AMD MI300X")]}
     found = fake_tvm(given, functions).gpus()
     assert [(t.name, t.device, t.runs_here) for t in found] == [
-        ("cuda -arch=sm_90", "NVIDIA H200 (compute capability 9.0)", True),
-        ("cuda -arch=sm_75 -gpu=1", "NVIDIA T4 (compute capability 7.5)", True),
-        ("rocm", "AMD MI300X", True),
+        ("cuda -arch=sm_90", "NVIDIA H200 (79.6 GiB, compute capability 9.0)", True),
+        ("cuda -arch=sm_75 -gpu=1", "NVIDIA T4 (79.6 GiB, compute capability 7.5)", True),
+        ("rocm", "AMD MI300X (79.6 GiB)", True),
     ]
 
 
 def test_ways_are_listed_for_nvidias_gpus_that_run():
     functions = {"device_api.cuda", "target.build.cuda"}
-    ways = {"-graphs=cuda": "as graphs"}
+    ways = {"-libs=blas": "by a library", "": "by itself", "-graphs=cuda": "as graphs"}
     found = fake_tvm({"cuda": [Device(True, "one")]}, functions, ways=ways).gpus()
-    assert {t.device for t in found} == {"one (compute capability 9.0)"}
+    assert {t.device for t in found} == {"one (79.6 GiB, compute capability 9.0)"}
     assert [(t.name, t.kernels) for t in found] == [
-        ("cuda -arch=sm_90", "TVM's own kernels"),
+        ("cuda -arch=sm_90 -libs=blas", "by a library"),
+        ("cuda -arch=sm_90", "by itself"),
         ("cuda -arch=sm_90 -graphs=cuda", "as graphs"),
     ]
     assert len(fake_tvm({}, functions, ways=ways).gpus()) == 1
+    typed = fake_tvm({}, functions, ways=ways)._kernels("cuda -arch=sm_80 -graphs=cuda")
+    assert typed == "as graphs"
+
+
+def test_each_way_of_a_gpu_is_tried_and_one_that_fails_says_why():
+    functions = {"device_api.cuda", "target.build.cuda"}
+
+    def run(target, device, given):
+        if "-libs" in target:
+            raise OSError("libcublas.so.12: cannot open shared object file: No such file")
+        return given * 2 + 1
+
+    ways = {"-libs=blas": "by a library", "": "by itself"}
+    tvm = fake_tvm({"cuda": [Device(True, "one")]}, functions, run, ways)
+    library, itself = tvm.gpus()
+    assert not library.runs_here and itself.runs_here
+    assert "libcublas.so.12 is missing" in library.missing and library.missing.endswith(".")
 
 
 def test_a_gpu_that_computes_wrongly_is_said_not_to_run():

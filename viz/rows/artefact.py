@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from relascope.engine.protocol.artefact import Artefact, extension
 from relascope.viz.rows import Row, fields
+from relascope.viz.rows.formats import size
 
 TYPED = (
     "cuda -arch=sm_90",
@@ -28,7 +31,7 @@ def document(found: Artefact, code: bool = True) -> Row:
         **fields(found, "target library_bytes code_bytes build_seconds notes files"),
         "kernels": [
             {
-                **fields(k, "name phase bytes"),
+                **fields(k, "name phase bytes launches"),
                 "lines": {language: text.count("\n") + 1 for language, text in k.code},
                 **({"code": dict(k.code)} if code else {}),
             }
@@ -49,6 +52,27 @@ def rows(found: Artefact) -> list[Row]:
         for k in found.kernels
     ]
     return sorted(made, key=lambda r: -(r["machine code"] or 0))
+
+
+def launch_cells(launches: Iterable[Row]) -> Row:
+    """A kernel's launches on a GPU as cells of a table, one beside the other; from `document`."""
+
+    def cell(field: str, write: Callable[[Any], str] = str) -> str:
+        values = [launch[field] for launch in launches]
+        return ", ".join(write(v) for v in values if v is not None and v != "")
+
+    return {
+        "blocks": cell("blocks"),
+        "threads": cell("threads"),
+        "shared": cell("shared_bytes", size),
+        "registers": cell("registers"),
+        "spilled": cell("spilled_bytes", size),
+        "schedule": ", ".join(dict.fromkeys(x["schedule"] for x in launches if x["schedule"])),
+    }
+
+
+LAUNCH = ("blocks", "threads", "shared", "registers", "spilled", "schedule")
+"""The titles of those cells."""
 
 
 def languages(found: Artefact) -> list[str]:

@@ -16,6 +16,7 @@ from relascope.engine.building.options import FoundRecords
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import bare, key_of, library_kernel, stages
 from relascope.engine.relax.building.records import best
+from relascope.engine.relax.kernels.gpu_schedules import schedule_on_gpu
 from relascope.engine.relax.kernels.schedules import schedule_kernels
 
 
@@ -29,19 +30,23 @@ def taking(found: FoundRecords) -> Callable[[str], bool]:
 def pipeline(target: Any, ours: bool, found: FoundRecords | None, faults: list[EngineError]) -> Any:
     """TVM's pipeline for a target, where kernels with a record are scheduled by it.
 
+    On a GPU the others are scheduled by DLight, see `kernels.gpu_schedules`.
+
     Args:
-        ours: whether our schedules do the others.
+        ours: whether our schedules do the others, on a CPU.
         faults: gets what is wrong with a record; TVM then raises an error without these words.
     """
 
-    if found is None and not ours:
+    on_gpu = "gpu" in target.keys and "adreno" not in target.keys
+    if found is None and not ours and not on_gpu:
         return relax.get_default_pipeline(target)
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline")
     def run(mod: Any, context: Any) -> Any:
         parts = stages(target)
         known = [] if found is None else [by_records(found, faults)]
-        scheduling = [schedule_kernels] if ours else list(parts.scheduling)
+        theirs = [schedule_on_gpu] if on_gpu else list(parts.scheduling)
+        scheduling = [schedule_kernels] if ours else theirs
         steps = [*parts.fusing, *known, *scheduling, *parts.lowering]
         with target:
             return tvm.transform.Sequential(steps)(mod)

@@ -17,6 +17,7 @@ from relascope.engine.building.disassemble import Library, library_of
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building.launches import launches
 from relascope.engine.relax.building.targets import BLAS, parse
 
 _NOTES = {
@@ -32,8 +33,11 @@ def library(function: Function, phase: str, target: str) -> Library:
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    executable = runtime.executable(function.program, BuildOptions(target), function.name)
-    return library_of(executable, executable.mod, phase, target, _NOTES)
+    watch, asked = launches(), (function.program, BuildOptions(target), function.name)
+    on_gpu = "gpu" in parse(target).keys
+    watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []
+    executable = runtime.executable(*asked, watching)
+    return library_of(executable, executable.mod, phase, target, _NOTES, watch.found)
 
 
 def compiler_for(target: str) -> Any:

@@ -19,7 +19,7 @@ from tvm import relax, te, tirx
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.building import executables
+from relascope.engine.building import amd, executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
@@ -44,6 +44,8 @@ def mask_kernel() -> mersenne_twister.Kernel:
 
 
 dropout_masks.DRAWING.provide(mask_kernel)
+
+_LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
 
 _LONG = 512
 """Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
@@ -133,13 +135,20 @@ def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> C
     return Compiled(executable(program, options, name), options.target, program.mod[name])
 
 
-def executable(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Any:
+def executable(
+    program: RelaxProgram,
+    options: BuildOptions,
+    name: str = "main",
+    instruments: Sequence[Any] = (),
+) -> Any:
     """What `make` returns of one function of a program; its device need not be here.
 
-    What was built stays known by the module's structure, so building the same again is quick.
+    What was built stays known by the module's structure, so building the same again is quick; not
+    where it is watched.
 
     Args:
         program: typed; parameters that are not bound stay arguments.
+        instruments: watch TVM's passes.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -147,7 +156,8 @@ def executable(program: RelaxProgram, options: BuildOptions, name: str = "main")
     function = program.mod[name]
     mod = module_of(program, name, function)
     options = options.with_records("relax", str(tvm.__version__))
-    return _builder.build(mod, tuple(str(p.name) for p in function.params), options)
+    builder = _new_builder(instruments) if instruments else _builder
+    return builder.build(mod, tuple(str(p.name) for p in function.params), options)
 
 
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
@@ -174,6 +184,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         mod = openblas.native(mod)
     with (
         schedules.ARITHMETIC.used(ours),
+        amd.building(options.target, _LLVM, partial(tvm.register_global_func, override=True)),
         tvm.transform.PassContext(
             opt_level=options.opt_level,
             disabled_pass=list(options.disabled),
@@ -202,7 +213,12 @@ def dispatched(mod: Any, target: str) -> Any:
     return blas.dispatch(mod, served, blas.registers_of(parse(target)) if ours else None)
 
 
-_builder = Builder(make, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
+def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
+    making = partial(make, instruments=instruments)
+    return Builder(making, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
+
+
+_builder = _new_builder()
 
 
 def step(program: RelaxProgram, split: Any, options: BuildOptions) -> executables.Executable:

@@ -16,6 +16,7 @@ from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building.cuda_runtime import missing
+from relascope.engine.relax.kernels import blas
 
 BLAS = "-libs=blas"
 """What a target says to have its matmuls done by PyTorch's library; see `kernels.blas`."""
@@ -71,7 +72,12 @@ def _check_ours(kind: str, target: str) -> None:
             raise EngineError("target", why, target, f"Leave out {option}.")
 
 
-_CUDA_WAYS = {BLAS: "PyTorch's cuBLAS", GRAPHS: "TVM's own kernels, CUDA graphs"}
+_DLIGHTS = "DLight's schedules"
+_CUDA_WAYS = {
+    BLAS: f"PyTorch's cuBLAS and cuDNN, {_DLIGHTS}",
+    "": _DLIGHTS,
+    GRAPHS: f"{_DLIGHTS}, CUDA graphs",
+}
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
@@ -80,10 +86,18 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     with builder.function("main", [x]):
         with builder.dataflow():
             doubled = builder.emit(relax.op.multiply(x, relax.const(2.0)))
-            y = builder.emit_output(relax.op.add(doubled, relax.const(1.0)))
+            made = builder.emit(relax.op.add(doubled, relax.const(1.0)))
+            if BLAS in target.split():  # its product with 1 by the library
+                one = relax.const(np.eye(given.size, dtype="float32"))
+                row = builder.emit(relax.op.matmul(relax.op.expand_dims(made, 0), one))
+                made = builder.emit(relax.op.squeeze(row, [0]))
+            y = builder.emit_output(made)
         builder.emit_func_output(y)
-    chosen = parse(target)
-    built = tvm.compile(builder.get(), chosen, relax_pipeline=relax.get_default_pipeline(chosen))
+    chosen, mod = parse(target), builder.get()
+    if BLAS in target.split():
+        blas.register()
+        mod = blas.dispatch(mod)
+    built = tvm.compile(mod, chosen, relax_pipeline=relax.get_default_pipeline(chosen))
     result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
     return np.asarray(result.numpy())
 

@@ -8,7 +8,7 @@ so does not run, and is not kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tvm
@@ -18,7 +18,8 @@ from relascope.engine.building.disassemble import Library, library_of
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relay.building import runtime
-from relascope.engine.relay.building.targets import BLAS, parse
+from relascope.engine.relay.building.launches import launches
+from relascope.engine.relay.building.targets import BLAS, CUBLAS, parse
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
@@ -28,6 +29,8 @@ _NOTES = {
     BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
     "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL, if it has no "
     "transposed convolution: those are PyTorch's too.",
+    CUBLAS: "The library calls tvm.contrib.cublas.matmul and batch_matmul, which relascope "
+    "registers in Python over PyTorch's; elsewhere it runs with a TVM that was built with cuBLAS.",
 }
 
 
@@ -37,13 +40,12 @@ def library(function: Function, phase: str, target: str) -> Library:
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    asked = function.program, BuildOptions(target), function.name
-    if str(parse(target).kind) == "cuda":
-        with _source_alone():
-            built = runtime.library(*asked, keep=False)
-    else:
-        built = runtime.library(*asked)
-    return library_of(built, built.lib, phase, target, _NOTES)
+    watch, asked = launches(), (function.program, BuildOptions(target), function.name)
+    on_gpu = "gpu" in parse(target).keys
+    watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []
+    with _source_alone() if str(parse(target).kind) == "cuda" else nullcontext():
+        built = runtime.library(*asked, watching)
+    return library_of(built, built.lib, phase, target, _NOTES, watch.found)
 
 
 @contextmanager

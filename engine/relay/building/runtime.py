@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from relascope.core.graph import TensorType
-from relascope.engine.building import executables
+from relascope.engine.building import amd, executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
@@ -51,6 +51,7 @@ from relascope.engine.relay.kernels import (
     schedules,
     transposed_convolution,
 )
+from relascope.engine.relay.kernels.gpu_tiles import GpuTiles
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
@@ -58,6 +59,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied
 
 erf.register()
+_LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
@@ -224,21 +226,25 @@ def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> C
 
 
 def library(
-    program: RelayProgram, options: BuildOptions, name: str = "main", keep: bool = True
+    program: RelayProgram,
+    options: BuildOptions,
+    name: str = "main",
+    instruments: Sequence[Any] = (),
 ) -> Any:
     """What `make` returns of one function of a program; its device need not be here.
 
-    What was built stays known by the function's structure, so building the same again is quick.
+    What was built stays known by the function's structure, so building the same again is quick;
+    not where it is watched.
 
     Args:
         program: typed; parameters that are not bound stay arguments.
-        keep: know it the next time.
+        instruments: watch TVM's passes.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
     function = program.mod[name]
-    builder = _builder if keep else Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
+    builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
     options = options.with_records("relay", str(tvm.__version__))
     return builder.build(prepared(program, function, options), names, options)
@@ -252,13 +258,14 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     if SCHEDULES in options.target.split():
         with parse(options.target):
             program = schedules.pack(program)
-    if target_text.library(options.target, LIBRARIES):
+    library = target_text.library(options.target, LIBRARIES)
+    if library:
         blas.register()
         transposed_convolution.register()
         if "openblas" in parse(options.target).libs:
             openblas.load()
         program = absorb_transposes(program)
-    else:
+    if "cpu" not in parse(options.target).keys or not library:
         program = transposed_convolution.without_dilation(program)
     return bounded(written_out(program)).main
 
@@ -279,12 +286,15 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     Args:
         instruments: watch TVM's passes.
     """
-    ours = SCHEDULES in options.target.split()
+    ours, target = SCHEDULES in options.target.split(), parse(options.target)
     tiles = convolution.Tiles() if ours else nullcontext()
+    if "gpu" in target.keys:
+        tiles = GpuTiles(str(target.kind) == "rocm")
     with (
         tiles,
         apply_records.applied(function, options),
         schedules.used(ours),
+        amd.building(options.target, _LLVM, partial(tvm.register_func, override=True)),
         tvm.transform.PassContext(
             opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
@@ -292,11 +302,16 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
             config=schedules.CONFIG if ours else {"tir.add_lower_pass": schedules.LOWERED},
         ),
     ):
-        mod, target = tvm.IRModule({"main": function}), parse(options.target)
+        mod = tvm.IRModule({"main": function})
         return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
 
 
-_builder = Builder(make, tvm.ir.structural_hash, tvm.ir.structural_equal)
+def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
+    making = partial(make, instruments=instruments)
+    return Builder(making, tvm.ir.structural_hash, tvm.ir.structural_equal)
+
+
+_builder = _new_builder()
 
 
 def arguments_of(function: Any) -> dict[str, TensorType]:

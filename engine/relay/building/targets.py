@@ -17,12 +17,18 @@ from relascope.engine.relay.tvm.boot import boot, cuda_missing
 boot()
 
 import tvm
-from tvm import te
+from tvm import relay, te
+from tvm.contrib import graph_executor
+
+from relascope.engine.relay.kernels import blas
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `kernels.blas`."""
 
-LIBRARIES = (BLAS, OPENBLAS)
+CUBLAS = "-libs=cublas"
+"""The same for one of NVIDIA's GPUs, with PyTorch's cuBLAS."""
+
+LIBRARIES = (BLAS, OPENBLAS, CUBLAS)
 """What names a library of ours in a target."""
 
 
@@ -48,6 +54,8 @@ def parse(target: str) -> Any:
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
+    if target_text.library(target, (BLAS, CUBLAS)):
+        return _run_with_library(target, device, given)
     x = te.placeholder(given.shape, name="x")
     y = te.compute(given.shape, lambda i: x[i] * 2.0 + 1.0, name="y")
     schedule = te.create_schedule(y.op)
@@ -63,5 +71,24 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     return np.asarray(result.numpy())
 
 
-_TVM = Tvm(tvm, parse, _run, cuda_missing, functools.partial(cpu_ways, BLAS))
+def _run_with_library(target: str, device: Any, given: np.ndarray) -> np.ndarray:
+    """The same, and its product with 1 by the library."""
+    blas.register()
+    x = relay.var("x", shape=(1, given.size), dtype="float32")
+    one = relay.const(np.eye(given.size, dtype="float32"))
+    made = relay.nn.dense(x * relay.const(2.0) + relay.const(1.0), one)
+    built = relay.build(tvm.IRModule.from_expr(relay.Function([x], made)), parse(target))
+    running = graph_executor.GraphModule(built["default"](device))
+    running.run(x=tvm.nd.array(given[None], device))
+    return np.asarray(running.get_output(0).numpy()[0])
+
+
+_TVM = Tvm(
+    tvm,
+    parse,
+    _run,
+    cuda_missing,
+    functools.partial(cpu_ways, BLAS),
+    {CUBLAS: "PyTorch's cuBLAS, TVM's default schedules", "": "TVM's default schedules"},
+)
 targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor

@@ -3,7 +3,7 @@
 For a target with `engine.relay.building.targets.BLAS`, TVM's schedules for the CPU leave matmuls to
 packed functions called `tvm.contrib.mkl.*`. The TVM here was built without MKL, so those names are
 free: they are given to functions that call PyTorch, which has the very BLAS that eager mode runs
-on.
+on. For NVIDIA's GPUs it is the same with `tvm.contrib.cublas.*`, and PyTorch's cuBLAS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import tvm
 from tvm import te
-from tvm.contrib import mkl
+from tvm.contrib import cublas, mkl
 from tvm.relay.op import strategy
 
 from relascope.engine.cpu_kernels import openblas, packed_matmul
@@ -25,22 +25,28 @@ from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relay.kernels import schedules
 from relascope.engine.relay.kernels.small_matmul import small_products
 
+_GPU = ["cuda", "gpu"]
+"""The keys of targets that TVM has strategies of GPUs for."""
+
 FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 
 @functools.cache
 def register() -> None:
     """Give TVM the matmuls."""
-    tvm.register_func("tvm.contrib.mkl.matmul", _matmul, override=True)
-    tvm.register_func("tvm.contrib.mkl.batch_matmul", _batch_matmul, override=True)
+    for library in ("mkl", "cublas"):
+        tvm.register_func(f"tvm.contrib.{library}.matmul", _matmul, override=True)
+        tvm.register_func(f"tvm.contrib.{library}.batch_matmul", _batch_matmul, override=True)
+    cublas.matmul, cublas.batch_matmul = _on_gpu, _batch_on_gpu
     # TVM's check of operand shapes reads the left one's where it means the right one's, and so
     # refuses a right operand that is not transposed. Shapes were checked by type inference before.
     theirs = sys.modules["tvm.topi.x86.batch_matmul"]
     theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
     mkl.matmul, mkl.batch_matmul = _matmul_stage, _batch_matmul_stage
     for name in ("matmul", "dense", "batch_matmul"):
-        theirs = getattr(strategy.x86, f"{name}_strategy_cpu")
-        getattr(strategy.generic, f"{name}_strategy").register("cpu", _of_floats(theirs), True)
+        for module, kind, keys in ((strategy.x86, "cpu", "cpu"), (strategy.cuda, "cuda", _GPU)):
+            chosen = _of_floats(getattr(module, f"{name}_strategy_{kind}"))
+            getattr(strategy.generic, f"{name}_strategy").register(keys, chosen, True)
 
 
 def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +90,22 @@ def _batch_matmul_stage(
     if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
         return small_products(left, right, turn_a, turn_b)
     return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
+
+
+def _on_gpu(
+    left: Any, right: Any, transa: bool = False, transb: bool = False, dtype: Any = None
+) -> Any:
+    rows = left.shape[1 if transa else 0]
+    columns = right.shape[0 if transb else 1]
+    return _stage("tvm.contrib.cublas.matmul", (rows, columns), left, right, transa, transb)
+
+
+def _batch_on_gpu(
+    left: Any, right: Any, transa: bool = False, transb: bool = False, dtype: Any = None
+) -> Any:
+    batch = max(int(left.shape[0]), int(right.shape[0]))
+    shape = batch, left.shape[2 if transa else 1], right.shape[1 if transb else 2]
+    return _stage("tvm.contrib.cublas.batch_matmul", shape, left, right, transa, transb)
 
 
 def _stage(
@@ -147,7 +169,28 @@ def tensor(array: Any) -> torch.Tensor:
     content = array.handle.contents
     shape = tuple(content.shape[i] for i in range(content.ndim))
     kind = content.dtype
-    return _at(content.data + content.byte_offset, shape, kind.bits)
+    at = content.data + content.byte_offset
+    if content.device.device_type == tvm.cuda(0).device_type:
+        return _on(content.device.device_id, at, shape, kind.bits)
+    return _at(at, shape, kind.bits)
+
+
+@functools.lru_cache(4096)
+def _on(gpu: int, address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
+    """A tensor on given memory of a GPU; it owns nothing either."""
+    return torch.as_tensor(OnGpu(address, shape, bits), device=torch.device("cuda", gpu))
+
+
+class OnGpu:
+    """Memory of a GPU, as other libraries may ask for it: NVIDIA's and Numba's interface."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], bits: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": f"<f{bits // 8}",
+            "data": (address, False),
+            "version": 3,
+        }
 
 
 @functools.lru_cache(4096)

@@ -150,7 +150,7 @@ def _target_text(targets: Mapping[str, Target], name: str) -> str:
     one = targets.get(name)
     if one is None:
         return name
-    return f"{one.kernels}: {one.device}" if one.kernels else one.device
+    return one.words
 
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:

@@ -88,9 +88,14 @@ def _text(kernel: KernelCode, language: str) -> str:
 def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
     """The kernels, the largest first; the chosen one's phase and name."""
     ordered = sorted(kernels, key=lambda k: -(k[0].bytes or 0))
+    found = [
+        {**plain(k), "lines": text.count("\n") + 1, **artefact.launch_cells(plain(k)["launches"])}
+        for k, text in ordered
+    ]
+    told = [c for c in artefact.LAUNCH if any(row[c] for row in found)]
     rows = table(
-        [{**plain(k), "lines": text.count("\n") + 1} for k, text in ordered],
-        "kernel: name; phase; machine code: bytes; lines",
+        found,
+        "; ".join(["kernel: name; phase; machine code: bytes; lines", *told]),
         key="code_table",
         on_select="rerun",
         height="auto" if len(ordered) < 9 else 320,

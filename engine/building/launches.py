@@ -1,0 +1,115 @@
+"""How a GPU runs the kernels of what was built: blocks, threads, the memory that a block shares.
+
+A launch is read from the loops that TVM makes machine code of, where it parts a GPU's functions
+from the CPU's. What a compiler makes of them, registers and what did not fit into them, stands in
+its object file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relascope.engine.building import elf, kernel_code
+from relascope.engine.protocol.artefact import KernelCode, Launch
+
+_WARP = 32
+_SHARED = {"cuda": 48 * 1024, "rocm": 64 * 1024}
+"""Bytes that the threads of a block may share, in a kernel whose shared memory has a fixed size."""
+_THREADS = {"cuda": 1024, "rocm": 1024}
+"""Of a block; fewer where the compiler says so of a kernel."""
+
+
+@dataclass
+class Launches:
+    """Watches TVM's passes, and knows of each function on a GPU how it is launched.
+
+    Args:
+        extents: of a function's body, by the axis of the grid ("blockIdx.x"), how far it goes.
+        shared: the same body's tensors that a block shares, each in bytes.
+        schedule: of a function, the rule that made its schedule, or "".
+    """
+
+    extents: Callable[[Any], Mapping[str, int]]
+    shared: Callable[[Any], Iterable[int]]
+    schedule: Callable[[Any], str] = lambda function: ""
+    found: dict[str, Launch] = field(default_factory=dict, init=False)
+
+    def instrument(self, decorate: Callable[[type], type]) -> Any:
+        """What TVM calls after each pass.
+
+        Args:
+            decorate: TVM's `pass_instrument`.
+        """
+
+        def run_after_pass(_: Any, mod: Any, info: Any) -> None:
+            if str(info.name).endswith(".SplitHostDevice"):
+                self._see({str(n.name_hint): f for n, f in mod.functions.items()})
+
+        return decorate(type("Launches", (), {"run_after_pass": run_after_pass}))()
+
+    def _see(self, functions: Mapping[str, Any]) -> None:
+        for name, function in functions.items():
+            extents = self.extents(function)
+            if not extents:
+                continue
+            blocks, threads = (
+                math.prod(e for axis, e in extents.items() if axis.startswith(kind))
+                for kind in ("blockIdx", "threadIdx")
+            )
+            owner = functions.get(kernel_code.owner(name, functions))
+            rule = "" if owner is None else self.schedule(owner)
+            self.found[name] = Launch(name, blocks, threads, sum(self.shared(function)), rule)
+
+
+def compiled(launch: Launch, made: elf.Registers | None) -> Launch:
+    """A launch with what a compiler made of its function, where there is that."""
+    if made is None:
+        return launch
+    return replace(
+        launch,
+        registers=made.count,
+        spilled_bytes=made.spilled_bytes,
+        most_threads=made.threads,
+    )
+
+
+def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
+    """What to say of kernels that use a GPU badly, or ask for what it has not, in sentences.
+
+    Args:
+        kind: of the target.
+    """
+    found = [launch for kernel in kernels for launch in kernel.launches]
+    single = [x.name for x in found if x.threads == 1]
+    narrow = [x.name for x in found if 1 < x.threads < _WARP and x.blocks > 1]
+    slow = [x.name for x in found if x.schedule.endswith("by one thread")]
+    most = _THREADS.get(kind, math.inf)
+    wide = [x.name for x in found if x.threads > (x.most_threads or most)]
+    large = [x.name for x in found if x.shared_bytes > _SHARED.get(kind, math.inf)]
+    spilled = [x.name for x in found if x.spilled_bytes]
+    for names, said in (
+        (single, "have one thread in each block, the rest of the GPU's units idle"),
+        (narrow, f"have fewer threads in each block than the {_WARP} that a GPU runs at a time"),
+        (
+            slow,
+            "are scheduled by DLight's last rule: no other takes their sums, and one thread "
+            "computes each of them",
+        ),
+        (wide, "have more threads in a block than it may have, and will not run"),
+        (
+            large,
+            f"share more than the {_SHARED.get(kind, 0) >> 10} KiB that a block may, and will "
+            "not run",
+        ),
+        (spilled, "keep values in memory that found no room in registers"),
+    ):
+        if names:
+            yield f"{len(names)} of {len(found)} functions on the GPU {said}: {_listed(names)}."
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

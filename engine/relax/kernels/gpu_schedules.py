@@ -1,0 +1,97 @@
+"""DLight's schedules in Relax's pipeline for a GPU, kernel by kernel.
+
+TVM's own pass gives a kernel to the first of DLight's rules that takes it, and ends the build where
+a rule fails on one. Here the rest have their turn then. A rule that would leave most of a warp idle
+is passed over, and so are those for sums where a kernel's sums are short, as a depthwise
+convolution's: the last rule, a thread an element, does them in fewer steps. Which rule it was stays
+with the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.s_tir import dlight
+
+RULE = "relascope.schedule"
+"""The attribute of a kernel that names the rule it was scheduled by."""
+
+SUMMED = "Fallback, each sum by one thread"
+"""What it says of a kernel with sums that no rule for sums took."""
+
+_WARP = 32
+_THREADS = 256
+"""Of a block in which each thread computes an element: DLight takes as many as the GPU allows, and
+a small tensor then keeps only a few of the GPU's processors busy."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
+def schedule_on_gpu(mod: Any, context: Any) -> Any:
+    """Schedule every kernel of a module that is not scheduled yet."""
+    made = dict(mod.functions.items())
+    for name, function in made.items():
+        if isinstance(function, tirx.PrimFunc) and not function.attrs.get(
+            "tirx.is_scheduled", False
+        ):
+            made[name] = _scheduled(function)
+    return tvm.IRModule(made, attrs=mod.attrs)
+
+
+def _scheduled(function: Any) -> Any:
+    target = function.attrs.get("target") or tvm.target.Target.current(allow_none=False)
+    gpu, sums = dlight.gpu, _sums(function)
+    short = len(sums) == 1 and sums[0] < _WARP
+    for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction()):
+        if short and isinstance(rule, gpu.Reduction | gpu.GeneralReduction):
+            continue
+        try:
+            schedule = rule.apply(function, target, False)
+        except Exception:  # whatever it fails of, it is not for this kernel
+            if isinstance(rule, gpu.Matmul):  # nor is a rule for rows: a product has columns, too
+                break
+            continue
+        if schedule is not None and _threads(schedule.mod["main"]) >= _WARP:
+            return _named(schedule, type(rule).__name__)
+    few = tvm.target.Target({**target.export(), "max_num_threads": _THREADS})
+    schedule = gpu.Fallback().apply(function, few, False)
+    if schedule is None:
+        return function
+    return _named(schedule, SUMMED if any(s >= _WARP for s in sums) else "Fallback")
+
+
+def _named(schedule: Any, rule: str) -> Any:
+    return schedule.mod["main"].with_attrs({"tirx.is_scheduled": True, RULE: rule})
+
+
+def _threads(function: Any) -> int:
+    """How many threads a block of a kernel has that is scheduled; of several loops the fewest."""
+    extents: dict[str, int] = {}
+
+    def see(loop: Any) -> None:
+        tag = str(loop.thread_binding.thread_tag) if loop.thread_binding is not None else ""
+        if tag.startswith("threadIdx") and isinstance(loop.extent, tirx.IntImm):
+            extents[tag] = min(int(loop.extent), extents.get(tag, int(loop.extent)))
+
+    tvm_ffi.structural_walk(function.body, [(tirx.For, see)], order="post")
+    threads = 1
+    for extent in extents.values():
+        threads *= extent
+    return threads if extents else 0
+
+
+def _sums(function: Any) -> list[float]:
+    """Of each loop nest of a kernel that reduces axes, how many elements it takes together."""
+    found: list[float] = []
+
+    def see(block: Any) -> None:
+        if block.init is not None:
+            axes = [v.dom.extent for v in block.iter_vars if v.iter_type == v.CommReduce]
+            known = (int(e) if isinstance(e, tirx.IntImm) else math.inf for e in axes)
+            found.append(math.prod(known))
+
+    tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, see)], order="post")
+    return found

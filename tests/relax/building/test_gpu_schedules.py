@@ -1,0 +1,101 @@
+"""Relax on a GPU without tuning: DLight's rules, one after the other."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relax, te, tirx
+
+from relascope.engine.building import launches as facts
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.protocol.artefact import KernelCode, Launch
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building.launches import launches
+from relascope.engine.relax.building.targets import parse, target
+from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
+
+CUDA = "cuda -arch=sm_80"
+
+
+def built(shapes, make, options=CUDA):
+    """How the kernels of a function of some tensors are launched."""
+    given = [relax.Var(f"x{i}", relax.TensorType(s, "float32")) for i, s in enumerate(shapes)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", given):
+        with builder.dataflow():
+            made = builder.emit_output(make(*given))
+        builder.emit_func_output(made)
+    watch = launches()
+    runtime.make(
+        builder.get(), BuildOptions(options), [watch.instrument(tvm.instrument.pass_instrument)]
+    )
+    return list(watch.found.values())
+
+
+def notes(found):
+    return list(facts.notes([KernelCode("k", "forward", None, (), tuple(found))], "cuda"))
+
+
+def test_a_product_is_tiled():
+    (one,) = built([(128, 64), (64, 96)], relax.op.matmul)
+    assert one.schedule == "DLight's Matmul"
+    assert one.threads == 128 and one.blocks > 1 and 0 < one.shared_bytes <= 48 * 1024
+
+
+def test_elements_are_shared_among_many_blocks():
+    (one,) = built([(64, 256)], lambda x: relax.op.add(x, x))
+    assert (one.threads, one.blocks) == (256, 64)
+
+
+def test_the_next_rule_has_its_turn_where_one_fails():
+    def gradient(x, y):  # DLight's rule for vectors fails on it
+        return relax.op.sum(relax.op.divide(relax.op.negative(relax.op.multiply(x, y)), x), [1])
+
+    (one,) = built([(8, 256), (8, 256)], gradient)
+    assert one.schedule == "DLight's Reduction" and one.threads >= 32
+
+
+def test_short_sums_are_a_thread_each():
+    (one,) = built(
+        [(2, 32, 16, 16), (32, 1, 3, 3)], lambda x, w: relax.op.nn.conv2d(x, w, groups=32)
+    )
+    assert one.schedule == "DLight's Fallback" and one.threads == 256
+    assert not notes([one])
+
+
+def padded():
+    """A product whose result is written with a border, in one kernel."""
+    x, y = (te.placeholder((64, 64), name=n) for n in "xy")
+    k = te.reduce_axis((0, 64), name="k")
+    made = te.compute((64, 64), lambda i, j: te.sum(x[i, k] * y[k, j], axis=k), name="made")
+
+    def border(i, j):
+        inside = tirx.all(i >= 1, i < 65, j >= 1, j < 65)
+        return tirx.if_then_else(inside, made[i - 1, j - 1], tirx.const(0.0, "float32"))
+
+    return te.create_prim_func([x, y, te.compute((66, 66), border, name="wide")])
+
+
+def test_a_product_that_no_rule_takes_is_a_thread_each_and_said():
+    mod = tvm.IRModule({"main": padded()})
+    with parse(CUDA):
+        assert schedule_on_gpu(mod)["main"].attrs[RULE] == SUMMED
+    one = Launch("k_kernel", 4, 256, 0, f"DLight's {SUMMED}")
+    assert any("one thread computes each of them" in note for note in notes([one]))
+
+
+@pytest.mark.parametrize(
+    ("options", "kernels"),
+    [
+        (CUDA, "DLight's schedules"),
+        (f"{CUDA} -libs=blas", "PyTorch's cuBLAS and cuDNN, DLight's schedules"),
+        ("rocm -mcpu=gfx90a", "DLight's schedules"),
+    ],
+)
+def test_whose_kernels_a_target_takes_is_said(options, kernels):
+    assert target(options).kernels == kernels
+
+
+def test_a_library_is_tried_with_a_product():
+    found = target("llvm -libs=blas")
+    assert found.runs_here and not found.missing

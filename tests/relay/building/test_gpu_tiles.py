@@ -1,0 +1,128 @@
+"""Relay on a GPU without tuning: tiles of templates, and products by PyTorch's cuBLAS."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tvm import relay
+
+from relascope.engine.building.launches import Launches
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.protocol.target_text import library
+from relascope.engine.relay.building import libraries, runtime
+from relascope.engine.relay.building.launches import launches
+from relascope.engine.relay.building.targets import LIBRARIES, target
+from relascope.engine.relay.kernels import blas
+from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile
+
+import tvm  # isort: skip
+
+CUDA = "cuda -arch=sm_80"
+SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        SMALL,
+        Convolution(1, (12, 32, 32), 64, (3, 3), (1, 1)),
+        Convolution(4, (160, 2, 2), 960, (1, 1), (1, 1)),
+        Convolution(8, (64, 112, 112), 3, (7, 7), (2, 2)),
+        Convolution(4, (144, 16, 16), 1, (3, 3), (1, 1), apart=True),
+    ],
+)
+def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
+    made = tile(one)
+    for extent, threads, inner in zip(one.made, made.threads, made.inner, strict=True):
+        assert extent % (threads * inner) == 0
+    assert 32 <= math.prod(made.threads) <= 256
+    assert one.inputs % made.channels == 0
+    assert math.prod(made.inner) <= 16
+
+
+def test_a_large_convolution_has_more_for_each_thread_to_do():
+    large = tile(Convolution(32, (256, 56, 56), 256, (3, 3), (1, 1)))
+    assert math.prod(large.inner) > math.prod(tile(SMALL).inner)
+
+
+def built(function, options: str) -> tuple[Launches, str]:
+    """How a function's kernels are launched, and TVM's loops of all that it lowers."""
+    watch, kinds = launches(), []
+
+    @tvm.instrument.pass_instrument
+    class Kinds:
+        def run_after_pass(self, mod, info):
+            if info.name.endswith(".MakePackedAPI"):
+                kinds.append(str(mod))
+
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    if library(options, LIBRARIES):
+        blas.register()
+    watching = [watch.instrument(tvm.instrument.pass_instrument), Kinds()]
+    with libraries._source_alone():
+        runtime.make(mod["main"], BuildOptions(options), watching)
+    return watch, "\n".join(kinds)
+
+
+def conv2d(groups=1, transposed=False):
+    x = relay.var("x", shape=(2, 16, 8, 8))
+    w = relay.var("w", shape=(16, 16 // groups, 3, 3))
+    make = relay.nn.conv2d_transpose if transposed else relay.nn.conv2d
+    made = make(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3), groups=groups)
+    return relay.Function([x, w], made)
+
+
+def product(rows, columns, dtype="float32"):
+    x = relay.var("x", shape=(6, rows, 64), dtype=dtype)
+    y = relay.var("y", shape=(6, columns, 64), dtype=dtype)
+    return relay.Function([x, y], relay.nn.batch_matmul(x, y))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [conv2d(), conv2d(groups=16), conv2d(groups=4), conv2d(transposed=True), product(65, 65)],
+    ids=["conv2d", "depthwise", "grouped", "transposed", "product"],
+)
+def test_no_template_is_left_with_one_thread(function):
+    watch, _ = built(function, CUDA)
+    assert watch.found
+    for launch in watch.found.values():
+        assert 32 <= launch.threads <= 1024, launch
+        assert launch.blocks > 1 and launch.shared_bytes <= 48 * 1024
+
+
+def test_products_go_to_cublas_where_it_has_them():
+    x, w = relay.var("x", shape=(8, 64)), relay.var("w", shape=(16, 64))
+    for function in (relay.Function([x, w], relay.nn.dense(x, w)), product(16, 16)):
+        watch, loops = built(function, f"{CUDA} -libs=cublas")
+        assert not watch.found and "tvm.contrib.cublas." in loops
+    watch, loops = built(product(16, 16, "float16"), f"{CUDA} -libs=cublas")
+    assert watch.found and "tvm.contrib.cublas." not in loops
+
+
+def test_a_gpus_memory_is_handed_to_pytorch_as_it_lies(monkeypatch):
+    seen = []
+    monkeypatch.setattr(blas.torch, "as_tensor", lambda view, device: seen.append((view, device)))
+    blas._on.cache_clear()
+    blas._on(1, 4096, (2, 3), 64)
+    ((view, device),) = seen
+    blas._on.cache_clear()
+    assert str(device) == "cuda:1"
+    facts = view.__cuda_array_interface__
+    assert facts["data"] == (4096, False) and facts["shape"] == (2, 3) and facts["typestr"] == "<f8"
+
+
+def test_a_library_is_tried_with_a_product():
+    found = target("llvm -libs=mkl")
+    assert found.runs_here and not found.missing
+    wanted = target(f"{CUDA} -libs=cublas")
+    assert wanted.kernels == "PyTorch's cuBLAS, TVM's default schedules"
+
+
+def test_a_processor_that_llvm_does_not_know_is_refused_before_it_ends_the_process():
+    from relascope.core.errors import EngineError
+
+    with pytest.raises(EngineError, match="no processor 'gfx90a'"):
+        target("rocm -mcpu=gfx90a")
+    assert not target("rocm -mcpu=gfx906").runs_here
