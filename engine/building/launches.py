@@ -69,10 +69,7 @@ def compiled(launch: Launch, made: elf.Registers | None) -> Launch:
     if made is None:
         return launch
     return replace(
-        launch,
-        registers=made.count,
-        spilled_bytes=made.spilled_bytes,
-        most_threads=made.threads,
+        launch, registers=made.count, spilled_bytes=made.spilled_bytes, most_threads=made.threads
     )
 
 
