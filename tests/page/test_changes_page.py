@@ -2,10 +2,12 @@
 
 import pytest
 
+from graphs import fused
 from page import INFERENCE, open_tab, settle, words
 from page_session import forward_graph
 from relascope.core.identity import carry_identity
 from relascope.viz.drawing import palette
+from relascope.viz.drawing.labels import title
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.steps import changes
 
@@ -105,3 +107,12 @@ def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
     fold.session_state["keep_step_colours"] = "What changed"
     settle(fold.run())
     assert "where it came from, or went" in fold.dataframe[0].value
+
+
+def test_fused_functions_and_what_goes_into_them_have_their_kernels_colour():
+    (overlay,) = changes.kernels(fused())
+    first, other = (fused().by_id[i] for i in ("f0", "f1"))
+    assert overlay.values["f0"] == overlay.values["n3"] == title(first)  # n3 stands in f0 alone
+    assert overlay.values["f1"] == title(other)
+    assert "x" not in overlay.values
+    assert changes.kernels(forward_graph()) == []

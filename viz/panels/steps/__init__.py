@@ -19,6 +19,7 @@ from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz.compare.changes import coloured, start_of
 from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
+from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
@@ -33,6 +34,7 @@ from relascope.viz.rows.step_list import Row, rows
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
 _KEEP = "keep_layout"
+_FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 
 @dataclass
@@ -238,9 +240,12 @@ def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None
     if errors.wanted():
         errors.show(alive, index, key="error_view", keep_places=places)
         return
+    fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
     graph_view(
         changes.picture(screen.cache.derive, place, before, matched),
         screen.view(
+            overlays=_kernels(known),
+            overlay="kernel" if fuses else "",
             **coloured(matched),
             focus=focus or changes.chosen(place),
             keep_places=places,
@@ -248,6 +253,17 @@ def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None
         ),
         key="step_view",
     )
+
+
+def _kernels(known: _Known) -> list[Overlay]:
+    """The colours of fused kernels: after they were fused, and right before it."""
+    assert known.stepped is not None
+    assert known.difference is not None
+    graph = known.difference[1].graph
+    after = known.stepped.records[known.index + 1 :][:1]
+    if after and after[0].pass_name in _FUSING and after[0].enabled and after[0].error is None:
+        graph = known.alive.graph_after(known.index + 1)
+    return changes.kernels(graph)
 
 
 def _difference(screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:

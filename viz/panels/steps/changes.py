@@ -7,9 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, Kind
 from relascope.core.identity import Matched
 from relascope.viz.compare import changes, text
+from relascope.viz.drawing import labels
+from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
@@ -56,6 +58,23 @@ def successors(derive: Derive, place: str, before: Graph, matched: Matched) -> d
         for r in _rows(derive, place, before, matched)
         if r["what"] == "added" and r["from"]
     }
+
+
+def kernels(fused: Graph) -> list[Overlay]:
+    """What a graph's fused functions are coloured by, and what goes into them in earlier graphs.
+
+    Args:
+        fused: the graph after a step that fused; one without functions has no such colours.
+    """
+    names: dict[str, str] = {}
+    for node in fused:
+        if node.body is not None:
+            name = labels.title(node)
+            names |= dict.fromkeys((n.id for n in node.body if n.kind is Kind.CALL), name)
+            names[node.id] = name
+    if not names:
+        return []
+    return [Overlay("kernel", "Fused kernel", names, none="fused with nothing")]
 
 
 def _rows(derive: Derive, place: str, before: Graph, matched: Matched) -> list[Row]:

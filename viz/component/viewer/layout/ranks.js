@@ -20,19 +20,24 @@ const KEPT = 2048;
 
 // Answers by question, the latest last.
 class Known extends Map {
+  constructor(most) { super(); this.most = most; }
+
   of(key, make) {
     let answer = this.get(key);
     if (answer === undefined) answer = make(); else this.delete(key);
     this.set(key, answer);
-    if (this.size > KEPT) this.delete(this.keys().next().value);
+    if (this.size > this.most) this.delete(this.keys().next().value);
     return answer;
   }
 }
 
-// Places of whole problems; without columns; and orders, in which no size counts.
-const known = new Known(), unfolded = new Known(), orders = new Known();
+// Places of whole problems; without columns; orders, in which no size counts; and what stands, of
+// the last tall ones, for columns of another height.
+const known = new Known(KEPT), unfolded = new Known(KEPT), orders = new Known(KEPT), tallest = new Known(8);
 
-export function forgetPlaces() { for (const each of [known, unfolded, orders]) each.clear(); }
+export function forgetPlaces() {
+  for (const each of [known, unfolded, orders, tallest]) each.clear();
+}
 
 // Lay one container out. A problem has, by position: `sizes`, width and height of every box one
 // after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
@@ -50,9 +55,14 @@ export function place(problem) {
   const order = [kinds, edges, pull, portOrder].join(";");
   const key = [sizes, ends, order].join(";");
   return known.of(`${tall};${key}`, () => {
-    const make = (high) => new Placement({ sizes, kinds, edges, ends, pull, tall: high, portOrder }, order).run();
-    const plain = unfolded.of(key, () => make(0));
-    return tall && plain.high >= 1.4 * tall ? make(tall) : plain;
+    const make = () => new Placement({ sizes, kinds, edges, ends, pull, portOrder }, order);
+    const plain = unfolded.of(key, () => {
+      const made = make(), answer = made.answer(null);
+      if (tall && made.high >= 1.4 * tall) tallest.of(key, () => made);
+      return answer;
+    });
+    if (!tall || plain.high < 1.4 * tall) return plain;
+    return tallest.of(key, make).answer(tall);
   });
 }
 
@@ -75,6 +85,12 @@ class Placement {
     // How far right of the neighbour's centre its own centre has to be for a straight edge.
     this.belowShift = []; this.aboveShift = [];
     for (let i = 0; i < count; i++) this.addLinks();
+    this.addLanes();
+    const rows = orders.of(this.orderKey, () => this.order());
+    this.x = this.across(rows);
+    this.y = this.along(rows, this.x);
+    this.high = 0;
+    for (let i = 0; i < count; i++) this.high = Math.max(this.high, this.y[i] + this.height[i]);
   }
 
   addLinks() {
@@ -82,14 +98,10 @@ class Placement {
     this.belowShift.push([]); this.aboveShift.push([]);
   }
 
-  run() {
-    this.addLanes();
-    const rows = orders.of(this.orderKey, () => this.order());
-    const x = this.across(rows);
-    const y = this.along(rows, x);
-    let high = 0;
-    for (let i = 0; i < x.length; i++) high = Math.max(high, y[i] + this.height[i]);
-    const ways = this.folded(x, y);
+  // Where everything stands, in columns of a height or in one.
+  answer(tall) {
+    const x = this.x.slice(), y = this.y.slice();
+    const ways = tall ? this.folded(tall, x, y) : null;
     const { sizes, edges } = this.problem;
     let left = Infinity, right = -Infinity, bottom = -Infinity;
     for (let i = 0; i < x.length; i++) {
@@ -103,14 +115,13 @@ class Placement {
     }
     for (const lane of this.lanes) this.laneStops(lane, x, y, left, ways);
     const lanes = this.via.map((way, e) => way && this.points(way, edges[3 * e + 1], y, left, ways));
-    return { corners, width: rounded(right - left), height: rounded(bottom), lanes, high };
+    return { corners, width: rounded(right - left), height: rounded(bottom), lanes, high: this.high };
   }
 
-  // Fold a tall stack; the ways of what crosses from column to column, null where it is not tall.
-  folded(x, y) {
-    const { tall, edges, ends } = this.problem;
+  // Fold a tall stack; the ways of what crosses from column to column, null where it cannot be cut.
+  folded(tall, x, y) {
+    const { edges, ends } = this.problem;
     const { count, kinds, rank, height } = this;
-    if (!tall) return null;
     const still = Uint8Array.from(x, (_, i) => (i < count && kinds[i] === OUT ? 1 : 0));
     let last = 0;
     for (let i = 0; i < x.length; i++) if (!still[i]) last = Math.max(last, rank[i]);
