@@ -231,18 +231,65 @@ def test_overlays_colour_count_and_fill_a_table_that_follows(view, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_two_fingers_zoom_and_one_drags(view):
+def test_fingers_choose_open_drag_zoom_connect_and_undo(view):
+    """Touches as the browser gets them from a screen, not events made in the page."""
     seen = view("layer")
-    zoom, left = seen.ask("[v.zoom, v.x]")
-    touch = (
-        "a.forEach(([type, pointerId, clientX, clientY]) => v.main.dispatchEvent("
-        "new PointerEvent(type, {pointerId, clientX, clientY, pointerType: 'touch',"
-        " bubbles: true})))"
+    page = seen.page
+    screen = page.context.new_cdp_session(page)
+    screen.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 5})
+    left, top = seen.ask("(r => [r.left, r.top])(v.main.getBoundingClientRect())")
+
+    def touch(kind, *points):
+        places = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
+        screen.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": places})
+
+    def tap(x, y):
+        touch("Start", (x, y))
+        touch("End")
+
+    def press(name):
+        box = page.get_by_role("button", name=name).bounding_box()
+        tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+    seen.ask("v.fit()")
+    x, y = left + 300, top + 300
+    before = seen.ask("[v.x, v.y, v.zoom]")
+    touch("Start", (x, y))
+    touch("Move", (x + 20, y + 10))
+    touch("Move", (x + 60, y + 30))
+    touch("End")
+    assert seen.ask("[v.x, v.y, v.zoom]") == pytest.approx(
+        [before[0] + 60, before[1] + 30, before[2]]
     )
-    seen.ask("(v.main.setPointerCapture = () => {})")
-    down, move, up = "pointerdown", "pointermove", "pointerup"
-    seen.ask(touch, [[down, 1, 300, 300], [move, 1, 340, 300], [up, 1, 340, 300]])
-    assert seen.ask("v.x") == pytest.approx(left + 40)
-    seen.ask(touch, [[down, 1, 300, 300], [down, 2, 400, 300], [move, 2, 500, 300]])
-    assert seen.ask("v.zoom") == pytest.approx(2 * zoom)
+    assert seen.ask("v.selected") is None  # a drag chooses nothing
+    touch("Start", (x, y), (x + 100, y))
+    touch("Move", (x, y), (x + 150, y))
+    touch("Move", (x, y), (x + 200, y))
+    touch("End", (x, y))
+    touch("End")
+    assert seen.ask("v.zoom") == pytest.approx(2 * before[2], rel=0.02)
     assert seen.ask("v.selected") is None
+    zoomed = seen.ask("v.zoom")
+    touch("Start", (x, y), (x + 100, y))  # a tap with two fingers goes back
+    touch("End", (x, y))
+    touch("End")
+    assert seen.ask("v.zoom") == pytest.approx(before[2]) != zoomed
+    # A tap chooses, and on a module's mark opens it.
+    seen.ask("(v.fit(), v.select(null))")
+    softmax = seen.node("nn.softmax")
+    tap(*seen.spot(softmax))
+    page.get_by_text(f"selected: {softmax}", exact=True).wait_for(timeout=LONG)
+    press("Path to…")
+    end = seen.node("nn.layer_norm")
+    seen.ask("(v.side.classList.add('hidden'))")
+    tap(*seen.spot(end))
+    assert seen.ask("v.walk.to") == end
+    assert seen.ask("v.selected") == softmax
+    assert len(seen.ask("[...v.lit().boxes]")) > 2
+    seen.ask("v.select(null)")
+    press("Close all")
+    seen.wait("v.open.length === 0")
+    closed = seen.ask("v.keyOf(v.solid.find(i => d.box.kind[i]))")
+    tap(*seen.spot(closed, dx=12))
+    seen.wait("v.open.length === 1")
+    assert page.problems == []

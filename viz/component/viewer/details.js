@@ -107,7 +107,9 @@ export class Details extends Part {
     return element("div", { class: "around" }, element("span", {}, "Bright around it"),
       button(-1, "−", "Fewer edges away"),
       element("b", {}, `${v.walk.reach} edge${v.walk.reach > 1 ? "s" : ""}`),
-      button(1, "+", "More edges away"));
+      button(1, "+", "More edges away"),
+      element("button", { class: "act", title: "A path from it to what is chosen next (p)",
+        onclick: () => v.gestures.connect() }, "Path to…"));
   }
 
   links(title, list) {

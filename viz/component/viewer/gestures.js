@@ -100,6 +100,7 @@ export class Gestures extends Part {
     const [x, y] = this.local(e);
     this.pointers.set(e.pointerId, [x, y]);
     this.moved = this.pointers.size > 1;
+    this.two = this.pointers.size === 2; // fingers, until one of them moves
     this.pressed = [x, y];
     v.tooltip.hide();
   }
@@ -117,6 +118,7 @@ export class Gestures extends Part {
       const other = [...this.pointers].find(([id]) => id !== e.pointerId)[1];
       const was = Math.hypot(before[0] - other[0], before[1] - other[1]);
       const is = Math.hypot(x - other[0], y - other[1]);
+      if (Math.abs(is - was) > 1 || Math.hypot(x - before[0], y - before[1]) > 1) this.two = false;
       if (was > 0) v.zoomBy(is / was, (x + other[0]) / 2, (y + other[1]) / 2);
       v.x += (x - before[0]) / 2; v.y += (y - before[1]) / 2;
     } else {
@@ -134,13 +136,22 @@ export class Gestures extends Part {
     const v = this.viewer;
     const known = this.pointers.delete(e.pointerId);
     v.main.classList.remove("dragging");
+    if (known && this.two && e.type === "pointerup" && v.drawing) {
+      this.two = false;
+      v.walk.undo(); // a tap with two fingers
+      return;
+    }
     if (!known || this.moved || e.type === "pointercancel" || !v.drawing) return;
     const [wx, wy] = v.toWorld(...this.local(e));
     const i = v.hit(wx, wy);
-    if (i < 0) { v.select(null); return; }
+    if (i < 0) { this.connecting = false; v.select(null); return; }
     if (v.onToggle(i, wx, wy)) { v.toggle(i); return; }
     if (v.onAlone(i, wx, wy)) { v.openAlone(v.drawing.box.group[i]); return; }
-    if (e.shiftKey && v.selected !== null) { v.walk.connect(v.keyOf(i)); return; }
+    if ((e.shiftKey || this.connecting) && v.selected !== null) {
+      this.connecting = false;
+      v.walk.connect(v.keyOf(i));
+      return;
+    }
     v.select(v.keyOf(i));
     this.uncover(i);
   }
@@ -235,7 +246,14 @@ export class Gestures extends Part {
     }
   }
 
-  // One end of a path, and then the other.
+  // What is chosen next by mouse or finger is the other end of a path.
+  connect() {
+    const v = this.viewer;
+    this.connecting = v.selected !== null;
+    if (this.connecting) v.say(`A path begins at ${v.title(v.selected)}: choose another node.`);
+  }
+
+  // One end of a path, and then the other, by keys.
   pin() {
     const v = this.viewer;
     if (v.selected === null) return;
