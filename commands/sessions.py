@@ -46,7 +46,8 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
             if args.output:
                 from relascope.viz.handed_on.session import session_sheet
 
-                write(args.output, session_sheet(ask, session, path).html())
+                source = session.model.source(path)
+                write(args.output, session_sheet(ask, session, source).html())
     then = {name: part for name, part in session.results.items() if name in results}
     found = list(differences(then, results)) if then else []
     return {

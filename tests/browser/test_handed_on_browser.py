@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from app_in_browser import PAGE, settle
 from browser import LONG
 from crafted.recorded import recorded
 from engines import shared
@@ -14,6 +15,7 @@ from relascope.viz.handed_on.formats import Look, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
 from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.panels.shell.keeping import OPEN
 from relascope.viz.sessions import replay
 from relascope.viz.sessions.state import Model, Session
 
@@ -143,6 +145,47 @@ def test_a_notebooks_frame_draws_the_graph(chromium, tmp_path):
     frame.locator(".rs[data-ready]").wait_for(timeout=LONG)
     assert "nodes" in frame.locator(".count").inner_text()
     context.close()
+
+
+def _saved(page, button, folder: Path) -> Path:
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name=button, exact=False).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def test_the_page_hands_on_a_tab_and_all_of_the_session(streamlit_page, opened, tmp_path):
+    page = streamlit_page(PAGE, query="mode=training&tab=Passes")
+    settle(page)
+    page.get_by_role("button", name="Hand on").click()
+    page.get_by_role("button", name="Put all steps into one page").click()
+    steps = opened(_saved(page, "Download the page", tmp_path))
+    assert steps.page.locator(".steps .row").count() > 2
+    steps.page.keyboard.press(",")
+    steps.page.wait_for_url("**#*step=*", timeout=LONG)
+    page.get_by_role("button", name="Put all of the session into one page").click()
+    page.get_by_role("button", name="Download the page").nth(1).wait_for(timeout=LONG)
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="Download the page").nth(1).click()
+    path = tmp_path / "session.html"
+    download.value.save_as(path)
+    whole = opened(path).page
+    assert whole.get_by_role("tab").all_inner_texts() == ["Graph", "Passes", "Gradient & cut"]
+    whole.get_by_role("tab", name="Graph").focus()
+    whole.keyboard.press("ArrowRight")
+    whole.locator(".steps .row.selected").wait_for(timeout=LONG)
+    assert page.problems == []
+
+
+def test_the_page_hands_on_a_recording(streamlit_page, opened, tmp_path):
+    named = recorded(tmp_path / "run.rsc")
+    page = streamlit_page(PAGE, env={OPEN: str(named)})
+    page.locator(".run").first.wait_for(timeout=LONG)
+    page.get_by_role("button", name="Hand on").click()
+    file = opened(_saved(page, "HTML", tmp_path), "#step=1")
+    assert file.page.locator(".step-title").inner_text().startswith("FoldTranspose")
+    assert page.problems == []
 
 
 def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:

@@ -10,6 +10,7 @@ from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import read_pipeline
 from relascope.viz.drawing.drawing import View
@@ -27,16 +28,15 @@ _FOUND = (
 )
 
 
-def session_sheet(ask: Ask, session: Session, path: str = "") -> Sheet:
+def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     """The file of a session; what it has not found is asked of the engine.
 
     Args:
-        path: of the model's file, where it is one.
+        source: its model, as it stands on this machine.
 
     Raises:
         EngineError: the model cannot be imported, or the call was cancelled.
     """
-    source = session.model.source(path)
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)

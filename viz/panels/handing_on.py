@@ -1,4 +1,4 @@
-"""The button "Hand on" of a tab: its graph in any format, and all of it as one page."""
+"""The button "Hand on" of a tab: its graph in any format; it, or all of the session, as a page."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.engine.protocol.targets import EngineInfo
+from relascope.recorder.reading import Recording
 from relascope.viz.handed_on.formats import FORMATS, Look, graph_file
 from relascope.viz.handed_on.parts import graph_tab, made_from
+from relascope.viz.handed_on.recorded import recording_sheet
+from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import boundary, download
 from relascope.viz.panels.shell.screen import Screen
 
@@ -33,7 +37,16 @@ def button(
     """
     with st.popover("Hand on", icon=":material/ios_share:"):
         if page is not None:
-            _page(screen, key, page, what)
+
+            def tab() -> Sheet:
+                file = _sheet_of(screen)
+                page(file)
+                return file
+
+            _page(screen, key, tab, what, str(screen.place))
+        session = keeping.so_far(screen)
+        whole = partial(session_sheet, screen.cache.ask, session, screen.source)
+        _page(screen, f"{key}_session", whole, "all of the session", session.text())
         for name, graph in graphs.items():
             st.caption(f"The {name} graph, {len(graph)} nodes")
             stem = f"{screen.label}-{name}".replace("/", "-")
@@ -44,8 +57,22 @@ def button(
                 download(label, made, f"{stem}{ending}", at, row, help=about)
 
 
-def sheet_of(screen: Screen, pipeline: str = "") -> Sheet:
+def of_recording(recording: Recording) -> None:
+    """The same button for a recording, which is handed on whole."""
+    stem = recording.path.stem
+    with st.popover("Hand on", icon=":material/ios_share:"):
+        st.caption("All passes, what each changed, and times")
+
+        def page() -> bytes:
+            return recording_sheet(recording).html().encode()
+
+        help_ = "One page that needs no server. A large compile's takes some seconds to write."
+        download("HTML", page, f"{stem}.html", "recorded_page", help=help_)
+
+
+def _sheet_of(screen: Screen) -> Sheet:
     """A page of what is looked at, still empty."""
+    pipeline = str(screen.pipeline)
     mode = "training" if screen.training else "inference"
     engine: EngineInfo = screen.cache.ask("describe")
     about = made_from(screen.source, screen.label, screen.ir, engine.version, pipeline)
@@ -64,21 +91,19 @@ def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
     return graph_file(ending, graph, Look(view, sheet=page))
 
 
-def _page(screen: Screen, key: str, page: Callable[[Sheet], None], what: str) -> None:
-    """A page is put together when it is asked for, which may take the engine a while."""
-    place, state = str(screen.place), st.session_state
+def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:
+    """A page is put together when it is asked for, which may take the engine a while.
+
+    Args:
+        place: names what it is of; of something else it is asked for anew.
+    """
+    state = st.session_state
     if state.get(f"{key}_page_of") != place:
         if not st.button(f"Put {what} into one page", key=f"{key}_page", width="stretch"):
             return
         state[f"{key}_page_of"] = place
     with boundary(screen.cache, f"{key}_page"):
-
-        def make() -> bytes:
-            file = sheet_of(screen, str(screen.pipeline))
-            page(file)
-            return file.html().encode()
-
-        made = screen.derive(make, "page", key)
+        made = screen.derive(lambda: page().html().encode(), "page", key, place)
         name = f"{screen.label}-{key}.html".replace("/", "-")
         label = f"Download the page ({len(made) / 1e6:.1f} MB)"
         download(label, made, name, f"{key}_page_file", width="stretch")

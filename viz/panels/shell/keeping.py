@@ -286,10 +286,20 @@ def current(screen: Screen) -> Session:
     return replace(session, pipeline=text, pipelines=others)
 
 
+def so_far(screen: Screen) -> Session:
+    """The screen as a session, with what was found of it before this run of the page."""
+    state = st.session_state
+    session = replace(current(screen), timings=tuple(state.get("history", {}).values()))
+    before: Session | None = state.get("session")
+    if before is None or noting.subject(before) != noting.subject(session):
+        return session
+    return replace(session, results=before.results)
+
+
 def keep(screen: Screen) -> None:
     """After everything is drawn: keep the session, and have the address say what it is."""
     state = st.session_state
-    session = replace(current(screen), timings=tuple(state.get("history", {}).values()))
+    session = so_far(screen)
     source = screen.source
     files = [(source.model, source.digest)] if source.digest else []
     _keep(noting.noted(screen, session, state.get("session")), [*files, *source.tensors])

@@ -34,7 +34,7 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
     engines, parts = {}, results.Results()
     if before is not None:
         engines = before.engines
-        if _subject(before) == _subject(session):
+        if subject(before) == subject(session):
             cut = before.cut == session.cut
             parts = {n: p for n, p in before.results.items() if n not in ("cut", "errors") or cut}
     with suppress(_NotKnown, EngineError):
@@ -81,7 +81,8 @@ def entered() -> None:
     st.session_state.pop(_PLACE, None)
 
 
-def _subject(session: Session) -> tuple[Any, ...]:
+def subject(session: Session) -> tuple[Any, ...]:
+    """What a session's results are of."""
     return session.ir, session.model, session.pipeline
 
 

@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.compare.changes import coloured
 from relascope.viz.component import View, graph_view
+from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import rerun
@@ -58,6 +59,7 @@ def _board(opened: Opened) -> None:
             _as_model(opened, row)
     with left:
         run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
+        handing_on.of_recording(opened.recording)
     keeping.keep_recorded(opened.path, opened.digest)
     opened.ahead(number, st.session_state.get(_FUNCTION) or "")
 
