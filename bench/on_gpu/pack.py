@@ -52,10 +52,10 @@ _ARCHIVES: dict[str, dict[str, tuple[str, ...]]] = {
 """What each archive holds, by the distribution: files by their patterns, none of them twice."""
 _LEFT_OUT = (
     "*.pyc", "*.pyi", "*.pyx", "*.pxd", "*.h", "*.hpp", "*.cuh", "*.cc", "*.a", "*.lib",
-    "*/RECORD", "*/include/*", "*/3rdparty/cutlass/*", "tvm_ffi/3rdparty/*", "tvm_ffi/src/*",
+    "*/include/*", "*/3rdparty/cutlass/*", "tvm_ffi/3rdparty/*", "tvm_ffi/src/*",
     "tvm/lib64/*", "tvm/src/*", "tvm/web/*", "*/tests/*", "*/cmake/*",
 )  # fmt: skip
-"""Headers, sources, tests, and records of files that are not all there."""
+"""Headers, sources and tests."""
 
 
 class DoesNotFit(Exception):

@@ -114,7 +114,7 @@ def _sizes(source: ModelSource) -> Row:
 
 def kernels(made: Artefact) -> Row:
     """What a GPU's kernels ask of it at most, and how small their grids are."""
-    launches = [launch for k in made.kernels for launch in getattr(k, "launches", ())]
+    launches = [launch for k in made.kernels for launch in k.launches]
     registers = [x.registers for x in launches if x.registers is not None]
     return {
         "kernels": len(launches),

@@ -20,6 +20,7 @@ from typing import Any
 from relascope.engine.building.cuda_libraries import places
 
 _NVRTC = ("libnvrtc.so.13", "libnvrtc.so.12")
+_HALF = "cuda_fp16.h"
 _STUB = "relascope_stub"  # what a stand-in for a CUDA library has, and no real one
 _NUMBERS = """
 #define CUDART_INF_F __int_as_float(0x7f800000)
@@ -117,11 +118,10 @@ def _nvrtc() -> tuple[Any, str] | None:
 def _by_nvrtc(nvrtc: Any, place: str, source: str, arch: str, form: str) -> bytes:
     real = arch.replace("compute_", "sm_") if form == "cubin" else arch.replace("sm_", "compute_")
     options = [f"--gpu-architecture={real}", "--std=c++17", "-default-device", "--device-int128"]
-    include = Path(place).parents[1] / "include"
-    folders = (
-        [include] if include.is_absolute() else sorted(Path("/usr/local").glob("cuda/include"))
-    )
-    options += [f"-I{f}" for f in folders if (f / "cuda_fp16.h").exists()]
+    # Where the loader knows it by its name, the folder is still to be found.
+    beside = [Path(p).parent.parent / "include" for p in (place, *places(Path(place).name))]
+    found = [f for f in (*beside, Path("/usr/local/cuda/include")) if f.joinpath(_HALF).exists()]
+    options += [f"-I{f}" for f in found[:1]]
     if "#include <cuda.h>" in source:  # the driver's, of which kernels use nothing
         source = re.sub(r"^\s*#include <cuda\.h>\s*$", "", source, flags=re.MULTILINE)
     program = ctypes.c_void_p()

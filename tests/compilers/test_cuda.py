@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import json
 import os
@@ -52,8 +53,24 @@ RELAX = """
 import json, tvm
 before = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
 from relascope.engine.relax.building.cuda_runtime import missing
+said = missing()
+from tvm import relax
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.relax.building import libraries, runtime
+asked = []
+def compile_cuda(source, arch, form):
+    asked.append([arch, form, "__global__" in source])
+    return b"\x7fELF"
+libraries.compile_cuda = compile_cuda
+x = relax.Var("x", relax.TensorType((64,), "float32"))
+builder = relax.BlockBuilder()
+with builder.function("main", [x]):
+    with builder.dataflow():
+        y = builder.emit_output(relax.op.add(x, x))
+    builder.emit_func_output(y)
+runtime.make(builder.get(), BuildOptions("cuda -arch=sm_90"))
 after = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
-print(json.dumps([before, missing(), after]))
+print(json.dumps([before, said, after, asked]))
 """
 
 
@@ -72,9 +89,10 @@ def home(tmp_path, monkeypatch):
     """A place where CUDA's libraries are looked for, and nothing is found elsewhere."""
     (tmp_path / "lib64").mkdir()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    cuda_compiler._nvrtc.cache_clear()
+    found = cuda_compiler._nvrtc
+    found.cache_clear()
     yield tmp_path / "lib64"
-    cuda_compiler._nvrtc.cache_clear()
+    found.cache_clear()
 
 
 def test_numbers_are_computed_as_they_are_written():
@@ -109,11 +127,13 @@ def test_nvrtc_is_told_the_architecture_and_given_what_it_lacks(home, tmp_path, 
     told = cuda_compiler.compile_cuda("void k() {}", "sm_90", "ptx").decode()
     assert "--gpu-architecture=compute_90" in told and "header:math_constants.h" in told
     assert "fast" not in told and "\0" not in told
+    monkeypatch.setattr(cuda_compiler, "_nvrtc", lambda: (ctypes.CDLL(str(made)), made.name))
+    assert cuda_compiler.compile_cuda("void k() {}", "sm_90", "ptx")  # which was loaded by name
     with pytest.raises(RuntimeError, match="oops"):
         cuda_compiler.compile_cuda("wrong", "sm_90", "ptx")
 
 
-def test_relax_finds_cudas_runtime_where_the_loader_does_not(home):
+def test_relax_finds_cudas_runtime_where_the_loader_does_not_and_compiles_by_ours(home):
     """TVM's part for GPUs loads beside stand-ins that pass for the driver and the runtime."""
     spec = importlib.util.find_spec("tvm")
     assert spec is not None and spec.origin is not None
@@ -123,8 +143,9 @@ def test_relax_finds_cudas_runtime_where_the_loader_does_not(home):
     for name in names:
         symbols = tuple(s for s in needs.wanted if s.library in ("", name))
         (home / name).write_bytes(stub_library(name, symbols))
-    before, said, after = answer(RELAX)
+    before, said, after, asked = answer(RELAX)
     assert said == "" and after
+    assert asked == [["sm_90", "cubin", True]]
     if shutil.which("nvidia-smi") is None:
         assert not before
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -183,6 +184,8 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     if OPENBLAS in options.target.split():
         mod = openblas.native(mod)
     with (
+        # Whose architecture the compiler of CUDA's source asks for.
+        target if target.kind.name == "cuda" else nullcontext(),
         schedules.ARITHMETIC.used(ours),
         amd.building(options.target, _LLVM, partial(tvm.register_global_func, override=True)),
         tvm.transform.PassContext(

@@ -97,7 +97,8 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     if BLAS in target.split():
         blas.register()
         mod = blas.dispatch(mod)
-    built = tvm.compile(mod, chosen, relax_pipeline=relax.get_default_pipeline(chosen))
+    with chosen:  # whose architecture the compiler of CUDA's source asks for
+        built = tvm.compile(mod, chosen, relax_pipeline=relax.get_default_pipeline(chosen))
     result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
     return np.asarray(result.numpy())
 

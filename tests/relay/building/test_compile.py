@@ -7,8 +7,11 @@ import shutil
 import pytest
 
 from relascope.core.errors import EngineError
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.tvm import boot
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.cuts.joint import Joint
@@ -68,6 +71,19 @@ def test_for_cuda_with_a_compiler_where_there_is_one(session):
         assert found.code_bytes is None and "nvcc" in found.notes[1]
     else:
         assert found.code_bytes > 0 and ".entry" in text(found, "PTX")
+
+
+def test_for_a_gpu_that_is_here_the_source_is_compiled_by_ours(session, monkeypatch):
+    asked = []
+
+    def compile_cuda(source, arch, form):
+        asked.append((arch, form, "__global__" in source))
+        return b"\x7fELF"
+
+    monkeypatch.setattr(boot, "compile_cuda", compile_cuda)
+    program = session.program_after(MLP, default_pipeline("relay", False))
+    runtime.library(program, BuildOptions("cuda -arch=sm_90"))
+    assert asked == [("sm_90", "cubin", True)]
 
 
 def test_rocm_says_what_it_lacks(session, monkeypatch, tmp_path):
