@@ -37,7 +37,7 @@ class Part:
     title: str
     engine: str
     limit: float
-    slow: float = 6.0
+    slow: float = 15.0
     module: str = "on_gpu.parts"
 
     @property
