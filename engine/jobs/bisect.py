@@ -174,7 +174,9 @@ def bisect(
     kept = kept_on(ir, pipeline)
     found = search(pipeline, judge, kept)
     double = None
-    if kind == "wrong" and question.source.dtype == "float32" and found.bad is not None:
+    one = any(s.name == recorded.NAME for s in pipeline)  # a recorded module has one precision
+    single = question.source.dtype == DTYPES[0] and not one
+    if kind == "wrong" and single and found.bad is not None:
         source = replace(question.source, dtype="float64")
         stage = accuracy.Stage("forward", source, found.bad, tolerance=question.tolerance)
         (double,) = accuracy.run(ask, stage, question.target)

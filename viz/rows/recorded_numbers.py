@@ -8,7 +8,7 @@ bisection, reduction) is done with a recording.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -233,8 +233,18 @@ class Numbers:
             raise EngineError("file", message, str(self.folder)) from wrong
         self._written.add(module)
 
-    def errors(self, ask: Ask, part: Part, target: str, given: Tolerance) -> list[Row]:
+    def errors(
+        self,
+        ask: Ask,
+        part: Part,
+        target: str,
+        given: Tolerance,
+        tell: Callable[[Row], None] = lambda row: None,
+    ) -> list[Row]:
         """What the module after each pass of a part returns, against the first and the one before.
+
+        Args:
+            tell: called with each row as it is done.
 
         Returns:
             One row a pass that left another module: "number", "pass", "error" against the first
@@ -248,7 +258,6 @@ class Numbers:
         for index, made in enumerate(part.made):
             row: Row = {"number": made.by, "pass": self.recording.passes[made.by].name}
             row |= {"error": None, "step_error": None, "failure": None}
-            rows.append(row)
             try:
                 if (error := stepped.records[index].error) is not None:
                     raise error
@@ -265,13 +274,14 @@ class Numbers:
                 row["failure"] = error.to_json()
             else:
                 last = Part(made.module, made.by, True, ())
+            rows.append(row)
+            tell(row)
         return rows
 
     def bisect(self, ask: Ask, ir: str, question: Question) -> Bisection:
         """Bisection over what of a part can be read; see `engine.jobs.bisect.bisect`."""
         stepped = step(ask, question.source, question.pipeline)
-        found = bisect.bisect(ask, ir, replace(question, pipeline=stepped.sound))
-        return replace(found, double=None)  # a recorded module has one precision
+        return bisect.bisect(ask, ir, replace(question, pipeline=stepped.sound))
 
 
 def _judged(

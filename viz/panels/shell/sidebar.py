@@ -344,7 +344,7 @@ def open_text(text: str, name: str, ir: str) -> None:
     Args:
         name: of the file that it is put into.
     """
-    folder = _folder(hashlib.sha256(text.encode()).hexdigest())
+    folder = session_folder(hashlib.sha256(text.encode()).hexdigest())
     path = folder / (Path(name).name or "module.json")
     path.write_text(text, encoding="utf-8")
     look_into(str(path))
@@ -354,7 +354,7 @@ def open_text(text: str, name: str, ir: str) -> None:
     put("ir", ir)
 
 
-def _folder(name: str) -> Path:
+def session_folder(name: str) -> Path:
     """A folder of this session, which ends with it."""
     state = st.session_state
     if "upload_folder" not in state:
@@ -404,7 +404,7 @@ def _file() -> tuple[ModelSource | None, str]:
 
 def kept(upload: Any, name: str, ident: str = "") -> str:
     """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
-    folder = _folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
+    folder = session_folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
     path = folder / (Path(upload.name).name or name)
     path.write_bytes(upload.getbuffer())
     return str(path)

@@ -11,6 +11,7 @@ from relascope.engine.jobs import bisect
 from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
@@ -86,12 +87,12 @@ def search(screen: Screen) -> Search | None:
 
 def show(screen: Screen, found: Search | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
-    wish = _wish()
+    wish = _wish([w for w, kind in _WISHES.items() if not kind or not _recorded(screen)])
     if st.button(
         "Find the pass that breaks it",
         key="bisect_button",
         width="stretch",
-        help="Builds parts of the pipeline and compares them with PyTorch, halving each time, "
+        help="Builds parts of the pipeline and compares what they return, halving each time, "
         "until the first pass is known that makes it so.",
     ):
         screen.cache.forget_errors()
@@ -115,11 +116,18 @@ def show(screen: Screen, found: Search | None) -> None:
         reduce.show(screen, found.result)
 
 
-def _wish() -> tuple[str, float, Tolerance]:
+def _recorded(screen: Screen) -> bool:
+    """Whether the passes are recorded ones, none of which can be left out to be timed."""
+    return any(s.name == recorded.NAME for s in screen.pipeline)
+
+
+def _wish(wishes: list[str]) -> tuple[str, float, Tolerance]:
     """What to look for: a kind of `engine.jobs.bisect.Question`, its factor and tolerance."""
     left, right = st.columns(2, vertical_alignment="bottom")
-    wish = left.selectbox("Look for what is", list(_WISHES), key="keep_bisect_kind")
-    kind = _WISHES[wish or next(iter(_WISHES))]
+    if st.session_state.get("keep_bisect_kind") not in wishes:
+        st.session_state.pop("keep_bisect_kind", None)
+    wish = left.selectbox("Look for what is", wishes, key="keep_bisect_kind")
+    kind = _WISHES[wish or wishes[0]]
     if kind != "slow":
         given = right.number_input(
             "tolerance",

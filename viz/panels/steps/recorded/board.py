@@ -18,6 +18,7 @@ from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import rerun
 from relascope.viz.panels.steps import changes
+from relascope.viz.panels.steps.recorded import numbers
 from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
@@ -43,6 +44,7 @@ def show(opened: Opened) -> None:
 @st.fragment
 def _board(opened: Opened) -> None:
     """The tab without the page around it, which a click on a pass leaves as it is."""
+    st.session_state.progress_shown = []
     if st.session_state.pop(_OPENED, False):
         rerun()
     number = chosen(opened)
@@ -59,6 +61,8 @@ def _board(opened: Opened) -> None:
             _as_model(opened, row)
     with left:
         run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
+        if opened.recording.about.get("level") == "modules":
+            numbers.show(opened, number, choose)
         handing_on.of_recording(opened.recording)
     keeping.keep_recorded(opened.path, opened.digest)
     opened.ahead(number, st.session_state.get(_FUNCTION) or "")

@@ -1,0 +1,56 @@
+"""A person's script is recorded with its wrong pass, which the command line and the page name."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from command_line import document
+from page import LONG, settle, words
+from place import PAGES
+from relascope.viz.panels.shell import keeping
+
+pytestmark = [pytest.mark.engine, pytest.mark.exhaustive]
+
+SCRIPTS = Path(__file__).parents[1]
+BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
+
+
+@pytest.fixture(params=["relay", "relax"])
+def compiled(request, tmp_path, monkeypatch):
+    """The recording of a script, by the command that records."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    script, path = SCRIPTS / request.param / "support" / "wrong_pass.py", tmp_path / "run.rsc"
+    program = [sys.executable, str(script)]
+    if request.param == "relay":  # whose TVM lies in another package
+        program[1:] = ["-c", f"{BOOT}import runpy; runpy.run_path({str(script)!r})"]
+    document("record", "-o", str(path), "--level", "modules", "--json", "--", *program)
+    return str(path)
+
+
+def test_the_command_line_bisects_and_reduces(compiled, tmp_path):
+    found = document("open", compiled, "--errors", "--reduce", str(tmp_path / "report"), real=True)
+    rows = {r["pass"]: r["error"]["verdict"] for r in found["errors"][0]["rows"]}
+    assert rows.pop("ReluAway") == "wrong" and set(rows.values()) <= {"right"}
+    culprit = found["bisection"]["culprit"]
+    assert culprit["pass"] == "ReluAway"
+    assert found["reduction"]["nodes"] == 2
+    assert "report.py" in found["reduction"]["report"]["files"]
+
+
+def test_the_page_does_so_too(compiled, monkeypatch):
+    monkeypatch.setenv(keeping.OPEN, compiled)
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run()
+    assert not [b for b in page.button if b.key == "bisect_button"], "no engine is started yet"
+    page.button(key="recorded_compare").click()
+    settle(page.run())
+    errors = page.dataframe[0].value
+    (wrong,) = errors[errors["verdict"] == "wrong"]["pass"]
+    assert wrong.endswith(" ReluAway")
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    assert "ReluAway, makes it wrong" in words(page)
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    assert "ReluAway: the fault shows with 2 of the" in words(page)

@@ -1,0 +1,98 @@
+"""In the tab "Passes" of a recording that has modules: their numbers, by an engine of the same TVM.
+
+None is started before a button asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs.accuracy import OURS
+from relascope.engine.jobs.step import step
+from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show_error
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.steps import bisect
+from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.rows import Row
+from relascope.viz.rows.recorded_numbers import Numbers, Part, first_words, ir_of, parts, same_tvm
+
+_ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
+_COLUMNS = (
+    "pass: name; verdict: error.verdict; against the first: error.max_rel; "
+    "against the one before: step_error.max_rel; limit: error.limit; "
+    "not compared: failure.message"
+)
+
+
+def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
+    """Draw the button and, once it is pressed, the errors of the chosen pass's part and the search.
+
+    Args:
+        number: of the chosen pass.
+        choose: looks at a pass.
+    """
+    try:
+        found: tuple[Part, ...] = opened.derive(lambda: parts(opened.recording), "parts")
+    except EngineError as error:
+        show_error(error)
+        return
+    if not found:
+        st.caption("No two of its modules can be run and compared.")
+        return
+    if st.session_state.get(_ASKED) != opened.digest:
+        st.button(
+            "Compare the numbers",
+            key="recorded_compare",
+            width="stretch",
+            on_click=st.session_state.update,
+            args=({_ASKED: opened.digest},),
+            help="Compiles the module after each pass from there on, runs all on the same inputs, "
+            "and holds what they return against the first one. This starts an engine.",
+        )
+        return
+    part = _part(found, number)
+    ir: str = opened.derive(lambda: ir_of(opened.recording), "ir")
+    held: Numbers = opened.derive(
+        lambda: Numbers(opened.recording, sidebar.session_folder(opened.digest)), "numbers"
+    )
+    source = held.source(part)
+    cache = cache_of_session(ir, source)
+    heading("How far each module is from the first")
+    with boundary(cache, "numbers"):
+        info = cache.ask("describe")
+        same_tvm(opened.recording, info.version)
+        stepped = step(cache.ask, source, held.pipeline(part))
+        rows: list[Row] = []
+        try:
+            held.errors(cache.ask, part, info.best, OURS, rows.append)
+        finally:
+            _table(opened, part, rows, choose)
+        screen = Screen(ir, source, opened.recording.path.name, stepped.sound, 0, cache)
+        bisect.show(screen, bisect.search(screen))
+
+
+def _part(found: tuple[Part, ...], number: int) -> Part:
+    """The part that a pass is of, or the one that begins last before it."""
+    before = [p for p in found if p.made[0].by <= number]
+    return before[-1] if before else found[0]
+
+
+def _table(opened: Opened, part: Part, rows: list[Row], choose: Callable[[int], None]) -> None:
+    st.caption(plain_text(f"Held against {first_words(opened.recording, part)}. {part.end}"))
+    if not rows:
+        return
+    key = f"recorded_errors_{opened.digest}_{part.first}"
+
+    def select() -> None:
+        row = picked(key, len(rows))
+        if row is not None:
+            choose(rows[row]["number"])
+
+    named = [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows]
+    table(named, _COLUMNS, key=key, on_select=select)
