@@ -9,7 +9,8 @@ and crossings; beside them, for `bert_layer`, those of Graphviz's `dot` for the 
 modules as clusters, where that is installed. Then, in Chromium: how high the smallest title of a
 module is at Fit, in a window of 1280 by 900; from a block that is there to the first picture, and
 opening a group, for made graphs of 6,000 and 100,000 nodes, with modules and without; and what
-the tab's process and JavaScript's heap then hold. Figures of a busy machine are too high.
+the tab's process and JavaScript's heap then hold. In brackets stand the milliseconds that the tab's
+main thread had of a core, for figures of a busy machine are too high.
 """
 
 from __future__ import annotations
@@ -178,50 +179,68 @@ def _speed() -> Iterator[Row]:
             view = View(height=HIGH, family=name)
             block = drawing.encode({}, view, {"view": "v", "recalled": False, "told": ""})
             page.evaluate("text => window.hold(text)", base64.b64encode(block).decode())
-            first = page.evaluate("() => window.show()")
+            tab = _Tab(browser)
+            first, work = tab.spent(page, "() => window.show()")
             row = {"graph": name, "nodes": len(graph), "block MB": round(len(block) / 1e6, 1)}
-            row |= {"first picture ms": round(first)}
-            row |= page.evaluate(_MEASURED)
-            row |= _memory(browser, page)
+            row |= {"first picture ms": f"{first:.0f} ({work:.0f})"}
+            row |= page.evaluate(_TITLES)
+            opened = [tab.spent(page, _OPENED) for _ in range(3)]
+            shown = [f"{ms:.0f} ({work:.0f})" for ms, work in opened if ms is not None]
+            row |= {"open ms": ", ".join(shown)} | tab.memory(page)
             yield row
             page.close()
 
 
-def _memory(browser: Browser, page: Page) -> Row:
-    """What JavaScript's heap holds without garbage, and the tab's process with it, in MB."""
-    heap = page.context.new_cdp_session(page)
-    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
-    own = [Path(f"/proc/{p['id']}/status") for p in processes["processInfo"]]
-    texts = [at.read_text() for at in own if at.exists() and "renderer" in _command(at)]
-    most = max(int(text.split("RssAnon:")[1].split()[0]) for text in texts)
-    heap.send("HeapProfiler.enable")
-    heap.send("HeapProfiler.collectGarbage")
-    held = heap.send("Runtime.getHeapUsage")["usedSize"]
-    return {"tab MB": round(most / 1e3), "heap MB": round(held / 1e6)}
+class _Tab:
+    """The processes in which tabs run."""
+
+    def __init__(self, browser: Browser) -> None:
+        found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+        self.processes = [
+            at
+            for p in found["processInfo"]
+            if (at := Path(f"/proc/{p['id']}")).exists()
+            and "--type=renderer" in (at / "cmdline").read_text()
+        ]
+
+    def spent(self, page: Page, act: str) -> tuple[float | None, float]:
+        """What was measured, and beside it what the tab's main thread had of a core, in ms."""
+        before = self._work()
+        measured: float | None = page.evaluate(act)
+        after = self._work()
+        return measured, max(b - a for a, b in zip(before, after, strict=True))
+
+    def _work(self) -> list[float]:
+        threads = (p / "task" / p.name / "schedstat" for p in self.processes)
+        return [float(t.read_text().split()[0]) / 1e6 for t in threads]
+
+    def memory(self, page: Page) -> Row:
+        """What JavaScript's heap holds without garbage, and the tab's process with it, in MB."""
+        texts = [(p / "status").read_text() for p in self.processes]
+        most = max(int(text.split("RssAnon:")[1].split()[0]) for text in texts)
+        heap = page.context.new_cdp_session(page)
+        heap.send("HeapProfiler.enable")
+        heap.send("HeapProfiler.collectGarbage")
+        held = heap.send("Runtime.getHeapUsage")["usedSize"]
+        return {"tab MB": round(most / 1e3), "heap MB": round(held / 1e6)}
 
 
-def _command(status: Path) -> str:
-    return (status.parent / "cmdline").read_text()
-
-
-_MEASURED = """async () => {
-  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-  v.fit(); await frame();
-  const titles = v.painter.names.map((name) => name.size);
+_FRAME = "const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));"
+_TITLES = f"""async () => {{
+  {_FRAME} v.fit(); await frame();
+  const sizes = v.painter.names.map((name) => name.size);
   const groups = v.drawing.box.kind.filter((kind) => kind).length;
-  const found = { boxes: v.solid.length, titles: `${titles.length} of ${groups}`,
-    "least title px": titles.length ? Math.round(10 * Math.min(...titles)) / 10 : "" };
-  const opened = [];
-  for (let k = 0; k < 3; k++) { // the outermost, and what it holds
-    const group = v.solid.find((i) => v.drawing.box.kind[i]);
-    if (group === undefined) break;
-    const began = performance.now();
-    v.toggle(group); await frame();
-    opened.push(Math.round(performance.now() - began));
-  }
-  found["open ms"] = opened.join(" ");
-  return found;
-}"""
+  return {{ boxes: v.solid.length, titles: `${{sizes.length}} of ${{groups}}`,
+    "least title px": sizes.length ? Math.round(10 * Math.min(...sizes)) / 10 : "" }};
+}}"""
+_OPENED = f"""async () => {{
+  {_FRAME}
+  const group = v.solid.find((i) => v.drawing.box.kind[i]); // the outermost first, then in it
+  if (group === undefined) return null;
+  const began = performance.now();
+  v.toggle(group); await frame();
+  return performance.now() - began;
+}}"""
 
 
 def _page() -> str:
