@@ -63,6 +63,10 @@ def test_pan_zoom_and_keys(streamlit_page):
     page.keyboard.press("f")
     assert view.ask("d.height * v.zoom <= v.high + 1 && d.width * v.zoom <= v.wide + 1")
     assert view.ask("v.y") >= -1
+    view.ask("v.draw()")
+    sizes = view.ask("v.painter.names.map(name => name.size)")
+    assert len(sizes) == view.ask("d.box.kind.filter(kind => kind).length")
+    assert min(sizes) >= 9  # pixels, of each module's name
     page.keyboard.press("/")
     assert page.locator(".find input").evaluate("e => e.getRootNode().activeElement === e")
     page.get_by_role("button", name="Shapes").click()

@@ -125,9 +125,21 @@ def test_a_group_that_feeds_and_is_fed_by_one_node_is_split():
         assert middle.y + middle.h < parts[1].y
 
 
+@pytest.mark.parametrize(
+    "nodes", [600, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (900, 1200))]
+)
+def test_no_line_runs_through_a_node_however_long_and_many_they_are(nodes):
+    graph = random_graph(3, nodes)
+    drawn = layout(graph, module_groups(graph).groups)
+    assert flaws(drawn)[:2] == ((), ())
+
+
 def test_the_same_every_time():
+    """Whatever was laid out before, of which parts are remembered."""
     graph = random_graph(11, 200)
     opened = _some_open(graph, 2)
+    for more in range(len(opened)):
+        layout(graph, opened[:more])
     first = layout(graph, opened)
     javascript.restart()
     assert layout(graph, list(reversed(opened))) == first

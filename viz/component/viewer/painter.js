@@ -240,7 +240,9 @@ export class Painter extends Part {
       this.fits.set(key, wide = ctx.measureText(text).width + 6);
     }
     if (crowded && wide > 1.5 * box.w[i] * zoom) return false;
-    const w = wide / zoom, h = (FAR_NAME + 3) / zoom, x = box.x[i], y = box.y[i];
+    const w = wide / zoom, h = (FAR_NAME + 3) / zoom, y = box.y[i];
+    const signed = box.open[i] && zoom >= 0.25; // it can be closed there
+    const x = box.x[i] + (signed ? 28 : 0);
     const middle = x + (box.w[i] - w) / 2;
     const places = box.open[i] ? [[x, y], [middle, y], [x + box.w[i] - w, y], [x, y + h],
       [middle, y + h], [x, y - h], [middle, y - h], [middle, y + box.h[i] - h], [x, y + 2 * h],
@@ -251,6 +253,11 @@ export class Painter extends Part {
     if (!at) return false;
     names.push({ i, x: at[0], y: at[1], w, h, size: FAR_NAME });
     ctx.save();
+    if (signed) {
+      ctx.translate(box.x[i], y);
+      this.sign(10, HEADER / 2, true);
+      ctx.translate(-box.x[i], -y);
+    }
     ctx.translate(at[0], at[1]);
     ctx.scale(1 / zoom, 1 / zoom);
     ctx.font = font; ctx.textAlign = "left"; ctx.textBaseline = "middle";

@@ -388,7 +388,8 @@ class Arrangement {
     this.goAround(pairs, over);
     for (const { source, target, values, way, kind } of pairs) {
       edge.s.push(this.shown[source]); edge.t.push(this.shown[target]);
-      edge.p.push(way.map(rounded));
+      for (let i = 0; i < way.length; i++) way[i] = rounded(way[i]);
+      edge.p.push(way);
       edge.kind.push(kind);
       const distinct = values.length === 1 ? 1 : new Set(values).size;
       edge.label.push(distinct > 1 ? `${distinct} tensors`
@@ -412,12 +413,13 @@ class Arrangement {
     const before = new Map(); // by source, a line that was free: what begins like it is, too
     for (const pair of pairs) {
       if (pair.kind === CROSSING) continue;
-      const line = turn(flattened(pair.way, pair.kind, this.direction)), other = before.get(pair.source);
+      const { way } = pair, other = before.get(pair.source);
       let same = 0;
-      while (other && same < line.length && line[same] === other[same]) same += 1;
-      const from = Math.max(0, (same >> 1 << 1) - 4);
-      if (router.free(line, [pair.source, pair.target], -1, from)) {
-        before.set(pair.source, line);
+      while (other && same < way.length && way[same] === other[same]) same += 1;
+      const rest = way.slice(Math.max(0, (same >> 1 << 1) - 4));
+      const line = turn(flattened(rest, pair.kind, this.direction));
+      if (router.free(line, [pair.source, pair.target], -1)) {
+        before.set(pair.source, way);
         continue;
       }
       const found = this.around(router, turn(pair.way), pair);
@@ -500,18 +502,25 @@ class Arrangement {
     for (const [container, edge, port] of pair.route) {
       const lane = container.placed.lanes[edge];
       straight &&= lane !== null;
-      const points = [];
-      for (let i = 0; lane && i < lane.length; i += 2) {
-        points.push(...this.at(container, lane[i], lane[i + 1]));
-      }
-      if (port === -1) { meeting = true; way.push(...points); continue; }
-      const at = this.atPort(container, -2 - port);
-      if (meeting) way.push(...at, ...points); else way.push(...points, ...at);
+      const at = port === -1 ? null : this.atPort(container, -2 - port);
+      if (at && meeting) way.push(at[0], at[1]);
+      if (lane) this.pass(way, container, lane);
+      if (at && !meeting) way.push(at[0], at[1]);
+      meeting ||= port === -1;
     }
     way.push(...this.end(target, false));
     if (!straight && way.length === 4) way.splice(2, 0, ...this.aside(way));
     pair.way = way;
     pair.kind = straight ? PLAIN : LONG;
+  }
+
+  // The places of a lane in the drawing, onto the end of a way.
+  pass(way, { left, top, flip, placed }, lane) {
+    const [first, second] = this.down ? [0, 1] : [1, 0];
+    for (let i = 0; i < lane.length; i += 2) {
+      const at = [lane[i], flip ? placed.height - lane[i + 1] : lane[i + 1]];
+      way.push(left + at[first], top + at[second]);
+    }
   }
 
   // Where a long edge bows out to, so that it does not hide behind a column of boxes.

@@ -178,7 +178,8 @@ class Placement {
   // The places an edge passes: its lane's up to where it leaves that, straight down until just
   // above its target.
   points({ lane, upTo }, target, y, left, ways) {
-    const points = upTo ? [...lane.stops.slice(0, lane.before[upTo - 1]), ...lane.own[upTo - 1]] : [];
+    const points = upTo ? lane.stops.slice(0, lane.before[upTo - 1]) : [];
+    if (upTo) points.push(...lane.own[upTo - 1]);
     const u = upTo ? lane.dummies[upTo - 1] : lane.source;
     const way = ways?.get(`${u} ${target} ${lane.value}`) ?? [];
     way.forEach((at, i) => points.push(rounded(i % 2 ? at : at - left)));

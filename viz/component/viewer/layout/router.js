@@ -44,9 +44,9 @@ export class Router {
     return [...found];
   }
 
-  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones, from a point on.
-  free(line, own, off = 2, from = 0) {
-    for (let i = from + 2; i < line.length; i += 2) {
+  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones.
+  free(line, own, off = 2) {
+    for (let i = 2; i < line.length; i += 2) {
       if (this.blocked(line[i - 2], line[i - 1], line[i], line[i + 1], own, off)) return false;
     }
     return true;
