@@ -15,7 +15,7 @@ from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, presenting, side_by_side, steps, time, tour
-from relascope.viz.panels.shell import keeping, session_list, sidebar
+from relascope.viz.panels.shell import keeping, opening, session_list, sidebar
 from relascope.viz.panels.shell.frame import (
     boundary,
     looked_at,
@@ -63,6 +63,7 @@ def main() -> None:
     unread = keeping.arrive()
     presenting.arrive()
     if (path := sidebar.recording()) is not None:
+        opening.zone()
         recorded.show(path, unread)
         return
     with st.sidebar:
@@ -72,6 +73,7 @@ def main() -> None:
         cache = cache_of_session(ir, sidebar.first_source())
         screen = sidebar.show(cache, ir)
         session_list.button()
+        opening.recent()
         tour.button(no_relay is None)
         status = st.container()
     for sentence in unread:
@@ -86,6 +88,9 @@ def main() -> None:
         if tab.open and screen is not None:
             with tab, boundary(cache, picture=show in _PICTURES):
                 show(screen)
+        elif tab.open:
+            with tab:
+                opening.zone(card=True)
     if screen is not None:
         with above:  # last, for only then it is known how often a submodule is called
             sidebar.piece(screen)
@@ -95,6 +100,7 @@ def main() -> None:
         else:
             sidebar.engine_status(cache)
     if screen is not None:
+        opening.zone()
         keeping.keep(screen)
 
 

@@ -52,6 +52,7 @@ def test_the_show_goes_along_the_frontier_without_the_server(streamlit_page):
     assert page.evaluate("window.sent") == 0
 
 
+@pytest.mark.exhaustive
 def test_a_cut_is_taken_from_the_show_and_the_page_has_it(streamlit_page):
     page = opened(streamlit_page)
     page.keyboard.press("Home")

@@ -88,3 +88,61 @@ def test_a_narrow_window_reaches_everything(opened, width, dark):
             box = page.get_by_role("button", name=name, exact=True).bounding_box()
             assert box["x"] >= 0 and box["x"] + box["width"] <= width, (tab, name)
     assert page.problems == []
+
+
+_DRAG = """([names, kinds, folder]) => {
+  if (folder) {
+    const entry = { isDirectory: true, name: folder };
+    DataTransferItem.prototype.webkitGetAsEntry = () => entry;
+  }
+  const dataTransfer = new DataTransfer();
+  for (const name of names) dataTransfer.items.add(new File(["no model, but words"], name));
+  const more = { bubbles: true, cancelable: true, dataTransfer };
+  for (const kind of kinds) document.querySelector("canvas, [data-testid=stApp]")
+    .dispatchEvent(new DragEvent(kind, more));
+}"""
+
+
+def drag(page, names, *kinds, folder=""):
+    page.evaluate(_DRAG, [list(names), list(kinds), folder])
+
+
+def test_a_file_is_dropped_anywhere_and_opened_again_from_a_list(opened):
+    page = opened("Graph")
+    over = page.locator(".over:popover-open")
+    drag(page, ["own.pt"], "dragenter", "dragover")
+    for word in ("Drop it to open it", ".onnx", "a recording of a compile"):
+        over.get_by_text(word, exact=True).wait_for()
+    drag(page, ["own.pt"], "dragleave")
+    assert not over.count()
+    drag(page, ["own.pt"], "dragenter", "drop", folder="models")
+    over.get_by_text("models is a folder").wait_for()
+    assert "file=" not in page.url
+    page.reload()
+    page.locator(".rs[data-ready]:visible").wait_for()
+    settle(page)
+    drag(page, ["own.pt"], "dragenter", "drop")
+    page.wait_for_function("location.search.includes('model=own.pt')")
+    settle(page)
+    page.goto(page.url.split("?")[0])
+    page.locator(".rs[data-ready]:visible").wait_for()
+    settle(page)
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_text("Files opened before").click()
+    page.get_by_role("button", name="own.pt").click()
+    page.wait_for_function("location.search.includes('model=own.pt')")
+    settle(page)
+    assert page.problems == []
+
+
+@pytest.mark.exhaustive
+def test_where_there_is_no_model_yet_the_page_says_what_can_be_opened(opened):
+    page = opened("Graph")
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_role("combobox", name="Model", exact=False).first.click()
+    page.get_by_role("option", name="A file of your own").click()
+    card = page.locator(".card:visible")
+    card.get_by_text("Drop a file anywhere on this page").wait_for()
+    assert card.get_by_role("button", name="Choose a file").is_visible()
+    drag(page, ["notes.zip"], "dragenter", "drop")
+    page.locator(".over:popover-open").get_by_text("opened under Sessions").wait_for()

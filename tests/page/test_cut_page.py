@@ -1,6 +1,7 @@
 """The tab "Gradient & cut" beyond its strategies: the frontier, by hand, and the reasons."""
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import page_session
 from joints import chain
@@ -152,6 +153,34 @@ def test_a_row_selects_its_node(gradient, cards):
     }
     settle(gradient.run())
     assert cards.card.node == "r"
+
+
+def clicked():
+    from relascope.viz.panels.cut.frontier import _clicked
+
+    _clicked("a_chart")
+
+
+def test_a_point_of_the_chart_chooses_its_cut_or_its_strategy():
+    page = AppTest.from_function(clicked)
+    for strategy, held in (("", 32), ("keep_all", None)):
+        told = [{"strategy": strategy, "bytes": held or 384}]
+        page.session_state["a_chart"] = {"selection": {charts.CLICKED: told}}
+        assert not page.run().exception
+        assert page.session_state["keep_strategy"] == (strategy or "frontier")
+        assert page.session_state["keep_frontier"] == 32
+
+
+def test_a_node_that_is_selected_chooses_its_row_and_one_without_a_row_none(gradient, cards):
+    def rows():
+        return list(gradient.session_state["captures_table"]["selection"]["rows"])
+
+    select(gradient, "r")
+    assert rows() == [1]
+    select(gradient, "d0")
+    assert rows() == [0] and cards.card.node == "d0"
+    select(gradient, "gd")
+    assert rows() == [] and cards.card.node == "gd"
 
 
 def test_where_the_partitioner_does_not_run_it_says_why(gradient):

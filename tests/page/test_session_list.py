@@ -67,3 +67,27 @@ def test_a_replay_file_is_opened_and_a_strange_one_is_refused(dialog, monkeypatc
     assert opened.ir == "relax" and len(store.entries()) == 3
     with pytest.raises(session_list.EngineError, match="no replay file"):
         session_list._open_file(io.BytesIO(b"nonsense"))
+
+
+def recent():
+    from relascope.viz.panels.shell.opening import recent
+
+    recent()
+
+
+def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    here, gone = "a" * 32, "b" * 32
+    file = tmp_path / "own.onnx"
+    file.write_bytes(b"a model")
+    store.keep_model(str(file), here)
+    inputs = "x=1x4:float32"
+    store.put("1", replace(NEW, ir="relax", model=Model("own.onnx", here, inputs=inputs)), "own")
+    store.put("2", replace(NEW, model=Model("lost.pt", gone)), "lost")
+    page = AppTest.from_function(recent).run()
+    assert page.button(key=f"again_{gone}").disabled
+    assert "Not on this machine any more." in words(page)
+    page.button(key=f"again_{here}").click().run()
+    opened = page.session_state.session_to_open
+    assert (opened.ir, opened.model.digest, opened.model.inputs) == ("relax", here, inputs)
+    assert page.session_state.session_id not in ("1", "2")

@@ -191,3 +191,14 @@ def error(value, dtype="float32"):
 )
 def test_what_differs_is_said(then, now, same):
     assert (not list(differences(then, now))) is same
+
+
+def test_files_that_were_opened_are_listed_once_the_last_first(file, tmp_path):
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"another")
+    store.put("a", of_file(file), "first")
+    store.put("b", replace(NEW, model=Model("other.onnx", file_digest(other))), "second")
+    store.put("c", replace(of_file(file), ir="relax"), "first, in Relax")
+    store.put("d", NEW, "a sample")
+    assert [(f.id, f.name) for f in store.files(9)] == [("c", "model.pt"), ("b", "other.onnx")]
+    assert len(store.files(1)) == 1

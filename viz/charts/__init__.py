@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from html import escape
 
 import altair as alt
 import pandas as pd
@@ -16,6 +17,23 @@ from relascope.viz.rows.formats import size, work_text
 CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
 CHOSEN = "#d97706"  # stands out on light and dark
 QUIET = "#7d8896"
+CLICKED = "clicked"
+"""The name of the selection in `frontier`."""
+_CLIPS = {  # of the shapes, for a legend
+    "circle": "circle(45%)",
+    "square": "inset(12%)",
+    "triangle-up": "polygon(50% 6%, 100% 92%, 0 92%)",
+    "cross": "polygon(35% 5%, 65% 5%, 65% 35%, 95% 35%, 95% 65%, 65% 65%, 65% 95%, 35% 95%,"
+    " 35% 65%, 5% 65%, 5% 35%, 35% 35%)",
+    "diamond": "polygon(50% 0, 92% 50%, 50% 100%, 8% 50%)",
+}
+_LOOKS = [  # of the large points: a colour and a shape each
+    (QUIET, "circle"),
+    (CAPTURED, "square"),
+    ("#c8453b", "triangle-up"),
+    ("#0f8f6f", "cross"),
+    ("#c79a1b", "diamond"),
+]
 STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
 
 
@@ -49,23 +67,24 @@ def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
 
 
 def frontier(
-    document: Row, rivals: Row | None, choice: tuple[str, int | None, float]
+    document: Row,
+    rivals: Row | None,
+    choice: tuple[str, int | None, float],
+    clickable: bool = False,
 ) -> alt.LayerChart:
     """Bytes kept against work done again: the hull, the strategies, PyTorch, and the choice.
 
     Args:
+        clickable: whether points can be clicked, which `CLICKED` then tells, by "strategy" and
+            "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
         document: of `viz.rows.tables.frontier_document`.
         rivals: of `viz.rows.tables.rivals_document`; None while it is not known.
         choice: title, bytes and share of the chosen cut.
     """
     points = document["frontier"]
-    marks = [
-        {"what": STRATEGIES[s["strategy"]].title, "bytes": s["bytes"], "share": s["share"]}
-        for s in document["strategies"]
-    ]
-    if rivals:
-        marks.append({"what": "PyTorch eager", "bytes": rivals["pytorch_eager_bytes"], "share": 0})
+    marks = _marks(document, rivals)
     names = [m["what"] for m in marks]
+    looks = [_LOOKS[k % len(_LOOKS)] for k in range(len(names))]
     title, held, share = choice
     here = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
     for row in (*marks, *here):
@@ -82,9 +101,11 @@ def frontier(
     )
     sizes = "size:N; kept", "again:N; computed again"
     named = tips("what:N; what", *sizes)
-    legend = alt.Legend(
+    below = alt.Legend(
         title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
     )
+    legend = None if clickable else below
+    colours, shapes = ([look[k] for look in looks] for k in range(2))
     layers = [
         alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
@@ -97,8 +118,8 @@ def frontier(
         .encode(
             x=x,
             y=y,
-            color=alt.Color("what:N", sort=names, legend=legend),
-            shape=alt.Shape("what:N", sort=names, legend=legend),
+            color=alt.Color("what:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+            shape=alt.Shape("what:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
             tooltip=named,
         ),
         alt.Chart(pd.DataFrame(here))
@@ -107,7 +128,44 @@ def frontier(
     ]
     if rivals and rivals["pytorch_min_cut_bytes"] is not None:
         layers += _rule(rivals["pytorch_min_cut_bytes"], most)
+    if clickable:  # what is clicked is larger than what is seen
+        of_line = [{**c, "what": "", "strategy": ""} for c in cuts]
+        spots = pd.DataFrame([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
+        clicked = alt.selection_point(name=CLICKED, fields=["strategy", "bytes"], empty=False)
+        layers.append(
+            alt.Chart(spots)
+            .mark_point(filled=True, size=260, opacity=0, cursor="pointer")
+            .encode(x=x, y=y, tooltip=named)
+            .add_params(clicked)
+        )
     return alt.layer(*layers).properties(height=290, width="container")
+
+
+def frontier_legend(document: Row, rivals: Row | None) -> str:
+    """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
+    entries = "".join(
+        f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
+        f"{escape(mark['what'])}</span>"
+        for mark, (colour, shape) in zip(
+            _marks(document, rivals), itertools.cycle(_LOOKS), strict=False
+        )
+    )
+    return f"<div class='rs-legend'>{entries}</div>"
+
+
+def _marks(document: Row, rivals: Row | None) -> list[Row]:
+    """The strategies and PyTorch eager as large points of the frontier's chart."""
+    marks = [
+        {
+            "what": STRATEGIES[s["strategy"]].title,
+            **{f: s[f] for f in ("strategy", "bytes", "share")},
+        }
+        for s in document["strategies"]
+    ]
+    if rivals:
+        eager = {"bytes": rivals["pytorch_eager_bytes"], "share": 0, "strategy": ""}
+        marks.append({"what": "PyTorch eager", **eager})
+    return marks
 
 
 def tips(*told: str) -> list[alt.Tooltip]:

@@ -38,6 +38,15 @@ class Entry:
         return self.name or self.about
 
 
+@dataclass(frozen=True)
+class File:
+    """A file that was opened: its hash, the id of the last session of it, and its name."""
+
+    digest: str
+    id: str
+    name: str
+
+
 def folder() -> Path:
     """`relascope` below XDG_DATA_HOME, or below `~/.local/share`."""
     named = os.environ.get("XDG_DATA_HOME", "")
@@ -88,6 +97,17 @@ def entries() -> list[Entry]:
     with _database() as base:
         found = base.execute("SELECT id, name, about, changed FROM session ORDER BY changed DESC")
         return [Entry(*row) for row in found]
+
+
+def files(most: int) -> list[File]:
+    """The files that sessions are of, each once, the one that was looked at last first."""
+    with _database() as base:
+        found = base.execute(
+            "SELECT digest, id, json_extract(text, '$.model.name'), MAX(changed) AS last"
+            " FROM session WHERE digest != '' GROUP BY digest ORDER BY last DESC LIMIT ?",
+            (most,),
+        )
+        return [File(*row[:3]) for row in found]
 
 
 def rename(ident: str, name: str) -> None:

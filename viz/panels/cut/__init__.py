@@ -57,6 +57,7 @@ def show(screen: Screen) -> None:
         show_error(error)
         by_hand.undo(screen, joint)
         return
+    captures.follow(cut, _selected(joint))
     node_id = captures.chosen(cut) or _selected(joint)
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):

@@ -32,6 +32,19 @@ def show(document: Row) -> None:
         st.altair_chart(charts.capture_bytes(kept), key="capture_chart")
 
 
+def follow(cut: Cut, selected: str | None) -> None:
+    """Choose the row of the node that was selected in the graph since the last run of the page."""
+    state = st.session_state
+    before, state.captures_selected = state.get("captures_selected"), selected
+    if selected == before or selected == _focus(cut):
+        return
+    for key, ids in _listed(cut).items():
+        rows = [ids.index(selected)] if selected in ids else []
+        if rows or picked(key, len(ids)) is not None:
+            state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    state.captures_followed = selected
+
+
 def chosen(cut: Cut) -> str | None:
     """The node of the row that was chosen since the last run of the page."""
     state, now = st.session_state, focus(cut)
@@ -40,14 +53,25 @@ def chosen(cut: Cut) -> str | None:
 
 
 def focus(cut: Cut) -> str | None:
-    """The node of the row that is chosen: of two tables, in the one where it was chosen last."""
-    state, saved = st.session_state, set(cut.ids)
-    listed = {
+    """The node of the row that is chosen, unless the row followed the graph, which is there."""
+    now = _focus(cut)
+    return None if now == st.session_state.get("captures_followed") else now
+
+
+def _listed(cut: Cut) -> dict[str, tuple[str, ...]]:
+    """The nodes of each table's rows."""
+    saved = set(cut.ids)
+    return {
         "captures_table": (*cut.ids, *(m.id for m in cut.masks)),
         "spared_table": tuple(i for i in cut.joint.crossings if i not in saved),
     }
+
+
+def _focus(cut: Cut) -> str | None:
+    """The node of the row that is chosen: of two tables, in the one where it was chosen last."""
+    state = st.session_state
     rows = {}
-    for key, ids in listed.items():
+    for key, ids in _listed(cut).items():
         row = picked(key, len(ids))
         if row is not None:
             rows[key] = ids[row]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import streamlit as st
 
@@ -10,8 +11,10 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz import charts
+from relascope.viz.panels.presenting import along
 from relascope.viz.panels.shell.cut_choice import frontier_of, joint_of
 from relascope.viz.panels.shell.frame import boundary, plain_text
+from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
 
@@ -19,6 +22,7 @@ _READ = (
     "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
     "share of the forward's. "
     "The line joins the cuts that are best at some price of work for bytes. "
+    "A click on a point chooses it. "
     "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
     "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
     "dashed line; PyTorch eager computes nothing again."
@@ -38,10 +42,26 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
         known = screen.cache.known("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
-    st.altair_chart(charts.frontier(document, rivals, (title, cut.bytes, cut.share)))
+    key = f"frontier_{cut.strategy}_{cut.bytes}_{cut.share:.9f}"  # a choice begins a chart anew
+    st.altair_chart(
+        charts.frontier(document, rivals, (title, cut.bytes, cut.share), clickable=True),
+        key=key,
+        on_select=partial(_clicked, key),
+        selection_mode=[charts.CLICKED],
+    )
+    st.html(charts.frontier_legend(document, rivals))
     st.caption(tables.PROVEN if document["proven"] else tables.STOPPED, help=_READ)
     if known is not None and known.note:
         st.caption(plain_text(known.note))
+
+
+def _clicked(key: str) -> None:
+    """Choose the cut of the frontier, or the strategy, whose point was clicked."""
+    told = st.session_state[key]["selection"].get(charts.CLICKED) or []
+    if told and (name := told[0].get("strategy")):
+        put("keep_strategy", name)
+    elif told:
+        along(int(told[0]["bytes"]))
 
 
 def ask_torch_saved(screen: Screen) -> None:

@@ -40,6 +40,15 @@ from relascope.viz.sessions.state import FIRST, pipeline_key
 FILE = "A file of your own"
 NAMED = "A model of a library, by name"
 MODES = ("Inference", "Training")
+KINDS = (
+    (".pt", "a trace, of torch.jit.save"),
+    (".pt2", "an exported program, of torch.export.save"),
+    (".onnx", "an ONNX model, with the files of its data"),
+    (".json .txt .py", "a module of TVM's, Relay or Relax, as JSON or text"),
+    (".params", "its parameters, beside it"),
+    (".rsc", "a recording of a compile"),
+)
+"""Endings of the files that can be opened, and what each is."""
 _UPLOAD_LIMIT_MB = 1024
 
 
@@ -312,8 +321,7 @@ def _upload() -> None:
     With a recording of a compile the page begins anew.
     """
     uploads = st.file_uploader(
-        "TorchScript trace (.pt), exported program (.pt2), ONNX model (.onnx), module of TVM's, "
-        "recording of a compile (.rsc)",
+        "A file, dropped here or anywhere",
         key="upload",
         accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
@@ -322,6 +330,8 @@ def _upload() -> None:
         "its data. Opening a model's file runs code of "
         "torch or TVM: open only files that you trust. `relascope record` writes recordings.",
     )
+    if not uploads:
+        st.caption("  \n".join(f"`{endings}` {what}" for endings, what in KINDS))
     state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:

@@ -1,0 +1,85 @@
+"""Files that are opened: dropped anywhere on the page, chosen, or opened again.
+
+The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.frame import plain_text, show_error
+from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.sidebar import FILE, KINDS
+from relascope.viz.sessions import store
+from relascope.viz.sessions.state import Session
+
+_HERE = Path(__file__).parent
+_MOST = 6  # of the files that were opened last
+
+
+def zone(card: bool = False) -> None:
+    """Take what is dropped anywhere on the page.
+
+    Args:
+        card: where there is nothing to look at: say so, with a button to choose a file.
+    """
+    _component()(
+        key="drop_card" if card else "drop_zone",
+        data={"kinds": [list(kind) for kind in KINDS], "card": card},
+        on_dropped_change=_dropped,
+    )
+
+
+def recent() -> None:
+    """The files that were opened last, each with a button that opens it again."""
+    try:
+        files = store.files(_MOST)
+    except EngineError as error:
+        show_error(error)
+        return
+    if not files:
+        return
+    with st.expander("Files opened before"):
+        for file in files:
+            there = store.model_file(file.digest) is not None
+            st.button(
+                plain_text(file.name),
+                key=f"again_{file.digest}",
+                width="stretch",
+                on_click=_again,
+                args=(file.id,),
+                disabled=not there,
+                help="Open it again, with the inputs that it had."
+                if there
+                else "Its copy is not on this machine any more: choose the file again.",
+            )
+            if not there:
+                st.caption("Not on this machine any more.")
+
+
+def _dropped() -> None:
+    """The uploader is wanted, in which the browser puts what was dropped."""
+    put("keep_model", FILE)
+
+
+def _again(ident: str) -> None:
+    """Open the file of a session, on a screen of its own."""
+    found = store.get(ident)
+    if found is not None:
+        keeping.go_to(Session(ir=found.ir, model=found.model), store.new_id())
+
+
+def _component() -> Any:
+    return st.components.v2.component(
+        "relascope_drop",
+        html="<div class='card' hidden></div>"
+        "<div class='over' popover='manual' role='status'></div>"
+        "<input type='file' multiple hidden>",
+        css=(_HERE / "drop.css").read_text(encoding="utf-8"),
+        js=(_HERE / "drop.js").read_text(encoding="utf-8"),
+    )

@@ -1,0 +1,104 @@
+// Files that are dropped anywhere on the page go to an uploader of Streamlit's: that of the dialog
+// that is open, else the sidebar's for models. What can be opened is said while a file is over it.
+
+const UPLOADER = "[data-testid=stFileUploader]", ZONE = "[data-testid=stFileUploaderDropzone]";
+const SAID = 8000, PATIENCE = 20000; // milliseconds
+
+export default function (component) {
+  const { data, parentElement, setTriggerValue } = component;
+  const over = parentElement.querySelector(".over"), card = parentElement.querySelector(".card");
+  const own = parentElement.querySelector("input");
+  const stop = new AbortController();
+  const on = (at, type, then) => at.addEventListener(type, then, { signal: stop.signal });
+  let deep = 0, timer = 0;
+
+  const make = (tag, text, ...children) => {
+    const made = document.createElement(tag);
+    made.append(...(text ? [text] : []), ...children);
+    return made;
+  };
+  const kinds = () => make("dl", "", ...data.kinds.flatMap(([endings, what]) =>
+    [make("dt", endings), make("dd", what)]));
+  const sheet = (...parts) => Object.assign(make("div", "", ...parts), { className: "sheet" });
+  const show = (...parts) => {
+    clearTimeout(timer);
+    over.classList.remove("said");
+    over.replaceChildren(sheet(...parts));
+    if (over.isConnected && !over.matches(":popover-open")) over.showPopover();
+  };
+  const hide = () => { if (over.isConnected && over.matches(":popover-open")) over.hidePopover(); };
+  const say = (text) => {
+    show(make("p", text));
+    over.classList.add("said");
+    timer = setTimeout(hide, SAID);
+  };
+
+  const dialog = () => document.querySelector(`[role=dialog] ${UPLOADER}`);
+  const input = () => (dialog() ?? document.querySelector(`.st-key-upload ${UPLOADER}`))
+    ?.querySelector("input[type=file]");
+
+  // Put files into the uploader, once it is there.
+  const hand = async (files) => {
+    if (!input()) setTriggerValue("dropped", files.length);
+    const end = performance.now() + PATIENCE;
+    while (!input() && performance.now() < end) await new Promise((done) => setTimeout(done, 60));
+    const to = input();
+    if (!to) { say("The page did not answer in time: drop the file once more."); return; }
+    if (!to.multiple && files.length > 1) {
+      say("Only one file can be opened here: drop one.");
+      return;
+    }
+    const carried = new DataTransfer();
+    for (const file of files) carried.items.add(file);
+    to.files = carried.files;
+    to.dispatchEvent(new Event("change", { bubbles: true }));
+    say(files.length > 1 ? `${files.length} files are opened together.` : `${files[0].name} is opened.`);
+  };
+
+  const take = (files, folders) => {
+    if (folders.length) {
+      say(`${folders[0]} is a folder: drop the model's file itself, with the files of its data `
+        + "beside it where it has some.");
+      return;
+    }
+    const empty = files.find((file) => !file.size);
+    if (empty) { say(`${empty.name} is empty.`); return; }
+    if (!dialog() && files.some((file) => file.name.toLowerCase().endsWith(".zip"))) {
+      say("A replay file (.zip) is opened under Sessions, in the sidebar.");
+      return;
+    }
+    if (files.length) hand(files);
+  };
+
+  const isFile = (event) => [...event.dataTransfer?.types ?? []].includes("Files");
+  const elsewhere = (event) => event.target.closest?.(ZONE);
+  on(window, "dragenter", (event) => {
+    if (!isFile(event)) return;
+    deep += 1;
+    show(make("h2", "Drop it to open it"), kinds(),
+      make("p", "Several at once: a model with the files of its data or parameters."));
+  });
+  on(window, "dragleave", (event) => { if (isFile(event) && (deep = Math.max(0, deep - 1)) === 0) hide(); });
+  on(window, "dragover", (event) => { if (isFile(event) && !elsewhere(event)) event.preventDefault(); });
+  on(window, "drop", (event) => {
+    if (!isFile(event)) return;
+    deep = 0;
+    hide();
+    if (elsewhere(event)) return; // an uploader's own
+    event.preventDefault();
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
+    const folders = entries.filter((entry) => entry?.isDirectory).map((entry) => entry.name);
+    take([...event.dataTransfer.files], folders);
+  });
+  on(own, "change", () => { take([...own.files], []); own.value = ""; });
+
+  card.hidden = !data.card;
+  if (data.card) {
+    const choose = make("button", "Choose a file");
+    choose.onclick = () => own.click();
+    card.replaceChildren(sheet(make("h2", "Drop a file anywhere on this page"), kinds(),
+      make("p", "Opening a model's file runs code of torch or TVM: open only files that you trust."),
+      choose));
+  }
+  return () => { stop.abort(); clearTimeout(timer); hide(); };
+}
