@@ -90,6 +90,34 @@ def test_keys_that_come_fast_are_all_obeyed_and_a_reload_comes_back(opened):
     assert chosen(page) == "tir.Simplify"
 
 
+def test_what_is_folded_filtered_and_searched_for_is_there_after_a_reload(opened):
+    page = opened()
+    page.locator(".filters button.all").click()
+    page.locator(".fold-all").click()
+    assert "FoldTranspose" not in listed(page)
+    page.locator(".run .arrow").first.click()  # the first alone
+    assert "FoldTranspose" in listed(page)
+    few = listed(page)[:6]
+    page.wait_for_timeout(800)
+    settle(page)
+
+    def reloaded():
+        page.reload()
+        page.locator(".run").first.wait_for()
+        settle(page)
+
+    reloaded()
+    assert listed(page)[:6] == few
+    page.locator(".filters button.changed").click()
+    page.get_by_role("searchbox").fill("foldtr")
+    page.wait_for_timeout(800)
+    settle(page)
+    reloaded()
+    assert listed(page) == ["sequential", "FoldTranspose"]
+    assert page.get_by_role("searchbox").input_value() == "foldtr"
+    assert page.locator(".filters [aria-pressed=true]").text_content().startswith("Changed")
+
+
 @pytest.mark.parametrize(("width", "columns"), [(1280, 2), (390, 1)])
 def test_text_stands_in_two_columns_where_there_is_room(opened, width, columns):
     page = simplify(opened(width=width))

@@ -1,10 +1,13 @@
 // The passes of a recording: thousands of rows, of which those in sight are drawn. Which one is
-// chosen is Python's; folding, filtering and searching never leave the browser.
+// chosen is Python's. Folding, filtering and searching are done here; Python is told what came of
+// it, in a text that only this file reads, so that it is there when the page is loaded again.
 
 const HIGH = 26; // px, a row
 const BEYOND = 8; // rows that are drawn above and below those in sight
 const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
 const MANY = 300; // so many passes are shown folded at first
+const TOLD_AFTER = 400; // ms without a change
+const MOST_TOLD = 1000; // passes that were folded or opened one by one
 const FAILED = 1, UNDER_WAY = 2;
 const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
 
@@ -42,10 +45,12 @@ class RunList {
     this.closed = new Set(); // of those that were found
     this.shown = [];
     this.selected = -1;
+    this.kept = ""; // what Python was told, or said
+    this.keptUntil = 0;
     this.scroll.addEventListener("scroll", () => this.draw());
     this.scroll.addEventListener("click", (event) => this.clicked(event));
     this.scroll.addEventListener("keydown", (event) => this.pressed(event));
-    this.input.addEventListener("input", () => { this.closed.clear(); this.list(); });
+    this.input.addEventListener("input", () => { this.closed.clear(); this.list(); this.keep(); });
     this.input.addEventListener("keydown", (event) => {
       event.stopPropagation(); // the page has keys of its own
       if (event.key === "ArrowDown" || event.key === "Enter") this.scroll.focus();
@@ -61,20 +66,24 @@ class RunList {
       if (bytes.selected !== this.selected) this.choose(bytes.selected, true);
       return;
     }
-    if (!(bytes instanceof Uint8Array) || bytes.length < 13) return;
+    if (!(bytes instanceof Uint8Array) || bytes.length < 15) return;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    const selected = view.getInt32(0, true);
-    const token = view.getBigUint64(4, true);
+    const selected = view.getInt32(0, true), after = 6 + view.getUint16(4, true);
+    const kept = new TextDecoder().decode(bytes.subarray(6, after));
+    const token = view.getBigUint64(after, true);
     if (token !== this.token) {
       this.token = token;
-      const stream = new Blob([bytes.subarray(12)]).stream()
+      const stream = new Blob([bytes.subarray(after + 8)]).stream()
         .pipeThrough(new DecompressionStream("deflate"));
       const rows = await new Response(stream).json();
       if (token !== this.token) return;
       this.take(rows);
+      this.recall(kept);
       this.choose(selected, true);
       return;
     }
+    if (kept === this.kept) this.keptUntil = 0;
+    else if (!this.telling && Date.now() > this.keptUntil) this.recall(kept);
     // An answer to an earlier key must not undo the later ones that are still under way.
     const waits = this.asked && Date.now() < this.asked.until && this.asked.number !== selected;
     if (waits) return;
@@ -97,8 +106,8 @@ class RunList {
     for (const i of around) this.end[i] = this.count;
     this.lower = rows.name.map((name) => name.toLowerCase());
     this.longest = rows.own.reduce((most, own) => Math.max(most, own ?? 0), 0);
-    this.folded.clear();
-    if (this.count > MANY) for (let i = 0; i < this.count; i++) if (depth[i] >= 1) this.folded.add(i);
+    this.base = "first";
+    this.folded = this.foldedIn(this.base);
     const is = {
       all: () => true,
       changed: (i) => rows.changed[i] > 0,
@@ -113,10 +122,52 @@ class RunList {
       button.type = "button";
       button.append(title, element("span", "hits", String(hits)));
       button.disabled = hits === 0;
-      button.onclick = () => { this.filter = name; this.closed.clear(); this.list(); };
+      button.onclick = () => { this.filter = name; this.closed.clear(); this.list(); this.keep(); };
       return button;
     }));
     if (!this.is[this.filter]) this.filter = "all";
+    this.list();
+  }
+
+  // What is folded where nothing was folded or opened one by one.
+  foldedIn(base) {
+    const folded = new Set();
+    if (base === "none" || (base === "first" && this.count <= MANY)) return folded;
+    for (let i = 0; i < this.count; i++) if (base === "all" || this.rows.depth[i] >= 1) folded.add(i);
+    return folded;
+  }
+
+  // Tell Python what is folded, filtered and searched for, when that has come to rest.
+  keep() {
+    clearTimeout(this.telling);
+    this.telling = setTimeout(() => {
+      this.telling = 0;
+      const usual = this.foldedIn(this.base), turned = [];
+      for (let i = 0; i < this.count; i++) if (usual.has(i) !== this.folded.has(i)) turned.push(i);
+      const { base, filter } = this, search = this.input.value.slice(0, 200);
+      const closed = [...this.closed].slice(0, MOST_TOLD);
+      const kept = JSON.stringify({ base, filter, search, turned: turned.slice(0, MOST_TOLD), closed });
+      if (kept === this.kept) return;
+      this.kept = kept;
+      this.keptUntil = Date.now() + ANSWERED_IN;
+      this.tell("list", kept);
+    }, TOLD_AFTER);
+  }
+
+  // As it was told: by this page before it was loaded again, or by another session.
+  recall(kept) {
+    this.kept = kept;
+    let said = null;
+    try { said = JSON.parse(kept || "{}"); } catch { /* it is not ours: all as at first */ }
+    said ??= {};
+    const numbers = (list) => (Array.isArray(list) ? list : [])
+      .filter((i) => Number.isInteger(i) && i >= 0 && i < this.count);
+    this.base = ["first", "all", "none"].includes(said.base) ? said.base : "first";
+    this.folded = this.foldedIn(this.base);
+    for (const i of numbers(said.turned)) if (!this.folded.delete(i)) this.folded.add(i);
+    this.closed = new Set(numbers(said.closed));
+    this.filter = Object.hasOwn(this.is, said.filter) ? said.filter : "all";
+    this.input.value = typeof said.search === "string" ? said.search : "";
     this.list();
   }
 
@@ -222,14 +273,15 @@ class RunList {
     const set = this.finding ? this.closed : this.folded;
     if (shut) set.add(number); else set.delete(number);
     this.list();
+    this.keep();
   }
 
   foldAll(shut) {
     if (!this.rows) return;
-    const set = this.finding ? this.closed : this.folded;
-    set.clear();
-    if (shut) for (let i = 0; i < this.count; i++) set.add(i);
+    const base = shut ? "all" : "none", set = this.foldedIn(base);
+    if (this.finding) this.closed = set; else Object.assign(this, { base, folded: set });
     this.list();
+    this.keep();
   }
 
   clicked(event) {

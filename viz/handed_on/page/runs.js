@@ -22,7 +22,7 @@ export class Runs extends Steps {
     listRuns({
       ...component,
       data: { rows, selected: this.chosen },
-      setTriggerValue: (_, row) => component.tell({ row }),
+      setTriggerValue: (name, row) => name === "select" && component.tell({ row }),
     });
   }
 

@@ -75,9 +75,9 @@ OPEN = "RELASCOPE_OPEN"
 _CHOICES = (
     "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view "
     "keep_change_view keep_step_colours keep_error_dtype keep_both_rows "
-    "keep_recorded_view keep_recorded_types keep_both_with keep_against keep_against_ir "
-    "keep_against_pipeline keep_against_sample keep_against_file keep_against_session "
-    "keep_against_at keep_against_table keep_against_all_steps"
+    "keep_recorded_view keep_recorded_types keep_recorded_list keep_both_with "
+    "keep_against keep_against_ir keep_against_pipeline keep_against_sample keep_against_file "
+    "keep_against_session keep_against_at keep_against_table keep_against_all_steps"
 )
 _SWITCHES = _CHOICES.split()
 _WRITTEN = "address_written"

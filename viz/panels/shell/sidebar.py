@@ -379,7 +379,7 @@ def look_into(path: str | None) -> None:
     state = st.session_state
     state.upload_path = path
     state.keep_pins, state.tensor_paths = "", ()
-    for name in ("recorded_pass", "keep_recorded_function"):
+    for name in ("recorded_pass", "keep_recorded_function", "keep_recorded_list"):
         state.pop(name, None)
 
 
