@@ -24,6 +24,12 @@ TOKEN = "RELASCOPE_TOKEN"  # as `viz.gate` reads it, which imports Streamlit
 
 
 def page_options(command: argparse.ArgumentParser) -> None:
+    """Where the page is served, and what its engines may take."""
+    served_options(command)
+    limits(command)
+
+
+def served_options(command: argparse.ArgumentParser) -> None:
     """Where the page is served."""
     command.add_argument(
         "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
@@ -33,7 +39,6 @@ def page_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-token", action="store_true", help=about)
     about = "engines at once, in all tabs together; by the machine's memory otherwise"
     command.add_argument("--engines", type=positive, metavar="N", help=about)
-    limits(command)
 
 
 def relay_options(command: argparse.ArgumentParser) -> None:

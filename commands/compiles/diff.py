@@ -9,10 +9,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from relascope.commands import options
+from relascope.commands.installation import serve, served_options
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -27,6 +29,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.source import ModelSource, file_digest
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import read_pipeline
@@ -34,8 +37,8 @@ from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
 from relascope.viz.compare.runs import Run, compare
 from relascope.viz.compare.sides import of_model, of_recording
-from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import pipeline_text
+from relascope.viz.sessions import replay, store
+from relascope.viz.sessions.state import Look, Model, Session, pipeline_text
 
 _ROUNDS = 3  # of each side's timing, in turns
 _B = "_b"
@@ -74,6 +77,9 @@ def diff_options(command: argparse.ArgumentParser) -> None:
         group(second)
     about = "build and time both in turns, with their errors against PyTorch"
     add("--measure", action="store_true", help=about)
+    about = "open the page on both, with their graphs beside each other, and print nothing"
+    add("--page", action="store_true", help=about)
+    served_options(command)
     command.set_defaults(strategy=options.DEFAULT, budget=None, save=[], recompute=[])
     options.output(command)
 
@@ -88,6 +94,8 @@ def diff(args: argparse.Namespace, connect: Connect) -> Document:
     first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
     over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
     second = argparse.Namespace(**{**vars(first), "model": args.other, **over})
+    if args.page:
+        _open_page(args, first, second)
     with ExitStack() as stack:
         engines: dict[str, Engine] = {}
 
@@ -110,6 +118,75 @@ def diff(args: argparse.Namespace, connect: Connect) -> Document:
     return document
 
 
+def _open_page(
+    args: argparse.Namespace, first: argparse.Namespace, second: argparse.Namespace
+) -> NoReturn:
+    """Keep both as sessions, and become the page's server on the first."""
+    about = "B of relascope diff"
+    other = _kept_session(second, lambda session: session, about)
+    choices: dict[str, bool | str] = {
+        "keep_both_with": "other",
+        "keep_against": "session",
+        "keep_against_session": other,
+    }
+    look = Look("Side by side", choices=choices)
+    here = _kept_session(first, lambda session: replace(session, look=look), "relascope diff")
+    serve(args, {store.OPEN: f"{store.OF_SESSION}{here}"})
+
+
+def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], about: str) -> str:
+    """One side as a session that is kept, by its id."""
+    path = Path(args.model)
+    with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
+        files: list[tuple[str, str]] = []
+        if path.is_file() and is_recording(path):
+            session = Session(model=Model(path.name, file_digest(path)))
+            files = [(str(path), session.model.digest)]
+        elif _is_session(path):
+            session, model = replay.read(path, Path(folder))
+            files = [(model, session.model.digest)] if model else []
+            files += [(str(f), f.name) for f in Path(folder, "tensors").glob("*")]
+        else:
+            source = source_of(args)
+            pipeline = str(pipeline_of(args)) if args.passes else ""
+            session = Session(ir=args.engine, model=_model_of(source, args), pipeline=pipeline)
+            files = [(source.model, source.digest)] if source.digest else []
+            files += source.tensors
+        for file in files:
+            store.keep_model(*file)
+    ident = store.new_id()
+    store.put(ident, made(session), f"{session.model.name}, {about}")
+    return ident
+
+
+def _model_of(source: ModelSource, args: argparse.Namespace) -> Model:
+    """A source as a session has it."""
+    name = Path(args.model).name if source.digest else source.model
+    return Model(
+        name,
+        source.digest,
+        source.batch,
+        source.tokens,
+        "\n".join(args.input),
+        source.seed,
+        source.dtype,
+        source.training,
+        source.gradient,
+        source.module,
+        source.call,
+        source.weights,
+        ", ".join(f"{n}={v}" for n, v in source.pins),
+        tuple(digest for _, digest in source.tensors),
+    )
+
+
+def _is_session(path: Path) -> bool:
+    if not (path.is_file() and zipfile.is_zipfile(path)):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "session.json" in archive.namelist()
+
+
 Request = Callable[[], BuildRequest]
 
 
@@ -122,23 +199,20 @@ def _run(
         return of_recording(reading.read(path), str(path)), None
     source = pipeline = None
     label = args.model
-    if path.is_file() and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            held = "session.json" in archive.namelist()
-        if held:
-            folder.mkdir()
-            session, model = replay.read(path, folder)
-            label = f"{path.name}: {session.model.name}"
-            if session.model.digest and not model:
-                hint = "Export the session again where its model is."
-                raise EngineError("session", "The model is not in the file.", args.model, hint)
-            if model and is_recording(Path(model)):
-                return of_recording(reading.read(Path(model)), label), None
-            args.engine, args.training = session.ir, session.model.training
-            source = session.model.source(model)
-            pipeline = read_pipeline(
-                session.ir, pipeline_text(session) if args.passes is None else args.passes
-            )
+    if _is_session(path):
+        folder.mkdir()
+        session, model = replay.read(path, folder)
+        label = f"{path.name}: {session.model.name}"
+        if session.model.digest and not model:
+            hint = "Export the session again where its model is."
+            raise EngineError("session", "The model is not in the file.", args.model, hint)
+        if model and is_recording(Path(model)):
+            return of_recording(reading.read(Path(model)), label), None
+        args.engine, args.training = session.ir, session.model.training
+        source = session.model.source(model)
+        pipeline = read_pipeline(
+            session.ir, pipeline_text(session) if args.passes is None else args.passes
+        )
     if source is None:
         source = source_of(args)
         pipeline = pipeline_of(args) if args.passes else Pipeline()

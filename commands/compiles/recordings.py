@@ -25,9 +25,9 @@ from relascope.viz.rows.recording import (
     wanted,
     whole_seconds,
 )
+from relascope.viz.sessions import store
 
 Document = dict[str, Any]
-OPEN = "RELASCOPE_OPEN"  # as `viz.panels.shell.keeping` reads it, which imports Streamlit
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
         return numbers(args, connect, reading.read(args.file))
     step, only = args.step is not None, bool(args.only)
     if not (args.json or args.print or only or step or args.module or args.output):
-        serve(args, {OPEN: str(args.file.resolve())})
+        serve(args, {store.OPEN: str(args.file.resolve())})
     handing_on.known(args, *handing_on.LISTS)
     found = reading.read(args.file)
     rows = pass_rows(found)

@@ -75,8 +75,22 @@ def side_by_side(page: Page) -> None:
     page.get_by_text("same PyTorch operator", exact=True).wait_for()
 
 
+def against(page: Page) -> None:
+    """A layer with and without the step that joins products."""
+    _tab(page, "Side by side")
+    page.get_by_role("radio", name="Another pipeline, model, file or session").click()
+    _settle(page)
+    passes = page.get_by_label("Passes of B", exact=True)
+    passes.fill("default|-combine_batch_matmul")
+    passes.press("Enter")
+    page.get_by_text("They part at combine_batch_matmul").wait_for()
+    _settle(page)
+    page.get_by_role("heading", name="Programs beside each other").scroll_into_view_if_needed()
+    page.locator(".rs[data-ready]").nth(1).scroll_into_view_if_needed()
+
+
 SHOTS: dict[str, Callable[[Page], None]] = {
-    s.__name__: s for s in (graph, passes, gradient, time, side_by_side)
+    s.__name__: s for s in (graph, passes, gradient, time, side_by_side, against)
 }
 
 

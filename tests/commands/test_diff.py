@@ -6,10 +6,11 @@ import pytest
 
 from command_line import document, run
 from crafted.recorded import HOSTILE, recorded
+from relascope.commands import installation
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.compare.runs import Run, Step, compare
-from relascope.viz.sessions import replay
+from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import Model, Session
 
 
@@ -125,3 +126,30 @@ def test_a_session_of_a_recording(tmp_path):
     session = Session(model=Model("a.rsc", file_digest(path)))
     replay.write(tmp_path / "a.zip", session, path)
     assert document("diff", str(path), str(tmp_path / "a.zip"))["same"]
+
+
+def test_the_page_is_started_on_both(tmp_path, monkeypatch):
+    started = {}
+
+    def execve(program, command, environment):
+        started.update(environment)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(installation.os, "execve", execve)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    path = recorded(tmp_path / "a.rsc")
+    replay.write(tmp_path / "b.zip", Session(ir="relax", model=Model("mlp"), pipeline="cse"), None)
+
+    def both(*asked):
+        assert run("diff", *asked, "--page", "--no-browser").returncode == 0
+        here = store.get(started[store.OPEN].removeprefix(store.OF_SESSION))
+        assert here.look.tab == "Side by side"
+        assert here.look.choices["keep_against"] == "session"
+        return here, store.get(here.look.choices["keep_against_session"])
+
+    a, b = both(str(path), str(tmp_path / "b.zip"))
+    assert store.model_file(a.model.digest).read_bytes() == path.read_bytes()
+    assert (b.ir, b.model.name, b.pipeline) == ("relax", "mlp", "cse")
+    a, b = both("mlp", "mlp", "--batch", "3", "--passes-b", "cse|-dce", "--training-b")
+    assert (a.model.batch, a.pipeline, b.pipeline) == (3, "", "cse|-dce")
+    assert b.model.training and not a.model.training

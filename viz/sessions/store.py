@@ -16,6 +16,8 @@ from pathlib import Path
 from relascope.core.errors import EngineError
 from relascope.viz.sessions.state import Session, from_text
 
+OPEN, OF_SESSION = "RELASCOPE_OPEN", "session:"
+"""The variable that names a file which a page opens on, or a session behind this word."""
 UNNAMED = 100  # sessions without a name that are kept; the oldest go
 _SCHEMA = """CREATE TABLE IF NOT EXISTS session (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, about TEXT NOT NULL, digest TEXT NOT NULL,

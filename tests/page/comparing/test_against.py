@@ -139,3 +139,11 @@ def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     page.query_params["session"] = "mine"
     assert "Choose a file." in words(run(page))
+
+
+def test_the_page_opens_on_a_session_that_it_was_started_on(beside, monkeypatch):
+    (ident,) = (e.id for e in store.entries() if e.id != "other")
+    monkeypatch.setenv(keeping.OPEN, f"{store.OF_SESSION}{ident}")
+    assert "B: b.rsc" in words(opened())
+    monkeypatch.setenv(keeping.OPEN, f"{store.OF_SESSION}gone")
+    assert "There is no session 'gone'." in opened(ir="relay").warning[0].value

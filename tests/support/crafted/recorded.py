@@ -18,7 +18,12 @@ MESSAGE = "Traceback:\n  in kernel\nValueError: no axis 7 here"
 
 
 def recorded(
-    path: Path, graphs: bool = True, passes: int = 0, place: str = "", code: str = ""
+    path: Path,
+    graphs: bool = True,
+    passes: int = 0,
+    place: str = "",
+    code: str = "",
+    folded: bool = True,
 ) -> Path:
     """Write it.
 
@@ -27,6 +32,7 @@ def recorded(
         passes: so many more at its end, each inside the one before it up to the tenth, that change
             the loops to and fro.
         place: in memory, as it stands in texts of loops; code: what was generated.
+        folded: whether the pass that folds a transpose does.
     """
     writer = Writer(path, {"tvm": "0.99", "level": "text", "arguments": ["compile.py", HOSTILE]})
 
@@ -35,8 +41,9 @@ def recorded(
         writer.content("text", name, lambda: {"constants": [], "zlib": text})
         return name
 
-    before, after, loops, simpler = map(content, (BEFORE, AFTER, LOOPS + place, SIMPLER + place))
-    for name, transposed in ((before, True), (after, False)):
+    texts = BEFORE, AFTER if folded else BEFORE, LOOPS + place, SIMPLER + place
+    before, after, loops, simpler = map(content, texts)
+    for name, transposed in ((before, True), (after, False))[: 1 + folded]:
         if graphs:
             raw = json.dumps(forward_graph(transposed).to_json())
             writer.content("graph", name, partial(dict, zlib=raw))

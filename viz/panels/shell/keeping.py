@@ -70,8 +70,7 @@ RECORDED_VIEW = "recorded_view"
 """The graph of a recording's pass."""
 _VIEW_KEYS = [*(view for views in _VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
-OPEN = "RELASCOPE_OPEN"
-"""The variable that names a file which a page opens on."""
+OPEN = store.OPEN
 _CHOICES = (
     "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view "
     "keep_change_view keep_step_colours keep_error_dtype keep_both_rows "
@@ -123,6 +122,8 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
         return enter(base)
     if not query and not went:
         if not ident and (named := os.environ.get(OPEN)):
+            if named.startswith(store.OF_SESSION):
+                return _open(named.removeprefix(store.OF_SESSION))
             look_into(named)
             put("keep_model", FILE)
         return wrong
@@ -132,6 +133,18 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if unread:
         wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")
     return wrong + enter(session)
+
+
+def _open(ident: str) -> list[str]:
+    """Show a session that the page was started on."""
+    try:
+        found = store.get(ident)
+    except EngineError as error:
+        return [error.message]
+    if found is None:
+        return [f"There is no session {ident!r}."]
+    st.session_state[_ID] = store.new_id() if _open_elsewhere(ident) else ident
+    return enter(found)
 
 
 def go_to(session: Session, ident: str) -> None:
