@@ -17,6 +17,10 @@ class Items {
     this.opened = opened;
     this.items = [];
     this.slot = new Int32Array(graph.count);
+    // While a container's content is looked at: which nodes are its, and by node the group that it
+    // is in, as -2 - group; nodes stand for themselves.
+    this.mark = new Int32Array(graph.count); this.key = new Int32Array(graph.count);
+    this.looked = 0;
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
     this.halves = roots.length === 2 && roots.includes(FORWARD) && roots.includes(BACKWARD)
       && graph.group.every((g) => g >= 0) && !this.turnsBack();
@@ -81,16 +85,17 @@ class Items {
   content(container) {
     const { graph } = this;
     const memo = new Map(), byGroup = new Map(), order = [];
-    const keys = new Map(); // by node, the group it is in, as -2 - group; nodes stand for themselves
+    this.looked += 1;
     for (const node of container.members) {
       const group = this.toward(container, memo, graph.group[node]);
+      this.mark[node] = this.looked;
+      this.key[node] = group < 0 ? node : -2 - group;
       if (group < 0) { order.push([-1, node, null]); continue; }
-      keys.set(node, -2 - group);
       const members = byGroup.get(group);
       if (members) members.push(node);
       else { byGroup.set(group, [node]); order.push([group, -1, null]); }
     }
-    const parts = byGroup.size ? this.split(container, keys, byGroup) : new Map();
+    const parts = byGroup.size ? this.split(container, byGroup) : new Map();
     return order.flatMap(([group, node]) => (group < 0 ? [[-1, node, null]]
       : (parts.get(group) ?? [byGroup.get(group)]).map((members) => [group, -1, members])));
   }
@@ -116,16 +121,14 @@ class Items {
   // every path how often it has changed boxes: nodes of a group with different counts go to
   // different parts. Counts never fall along an edge and rise where it changes boxes, so what
   // results has no cycle.
-  split(container, keys, byGroup) {
-    const { reads } = this.graph;
-    const inside = container.index === 0 ? null : new Set(container.members);
-    const mine = (node) => keys.get(node) ?? node;
+  split(container, byGroup) {
+    const { key, mark, looked, graph: { reads } } = this;
     const links = new Map();
     for (const node of container.members) {
-      const me = mine(node);
+      const me = key[node];
       for (const source of reads[node]) {
-        if (inside && !inside.has(source)) continue;
-        const other = mine(source);
+        if (mark[source] !== looked) continue;
+        const other = key[source];
         if (other === me) continue;
         const list = links.get(other);
         if (!list) links.set(other, [me]);
@@ -137,12 +140,12 @@ class Items {
     if (!component.size) return parts;
     const level = new Map();
     for (const node of container.members) {
-      const me = mine(node), number = component.get(me);
+      const me = key[node], number = component.get(me);
       if (number === undefined) continue;
       let high = 0;
       for (const source of reads[node]) {
-        if (inside && !inside.has(source)) continue;
-        const other = mine(source);
+        if (mark[source] !== looked) continue;
+        const other = key[source];
         if (component.get(other) !== number) continue;
         high = Math.max(high, level.get(source) + (other === me ? 0 : 1));
       }
