@@ -91,6 +91,15 @@ def test_keys_that_come_fast_are_all_obeyed_and_a_reload_comes_back(opened):
     page.reload()
     page.locator(".line.changed").first.wait_for()
     assert chosen(page) == "tir.Simplify"
+    # What was sent before, and comes after, changes nothing.
+    shown = page.locator(".diff")
+    before = shown.evaluate("root => [...root.diff.bytes]")
+    page.locator(".scroll").focus()
+    page.keyboard.press("ArrowUp")
+    page.locator(".line.changed").first.wait_for(state="detached")
+    shown.evaluate("(root, late) => root.diff.receive(new Uint8Array(late))", before)
+    page.wait_for_timeout(200)
+    assert not page.locator(".line.changed").count()
 
 
 def test_what_is_folded_filtered_and_searched_for_is_there_after_a_reload(opened):

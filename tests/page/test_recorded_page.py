@@ -59,7 +59,7 @@ def component(page, key):
     for block in page.get("bidi_component"):
         if key in block.proto.id:
             data = block.proto.bytes
-            start = 14 + int.from_bytes(data[4:6], "little") if key == "run_list" else 0
+            start = 14 + int.from_bytes(data[4:6], "little") if key == "run_list" else 8
             return json.loads(zlib.decompress(data[start:]))
     return None
 

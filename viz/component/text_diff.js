@@ -30,6 +30,7 @@ class Diff {
   constructor(root) {
     this.root = root;
     this.drawings = 0;
+    this.sent = 0; // when Python sent what is shown
     this.body = root.querySelector(".body");
     this.count = root.querySelector(".count");
     this.walk = root.querySelector(".walk");
@@ -44,11 +45,14 @@ class Diff {
       if (bytes !== this.bytes) this.take(this.bytes = bytes);
       return;
     }
-    if (!(bytes instanceof Uint8Array) || !bytes.length) return;
+    if (!(bytes instanceof Uint8Array) || bytes.length < 9) return;
+    const sent = new DataView(bytes.buffer, bytes.byteOffset).getFloat64(0, true);
+    if (sent < this.sent) return; // a newer one is here
+    this.sent = sent;
     const same = this.bytes?.length === bytes.length && this.bytes.every((b, i) => b === bytes[i]);
     if (same) return;
     this.bytes = bytes;
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const stream = new Blob([bytes.subarray(8)]).stream().pipeThrough(new DecompressionStream("deflate"));
     const told = await new Response(stream).json();
     if (this.bytes === bytes) this.take(told);
   }

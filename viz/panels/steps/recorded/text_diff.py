@@ -7,8 +7,12 @@ narrow, the two columns become one. Texts are a stranger's: the browser takes th
 from __future__ import annotations
 
 import json
+import struct
+import time
 import zlib
 from collections.abc import Sequence
+
+import streamlit as st
 
 from relascope.viz.compare.text import Stretch, beside
 from relascope.viz.component import small
@@ -31,4 +35,8 @@ def text_diff(data: bytes, *, key: str) -> None:
     Args:
         data: as `packed` makes it.
     """
-    small("text_diff")(key=key, data=data)
+    sent: tuple[bytes, float] | None = st.session_state.get(f"{key}_sent")
+    if sent is None or sent[0] != data:
+        sent = st.session_state[f"{key}_sent"] = data, time.time()
+    # A component that is being loaded may get what was sent last before what was sent first.
+    small("text_diff")(key=key, data=struct.pack("<d", sent[1]) + data)
