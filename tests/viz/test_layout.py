@@ -125,6 +125,19 @@ def test_a_group_that_feeds_and_is_fed_by_one_node_is_split():
         assert middle.y + middle.h < parts[1].y
 
 
+def test_weights_of_a_split_group_stand_in_the_part_that_reads_them():
+    b = Builder()
+    b.scope = "a"
+    first = b.call("nn.relu", b.add(Kind.INPUT, name="x"))
+    turned = b.call("transpose", b.parameter("a.w", (64, 64)))
+    b.scope = ""
+    between = b.call("tanh", first)
+    b.scope = "a"
+    graph = b.graph(b.call("nn.dense", between, turned))
+    boxes = {box.id: box for box in layout(graph, ["a"]).boxes}
+    assert [_inside(boxes[turned], boxes[f"group:a{part}"]) for part in ("", "#2")] == [False, True]
+
+
 @pytest.mark.parametrize(
     "nodes", [600, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (900, 1200))]
 )

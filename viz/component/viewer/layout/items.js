@@ -139,17 +139,28 @@ class Items {
     const parts = new Map();
     if (!component.size) return parts;
     const level = new Map();
+    const still = new Map(); // what depends on nothing here, such as a weight's transpose: its readers
     for (const node of container.members) {
       const me = key[node], number = component.get(me);
       if (number === undefined) continue;
-      let high = 0;
+      let high = 0, moving = false;
       for (const source of reads[node]) {
         if (mark[source] !== looked) continue;
         const other = key[source];
         if (component.get(other) !== number) continue;
         high = Math.max(high, level.get(source) + (other === me ? 0 : 1));
+        still.get(source)?.push(node);
+        moving ||= !still.has(source);
       }
       level.set(node, high);
+      if (!moving) still.set(node, []);
+    }
+    for (const [node, readers] of [...still].reverse()) { // it goes with its first reader
+      let low = Infinity;
+      for (const reader of readers) {
+        low = Math.min(low, level.get(reader) - (key[reader] === key[node] ? 0 : 1));
+      }
+      if (low > level.get(node) && low !== Infinity) level.set(node, low);
     }
     for (const [group, members] of byGroup) {
       if (!component.has(-2 - group)) continue;
