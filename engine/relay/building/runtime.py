@@ -11,6 +11,7 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -111,7 +112,9 @@ class Compiled:
         """See `executables.Compiled`."""
         kept = frozenset(keep)
         if _torch(self._device).type == "cuda":  # what torch queued before is done before
-            self._device.set_raw_stream(torch.cuda.current_stream().cuda_stream)
+            stream = torch.cuda.current_stream(_torch(self._device)).cuda_stream
+            # As a bare number, ctypes would hand over half of a stream's address.
+            self._device.set_raw_stream(ctypes.c_void_p(stream))
         for name in self.used:
             self._set(name, values, name in kept)
         results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
