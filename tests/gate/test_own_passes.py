@@ -1,11 +1,13 @@
 """One's own passes: examples run as tests, applications counted, programs verified, IR printed."""
 
 import json
+import re
 from functools import cache
 
 import pytest
 
 from engines import Shared
+from place import ROOT
 from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.passes import catalogue
@@ -91,16 +93,20 @@ def before_soft_nothing(new):
 
 @pytest.fixture
 def own(request, tmp_path, monkeypatch, capsys):
-    """Runs a command with one's own passes, in an engine that has them."""
+    """Runs a command with one's own passes and those of the docs, in an engine that has them."""
     ir = request.param
-    file = tmp_path / "own.py"
+    file, documented = tmp_path / "own.py", tmp_path / "documented.py"
     file.write_text(OWN[ir] + COMMON)
+    text = (ROOT / "docs" / "in-your-code.md").read_text("utf-8")
+    (code,) = re.findall(rf"^```$\n(from relascope\.passes\.{ir}\..*?)^```$", text, re.M | re.S)
+    documented.write_text(code)
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     connect = cache(lambda name: Shared(name, None))
 
     def run(*args, status=0, as_json=True):
-        given = [*args, "--engine", ir, "--pass-file", str(file)]
+        files = [f"--pass-file={path}" for path in (file, documented)]
+        given = [*args, "--engine", ir, *files]
         assert main([*given, *(["--json"] if as_json else [])], connect) == status
         out = capsys.readouterr().out
         return json.loads(out) if as_json else out
@@ -117,7 +123,8 @@ IRS = [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"]
 def test_ones_own_passes(own):
     """Together, for one engine has to start with them."""
     tests = {t["name"]: t for t in own("passes", "--test", status=3)["tests"]}
-    assert [n for n, t in tests.items() if t["passed"]] == ["soft", "soft_kept"]
+    assert sorted(n for n, t in tests.items() if t["passed"]) == ["relu_twice", "soft", "soft_kept"]
+    assert tests["relu_twice"]["expected"], "as the docs have it"
     assert tests["soft"]["expected"] and tests["soft"]["max_rel"] is None
     assert tests["soft_kept"]["max_rel"] == 0.0 and not tests["soft_kept"]["expected"]
     wrong = tests["soft_wrongly"]
