@@ -12,7 +12,13 @@ from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Prof
 from relascope.passes.cost import Read, known_flops, reads
 from relascope.viz.charts.roofline import roofline
 from relascope.viz.drawing import palette
-from relascope.viz.rows.profile import peaks_text, phase_text, profile_document, share_text
+from relascope.viz.rows.profile import (
+    peak_texts,
+    peaks_text,
+    phase_text,
+    profile_document,
+    share_text,
+)
 
 MIB = 2**20
 PEAKS = Peaks(
@@ -141,6 +147,8 @@ def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
     assert any("busy while they were measured" in n for n in quick["notes"])
     right = profile_document(profile(kernel(1.0, flops=1e8)), graph())
     assert right["notes"] == []
+    assert [sure for _, _, sure in peak_texts(quick)] == [False]
+    assert "%" not in peak_texts(quick)[0][0] and "% of peak" in peak_texts(right)[0][0]
 
 
 def test_without_peaks_there_is_no_share_and_no_chart():

@@ -37,7 +37,7 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     low = min(best / rates[0], *(d["intensity"] for d in dots)) / 2
     high = max(best / rates[1], *(d["intensity"] for d in dots)) * 3
     roofs, labels = _roofs(products, rates, best, low, high)
-    top = max(r["rate"] for r in roofs)
+    top = max(r["rate"] for r in (*roofs, *dots))
     bottom = min(d["rate"] for d in dots)
     x = alt.X(
         "intensity:Q",

@@ -54,6 +54,15 @@ def _beaten(profile: Profile) -> list[str]:
     ]
 
 
+def peak_texts(document: Row) -> list[tuple[str, str, bool]]:
+    """At how much of the machine's peak each phase runs: a figure, what it is of, and whether it is
+    sure. Where kernels have beaten the peaks, these are none, and no share of them is told."""
+    told = [p for p in document["phases"] if p["of_peak"] is not None]
+    if any((k["of_peak"] or 0) > BEATEN for k in document["kernels"]):
+        return [("not known: kernels beat it", f"{p['name']}, of peak", False) for p in told]
+    return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at", True) for p in told]
+
+
 def _phase(profile: Profile, phase: Phase) -> Row:
     least, unknown = profile.least_ms(phase.name)
     share = phase.mapped_share

@@ -107,12 +107,17 @@ def _verdict(row: TimeRow, eager: TimeRow | None) -> Verdict | None:
     elif 1 / _NEARLY < ratio < _NEARLY and low < 1 < high:
         text = "about equal to eager"
     elif high < 1 / _EQUAL:
-        text = f"{1 / high:.2g}× to {1 / low:.2g}× faster than eager"
+        text = f"{_times(1 / high)} to {_times(1 / low)} faster than eager"
     elif low > _EQUAL:
-        text = f"{low:.2g}× to {high:.2g}× slower than eager"
+        text = f"{_times(low)} to {_times(high)} slower than eager"
     else:
         text = f"{low:.2f} to {high:.2f} of eager's time"
     return Verdict(f"{text}; the machine is busy" if busy else text, not wide)
+
+
+def _times(factor: float) -> str:
+    """A factor with two digits that count: `1.3×`, `6×`, `190×`."""
+    return f"{float(f'{factor:.2g}'):g}×"
 
 
 def label(result: TimeResult, row: TimeRow) -> str:

@@ -325,13 +325,12 @@ def _upload() -> None:
         key="upload",
         accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
-        help="Saved with torch.jit.save or torch.export.save; or a Relay or Relax module as text "
-        "or TVM's JSON, with the file of its parameters beside it; an ONNX model with the files of "
-        "its data. Opening a model's file runs code of "
+        help="\n".join(f"- `{endings}` {what}" for endings, what in KINDS)
+        + "\n\nOpening a model's file runs code of "
         "torch or TVM: open only files that you trust. `relascope record` writes recordings.",
     )
     if not uploads:
-        st.caption("  \n".join(f"`{endings}` {what}" for endings, what in KINDS))
+        st.caption(" ".join(endings for endings, _ in KINDS))
     state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:

@@ -19,7 +19,7 @@ from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.chrome_trace import trace_json
 from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.profile import heat, peaks_text, phase_text, profile_document
+from relascope.viz.rows.profile import heat, peak_texts, peaks_text, phase_text, profile_document
 from relascope.viz.sessions import results
 
 _HEIGHT = 560
@@ -66,14 +66,8 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         (str(document["repeats"]), "repeats"),
         (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
     )
-    strip(
-        *(
-            (f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at")
-            for p in document["phases"]
-            if p["of_peak"] is not None
-        ),
-        large=True,
-    )
+    told = peak_texts(document)
+    strip(*((text, of, "" if sure else "rs-unsure") for text, of, sure in told), large=True)
     for note in document["notes"]:
         st.warning(plain_text(note))
     for phase in document["phases"]:

@@ -102,9 +102,9 @@ def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[Tun
     """The kernels with what the records say now; empty before somebody wants to see them."""
     state = st.session_state
     if state.get(_LISTED) != asked:
-        words, button = st.columns([5, 1.4], vertical_alignment="center")
-        words.caption(_records_text(book))
-        if not button.button("List kernels", key="list_tasks", width="stretch"):
+        pressed = st.button("List kernels", key="list_tasks")
+        st.caption(_records_text(book))
+        if not pressed:
             return ()
         cache.forget("tasks", *asked)
         state[_LISTED] = asked

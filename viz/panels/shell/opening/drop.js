@@ -52,7 +52,7 @@ export default function (component) {
     for (const file of files) carried.items.add(file);
     to.files = carried.files;
     to.dispatchEvent(new Event("change", { bubbles: true }));
-    say(files.length > 1 ? `${files.length} files are opened together.` : `${files[0].name} is opened.`);
+    say(`Opening ${files.length > 1 ? `${files.length} files together` : files[0].name}.`);
   };
 
   const take = (files, folders) => {

@@ -13,7 +13,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.viz.panels.compared import against
-from relascope.viz.panels.shell import keeping, session_list, sidebar
+from relascope.viz.panels.shell import keeping, opening, session_list, sidebar
 from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
 from relascope.viz.panels.steps.recorded import board, times
 from relascope.viz.panels.steps.recorded.opened import Opened, opened
@@ -43,6 +43,7 @@ def show(path: str, unread: Sequence[str]) -> None:
         sidebar.of_recording()
         facts = st.container()
         session_list.button()
+        opening.recent()
     for sentence in unread:
         st.warning(plain_text(sentence))
     try:
