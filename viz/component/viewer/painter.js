@@ -16,13 +16,18 @@ export class Painter extends Part {
   names = []; // modules' names as they were drawn, with their sizes on the screen
 
   // Words have other widths: what was measured and drawn is gone.
-  forget() { this.fits.clear(); this.kept = null; }
+  forget() { this.fits.clear(); this.kept = this.scene = null; }
 
   draw() {
     const v = this.viewer;
     if (!v.drawing) return;
     const colours = v.theme.look.surfaces;
-    Object.assign(this, { box: v.drawing.box, edge: v.drawing.edge, colours, lit: v.lit() });
+    Object.assign(this, { box: v.drawing.box, edge: v.drawing.edge, colours });
+    const scene = this.depends();
+    if (!this.scene || scene.some((part, i) => part !== this.scene[i])) {
+      this.scene = scene;
+      this.lit = v.lit();
+    }
     if (!this.moveKept()) {
       this.see(0);
       if (this.weight() > HEAVY) {
@@ -50,7 +55,7 @@ export class Painter extends Part {
   }
 
   // What a picture depends on, but for its place and zoom.
-  scene() {
+  depends() {
     const { viewer: v } = this;
     return [v.drawing, v.byStyle, v.theme.look, v.theme.ground, v.shapes, v.finder.boxes, v.selected,
       v.walk.to, v.walk.reach, v.wide, v.high, v.ratio];
@@ -83,13 +88,13 @@ export class Painter extends Part {
     const x = v.x + around * v.wide, y = v.y + around * v.high;
     this.see(around);
     this.paint(sheet.getContext("2d"), x, y);
-    this.kept = { sheet, x, y, zoom: v.zoom, scene: this.scene() };
+    this.kept = { sheet, x, y, zoom: v.zoom, scene: this.scene };
   }
 
   // Show the kept picture where it is now; false where it does not show what it should.
   moveKept() {
     const v = this.viewer, { kept, viewer: { ctx, ratio, drawing } } = this;
-    if (!kept || this.scene().some((part, i) => part !== kept.scene[i])) return false;
+    if (!kept || kept.scene !== this.scene) return false;
     const by = v.zoom / kept.zoom;
     if (by < 0.5 || by > 2) return false;
     // The part of the picture that is in sight, on the stage, and where the sheet begins and ends.
