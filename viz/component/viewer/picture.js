@@ -129,7 +129,6 @@ export class Picture {
     if (this.taken !== block) { // what no opening changes
       this.taken = block;
       this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
-      this.captures = this.capturesOf(drawing);
       this.halves = this.overlays.halves(drawing);
     }
     const count = box.id.length;
@@ -149,6 +148,7 @@ export class Picture {
     }
     this.parting = this.partings(edge);
     this.show?.dress(drawing);
+    this.captures = this.capturesOf(drawing);
     this.open = []; this.solid = [];
     for (let i = 0; i < count; i++) (box.open[i] ? this.open : this.solid).push(i);
     this.restyle();
