@@ -1,7 +1,7 @@
 """How large the file of a pipeline's steps is, and how soon it is there and seen.
 
 Opened from disk in Chromium, with the network off: to the first picture, and from step to step.
-Run with: .venv/bin/python bench/compiles/handing_on.py [MODEL ...]
+Run with: .venv/bin/python bench/compiles/handing_on.py [MODEL or RECORDING.rsc ...]
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from relascope.engine.jobs.step import step
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline
+from relascope.recorder.reading import read
 from relascope.viz.handed_on.graphs import PLAIN
+from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 
@@ -57,6 +59,24 @@ def measure(browser: object, ir: str, model: str, folder: Path) -> str:
     )
 
 
+def measure_recording(browser: object, recording: Path, folder: Path) -> str:
+    """A recording of a compile: a line of figures."""
+    begun = time.perf_counter()
+    file = recording_sheet(read(recording))
+    path = folder / "recording.html"
+    path.write_text(file.html(), encoding="utf-8")
+    written = time.perf_counter() - begun
+    context = browser.new_context(offline=True)  # type: ignore[attr-defined]
+    page = context.new_page()
+    begun = time.perf_counter()
+    page.goto(path.as_uri())
+    page.locator(".board[data-step]").wait_for(timeout=LONG)
+    first = time.perf_counter() - begun
+    size = path.stat().st_size / 1e6
+    context.close()
+    return f"{recording}: {size:.2f} MB; written in {written:.1f} s; first picture {first:.2f} s"
+
+
 def opened(browser: object, path: Path, count: int) -> tuple[float, list[float]]:
     """Seconds to the first picture, and from each step to the one before."""
     context = browser.new_context(offline=True)  # type: ignore[attr-defined]
@@ -82,6 +102,9 @@ def main() -> None:
     models = parser.parse_args().model
     with browsing() as browser, tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         for model in models:
+            if model.endswith(".rsc"):
+                print(measure_recording(browser, Path(model), Path(folder)), flush=True)
+                continue
             for ir in ENGINES:
                 print(measure(browser, ir, model, Path(folder)), flush=True)
 
