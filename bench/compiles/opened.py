@@ -70,7 +70,7 @@ def steps(page: Page, count: int) -> list[float]:
 def measured(path: Path, count: int) -> tuple[float, Sequence[float]]:
     """Of a recording: seconds to the first picture, and of each step.
 
-    The server has drawn another page before, as one has that is used.
+    The server has just been started, as `relascope open` does it.
     """
     with Server(ROOT / "app.py", {OPEN: str(path)}) as server, browsing() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})

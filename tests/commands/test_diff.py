@@ -153,3 +153,24 @@ def test_the_page_is_started_on_both(tmp_path, monkeypatch):
     a, b = both("mlp", "mlp", "--batch", "3", "--passes-b", "cse|-dce", "--training-b")
     assert (a.model.batch, a.pipeline, b.pipeline) == (3, "", "cse|-dce")
     assert b.model.training and not a.model.training
+
+
+@pytest.mark.engine
+@pytest.mark.exhaustive
+def test_two_sessions_and_two_modules_of_tvms(tmp_path):
+    for name, text in (("a", ""), ("b", "cse|bind")):
+        session = Session(ir="relax", model=Model("mlp"), pipeline=text)
+        replay.write(tmp_path / f"{name}.zip", session, None)
+    a, b = (str(tmp_path / f"{name}.zip") for name in "ab")
+    assert document("diff", a, a, real=True)["same"]
+    found = document("diff", a, b, real=True, status=1)
+    assert found["a"]["label"] == "a.zip: mlp"
+    assert "fuse_ops" in {r["pass"] for r in found["steps"] if r["only"] == "a"}
+    for name, op in (("one", "exp"), ("other", "log")):
+        text = f'#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32]) {{ {op}(%x) }}\n'
+        (tmp_path / f"{name}.relay").write_text(text)
+    one, other = (str(tmp_path / f"{name}.relay") for name in ("one", "other"))
+    assert document("diff", one, one, real=True)["same"]
+    found = document("diff", one, other, real=True, status=1)
+    assert found["first_difference"]["pass"] is None
+    assert {r["operator"] for r in found["end"]["operators"]} == {"exp", "log"}

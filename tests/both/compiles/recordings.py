@@ -22,6 +22,8 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.recorder import environment
 from relascope.recorder.contents import Contents
 from relascope.recorder.reading import Context, read
+from relascope.viz.compare.runs import compare
+from relascope.viz.compare.sides import of_recording
 from relascope.viz.rows.recording import step_diff
 
 
@@ -451,3 +453,31 @@ def test_what_is_no_recording_is_refused(tmp_path):
             read(path)
     path.write_bytes(head + b'{"begin": 0, "dep')
     assert not read(path).whole
+
+
+def compiled(session, path, target="llvm", opt_level=3):
+    """A compile as a person's script does it, recorded; as it is held against another."""
+    program = session.program_after(ModelSource("bert_layer"), "")
+    with recording(path, "graphs"), tvm.transform.PassContext(opt_level=opt_level):
+        if engine() == "relay":
+            tvm.relay.build(program.mod, target)
+        else:
+            tvm.relax.build(program.mod, tvm.target.Target({"kind": target}))
+    return of_recording(read(path), path.name)
+
+
+@pytest.mark.exhaustive
+def test_compiles_held_against_each_other(session, tmp_path):
+    usual = compiled(session, tmp_path / "a.rsc")
+    again = compare(usual, compiled(session, tmp_path / "b.rsc"))
+    assert again["same"], "places in memory and counted names are no difference"
+    lower = compare(compiled(session, tmp_path / "c.rsc", opt_level=1), usual)
+    if engine() == "relay":
+        assert lower["first_difference"]["pass"] == "EliminateCommonSubexpr"
+        was, now = (lower["end"]["figures"][side]["kernels"] for side in ("a", "b"))
+        assert was > now > 0
+    else:
+        assert lower["same"], "nothing in its pipeline asks for a higher level"
+    other = compare(usual, compiled(session, tmp_path / "d.rsc", target="c"))
+    assert not other["same"] and other["other_code"]
+    assert other["end"]["same"] and other["end"]["figures"]["a"]["kernels"] > 0
