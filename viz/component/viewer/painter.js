@@ -185,6 +185,7 @@ export class Painter extends Part {
     const taken = this.names = []; // where names stand; those of outer groups come first
     const free = (x, y, w, h) => !taken.some((at) => x < at.x + at.w && at.x < x + w
       && y < at.y + at.h && at.y < y + h);
+    this.named = new Set(); // groups
     const closed = v.solid.filter((i) => box.kind[i] && seen(i));
     const crowded = v.open.length + closed.length > FEW;
     for (const i of v.open) {
@@ -196,6 +197,7 @@ export class Painter extends Part {
       const x = box.x[i], y = box.y[i], w = Math.min(box.w[i], 150 * scale), h = HEADER * scale;
       if (!free(x, y + h * 0.25, w, h * 0.5)) { this.nameFar(i, free, crowded); continue; }
       taken.push({ i, x, y: y + h * 0.25, w, h: h * 0.5, size: TITLE * scale * zoom });
+      this.named.add(box.group[i]);
       this.drawHeader(i, scale);
     }
     for (const i of closed) {
@@ -244,7 +246,11 @@ export class Painter extends Part {
       ctx.font = font;
       this.fits.set(key, wide = ctx.measureText(text).width + 6);
     }
-    if (crowded && wide > 1.5 * box.w[i] * zoom) return false;
+    if (crowded) { // outer modules first: "self" says little without the layer's name
+      const { parent } = v.drawing.groups[box.group[i]];
+      const most = box.depth[i] < 2 ? 2.5 : 1.5;
+      if (wide > most * box.w[i] * zoom || (parent && !this.named.has(parent))) return false;
+    }
     const w = wide / zoom, h = (FAR_NAME + 3) / zoom, y = box.y[i];
     const signed = box.open[i] && zoom >= 0.25; // it can be closed there
     const x = box.x[i] + (signed ? 28 : 0);
@@ -257,6 +263,7 @@ export class Painter extends Part {
     const at = places.find(([left, top]) => free(left, top, w, h));
     if (!at) return false;
     names.push({ i, x: at[0], y: at[1], w, h, size: FAR_NAME });
+    this.named.add(box.group[i]);
     ctx.save();
     if (signed) {
       ctx.translate(box.x[i], y);
@@ -474,7 +481,7 @@ export class Painter extends Part {
       for (const i of shown) {
         const w = box.w[i] - 2 * by, h = box.h[i] - 2 * by;
         if (!by) ctx.fillRect(box.x[i], box.y[i], Math.max(w, least), Math.max(h, least));
-        else if (w > least && h > least) ctx.fillRect(box.x[i] + by, box.y[i] + by, w, h);
+        else if (h > 1.5 * least) ctx.fillRect(box.x[i] + by, box.y[i] + by, w, h);
       }
       ctx.globalAlpha = 1;
     };
