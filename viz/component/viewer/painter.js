@@ -7,7 +7,7 @@ const HEAVY = 1500; // boxes and edges in sight from which on their picture is k
 const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
 const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
 const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
-const MOST_NAMES = 200, FEW = 80; // names from afar that do not hide the picture; modules that are few
+const MOST_NAMES = 400, FEW = 80; // names from afar that do not hide the picture; modules that are few
 const PIECE = 256; // lines stroked at once: of long paths each more costs more
 
 export class Painter extends Part {
