@@ -142,9 +142,8 @@ def test_text_stands_in_two_columns_where_there_is_room(opened, width, columns):
     assert wide <= width, "nothing stands beyond the edge"
 
 
-@pytest.mark.parametrize(
-    ("width", "columns"), [(1280, 2), pytest.param(390, 1, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("width", "columns"), [(1280, 2), (800, 1), (390, 1)])
 def test_two_recordings_stand_side_by_side_and_follow_each_other(
     streamlit_page, tmp_path, monkeypatch, width, columns
 ):
