@@ -53,6 +53,14 @@ def gradient(page: Page) -> None:
     ask(page, 0, "v.focus(d.node.id[d.node.style.indexOf('captured')])")
 
 
+def show(page: Page) -> None:
+    """The show of the joint graph, at a cut with little kept and at one of its tensors."""
+    page.goto(f"{page.url.split('?')[0]}?show=1")
+    page.locator(".rs.showing").wait_for()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "ArrowDown"):
+        page.keyboard.press(key)
+
+
 def time(page: Page) -> None:
     """Forward and backward against PyTorch eager."""
     _tab(page, "Compile & time")
@@ -90,7 +98,7 @@ def against(page: Page) -> None:
 
 
 SHOTS: dict[str, Callable[[Page], None]] = {
-    s.__name__: s for s in (graph, passes, gradient, time, side_by_side, against)
+    s.__name__: s for s in (graph, passes, gradient, show, time, side_by_side, against)
 }
 
 

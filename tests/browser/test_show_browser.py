@@ -66,8 +66,12 @@ def test_a_cut_is_taken_from_the_show_and_the_page_has_it(streamlit_page):
     page.locator(".rs.showing").wait_for()
     settle(page)
     assert "show=1" in page.url
-    for _ in range(2):
-        page.keyboard.press("Escape")
+    page.keyboard.press("Shift+F")
+    page.wait_for_function("document.fullscreenElement !== null")
+    page.keyboard.press("Shift+F")
+    page.wait_for_function("document.fullscreenElement === null")
+    assert page.locator(".rs.showing").is_visible() and show(page, "show.active")
+    page.keyboard.press("Escape")
     wait(page, 0, "!v.show.active")
     settle(page)
     assert "show=" not in page.url

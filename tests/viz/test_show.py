@@ -21,10 +21,10 @@ def test_each_cut_of_the_frontier_is_told_with_its_captures():
     for told in document["cuts"]:
         saved = [ids[row[0]] for row in told["saved"]]
         own = cut(chosen.joint, "frontier", told["bytes"])
-        assert saved == [*(m.id for m in own.masks), *own.ids]
+        assert saved == [*own.ids, *(m.id for m in own.masks)]
         assert {ids[k] for k in told["again"]} == set(own.recomputed)
         assert told["share"] == own.share and told["peak"] >= told["bytes"]
-        for capture, row in zip((*own.masks, *own.captures), told["saved"], strict=True):
+        for capture, row in zip((*own.captures, *own.masks), told["saved"], strict=True):
             assert document["reasons"][row[2]] == capture.reason
             assert tuple(ids[k] for k in row[5]) == capture.instead
             assert row[8] < (row[9] or told["forward"] + told["backward"] + 1)

@@ -15,12 +15,12 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     """The cuts of a frontier and the chosen one, the fewest bytes first.
 
     Numbers in place of ids point into `ids`, those of reasons into `reasons`. Of each cut `saved`
-    has a row a capture and mask: id, bytes, reason, whether it is "chosen", "forced" (it cannot be
-    computed again) or saved "by hand", the ids on the way to the backward, those computed where it
-    is not saved, whether these are all, their estimated time as a share of the forward's, and the
-    steps from which and to which it is held; None where it is held to the end. `held` has the
-    bytes held after each step at which they change, `peak` the most of them. Steps are counted
-    through forward and backward.
+    has a row a capture, then a mask: id, bytes, reason, whether it is "chosen", "forced" (it
+    cannot be computed again) or saved "by hand", the ids on the way to the backward, those
+    computed where it is not saved, whether these are all, their estimated time as a share of the
+    forward's, and the steps from which and to which it is held; None where it is held to the end.
+    `held` has the bytes held after each step at which they change, `peak` the most of them. Steps
+    are counted through forward and backward.
 
     Args:
         line: found for the wish of the chosen cut, where its strategy heeds one.
@@ -82,8 +82,8 @@ class _Known:
             "peak": max((held for _, held in held), default=0),
             "forward": depth.forward,
             "backward": depth.backward,
-            "saved": [saved(m, "forced") for m in cut.masks]
-            + [saved(c, _sort(cut, c)) for c in cut.captures],
+            "saved": [saved(c, _sort(cut, c)) for c in cut.captures]
+            + [saved(m, "forced") for m in cut.masks],
             "again": self.numbers(cut.recomputed),
             "held": held,
         }

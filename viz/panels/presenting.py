@@ -70,4 +70,5 @@ def _on() -> bool:
 def _begin() -> None:
     state = st.session_state
     state[_ASKED] = True
+    put("keep_cut_view", "Joint")
     state[_COUNT] = state.get(_COUNT, 0) + 1

@@ -15,6 +15,7 @@ export class Show extends Part {
   at = 0; // the cut
   capture = null; // an id
   seen = 0; // what Python asked for last
+  own = []; // modules that are open for the capture
 
   get cuts() { return this.viewer.block?.show?.cuts ?? []; }
 
@@ -53,6 +54,7 @@ export class Show extends Part {
     v.selected = null;
     this.at = v.block.show.chosen;
     this.capture = null;
+    this.own = [];
     this.begin();
     v.resize();
     v.fit();
@@ -256,16 +258,19 @@ export class Show extends Part {
   // The modules around a capture, and no others than before; what is seen stays where it is.
   open(id) {
     const v = this.viewer;
-    const before = id === null || v.boxOf(id) < 0 ? null : [v.drawing.box, v.boxOf(id)];
-    v.toggles = this.before.toggles;
-    v.take(v.block);
-    const closed = before ? v.closedAround(id) : [];
-    if (closed.length) {
-      v.toggles = { ...v.toggles, ...Object.fromEntries(closed.map((group) => [group, true])) };
-      v.take(v.block);
+    const was = id === null ? -1 : v.boxOf(id);
+    const { box: old, groups, node } = v.drawing;
+    const wanted = [];
+    let group = was < 0 ? "" : node.group[v.nodeIndex.get(id)];
+    for (; group; group = groups[group].parent) {
+      if (!groups[group].open || this.own.includes(group)) wanted.push(group);
     }
-    if (!before) return;
-    const [old, was] = before, { box } = v.drawing, now = v.boxOf(id);
+    if (wanted.join() === this.own.join()) return;
+    this.own = wanted;
+    v.toggles = { ...this.before.toggles, ...Object.fromEntries(wanted.map((g) => [g, true])) };
+    v.take(v.block);
+    if (was < 0) return;
+    const { box } = v.drawing, now = v.boxOf(id);
     v.x += (old.x[was] - box.x[now]) * v.zoom;
     v.y += (old.y[was] - box.y[now]) * v.zoom;
   }
