@@ -203,14 +203,20 @@ def _line(points: Sequence[Row]) -> list[Row]:
 
 def _rule(held: int, most: int) -> list[alt.Chart]:
     """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes."""
-    frame = pd.DataFrame([{"bytes": held, "what": "PyTorch's min-cut", "size": size(held)}])
+    named = {"what": "PyTorch's min-cut", "label": "PyTorch's\nmin-cut"}
+    frame = pd.DataFrame([{"bytes": held, "size": size(held), **named}])
     told, right = tips("what:N; what", "size:N; kept"), held > 0.5 * most
     base = alt.Chart(frame).encode(x="bytes:Q")
     return [
         base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),
         base.mark_text(
-            color=QUIET, align="right" if right else "left", dx=-6 if right else 6, y=8, fontSize=11
-        ).encode(text="what:N"),
+            color=QUIET,
+            align="right" if right else "left",
+            dx=-6 if right else 6,
+            y=8,
+            fontSize=11,
+            lineBreak="\n",
+        ).encode(text="label:N"),
     ]
 
 

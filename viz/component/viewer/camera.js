@@ -67,6 +67,7 @@ export class Camera extends Picture {
       this.main.width = w; this.main.height = h;
     }
     this.root.classList.toggle("small", this.wide < 900);
+    this.root.classList.toggle("slim", this.wide < 640);
     this.root.classList.toggle("tiny", this.wide < 480);
     this.redraw();
   }
