@@ -21,7 +21,7 @@ from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import last_built
 from relascope.viz.rows.chrome_trace import trace_json
-from relascope.viz.rows.profile import findings, lint_document, profile_document
+from relascope.viz.rows.profile import computing, findings, lint_document, profile_document
 
 
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
@@ -31,6 +31,8 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         result = _profile(args, ask)
     document = about(args, source, pipeline) | profile_document(result, graph)
+    if args.operator:
+        document |= {"operator": args.operator, "chosen": computing(document, args.operator)}
     if args.trace:
         write(args.trace, trace_json(document))
     return kept(args, document)

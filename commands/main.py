@@ -73,7 +73,7 @@ _COMMANDS = (
     ("gradients", "cuts:both_gradients", "model target limits", "TVM's gradient beside PyTorch's"),
     ("compile", "building:compile_model", f"{_CUT} building", "build for a target"),
     ("time", "building:time_model", f"{_CUT} baselines output", "time a build"),
-    ("profile", "explain", f"{_CUT} time trace output", "time every kernel"),
+    ("profile", "explain", f"{_CUT} time trace operator output", "time every kernel"),
     ("tasks", "tuning", f"{_CUT} tasks output", "the kernels that can be tuned"),
     ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
     ("replay", "sessions", "sessions.replay_options", "run a session's file again"),

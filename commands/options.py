@@ -279,6 +279,13 @@ def trace(command: ArgumentParser) -> None:
     command.add_argument("--trace", type=Path, metavar="FILE", help=about)
 
 
+def operator(command: ArgumentParser) -> None:
+    """Which kernels are told of."""
+    about = "print only the kernels that compute this operator, such as conv2d, in order, with "
+    about += "their shapes and their part of the machine's peak"
+    command.add_argument("--operator", default="", metavar="NAME", help=about)
+
+
 def lint(command: ArgumentParser) -> None:
     """What findings cost, and what is timed for that."""
     by_hand(command)

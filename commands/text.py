@@ -20,7 +20,7 @@ from relascope.viz.rows.formats import (
     text_table,
     work_text,
 )
-from relascope.viz.rows.profile import peaks_text, phase_text, rate_text, share_text
+from relascope.viz.rows.profile import chosen_text, peaks_text, phase_text, rate_text, share_text
 from relascope.viz.rows.tuning import shapes_text
 
 MOST_FINDINGS = 60
@@ -371,6 +371,7 @@ def profile(document: Document) -> str:
             **k,
             "share": work_text(k["share"], 1.0),
             "of_peak": share_text(k["of_peak"]),
+            "of_flops": share_text(k["of_flops"]),
             "flops": flops(k["flops"]),
             "FLOP/s": rate_text(k["flops_per_second"], ""),
             "B/s": rate_text(k["bytes_per_second"], ""),
@@ -378,15 +379,26 @@ def profile(document: Document) -> str:
             "writes": size(k["bytes_out"]),
             "computes": ", ".join(k["operators"]) or "no node of the graph",
         }
-        for k in sorted(document["kernels"], key=lambda k: -k["median_ms"])
+        for k in _told_of(document)
     ]
     columns = "name phase median_ms share of_peak roof flops FLOP/s B/s reads writes scope computes"
     lines = [head, peaks_text(document["peaks"])]
+    if "chosen" in document:
+        columns = "name phase shapes flops median_ms FLOP/s of_flops scope"
+        lines.append(chosen_text(document))
     lines += [*map(phase_text, document["phases"]), *document["notes"]]
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
     return "\n".join([*lines, "", text_table(rows, columns.split())])
+
+
+def _told_of(document: Document) -> list[Row]:
+    """The kernels that were chosen, in order; else all, the slowest first."""
+    kernels: list[Row] = document["kernels"]
+    if "chosen" in document:
+        return [kernels[i] for i in document["chosen"]]
+    return sorted(kernels, key=lambda k: -k["median_ms"])
 
 
 def replay(document: Document) -> str:

@@ -32,6 +32,7 @@ _PLACES = (
     "/usr/lib/clang/*",
 )
 _UNDEFINED = re.compile(r"undefined (?:hidden |protected )?symbol: (\w+)")
+_LANES = "thread_warp_size"
 _DEFAULT = "gfx900"
 """What TVM builds for where a target names no processor."""
 
@@ -75,6 +76,18 @@ def building(
         raise
 
 
+def lanes(target: str) -> int | None:
+    """Threads that an AMD GPU runs at a time, where TVM takes more: it has 64 for all of them, and
+    those from gfx10 on run 32, so that a sum across 64 would be wrong."""
+    kind, options = split(target)
+    narrow = kind == "rocm" and _is_narrow(options.get("mcpu", _DEFAULT))
+    return 32 if narrow and _LANES not in options else None
+
+
+def _is_narrow(processor: str) -> bool:
+    return re.match(r"gfx1\d(\d\d|-)", processor) is not None
+
+
 def bitcode(processor: str, llvm: int) -> list[Path]:
     """ROCm's device libraries for a GPU, in the order in which they are linked.
 
@@ -87,7 +100,7 @@ def bitcode(processor: str, llvm: int) -> list[Path]:
     Raises:
         EngineError: kind "target"; there are none.
     """
-    wide = "off" if re.match(r"gfx1\d\d\d", processor) else "on"
+    wide = "off" if _is_narrow(processor) else "on"
     switches = ("correctly_rounded_sqrt_on", "daz_opt_off", "finite_only_off", "unsafe_math_off")
     names = ["ocml", *(f"oclc_{s}" for s in switches)]
     names += [f"oclc_wavefrontsize64_{wide}", f"oclc_isa_version_{processor.removeprefix('gfx')}"]
@@ -146,7 +159,7 @@ def linked(data: bytes, served: bool, llvm: int) -> bytes:
             done = subprocess.run(asked, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return made.read_bytes()
-            said = said or done.stderr.strip().partition("\n")[0]
+            said = said or done.stderr.strip().partition("\n")[0].rstrip(":. ")
             missing = list(dict.fromkeys(_UNDEFINED.findall(done.stderr)))
             if missing:
                 raise _undefined(missing, served, llvm)

@@ -23,6 +23,10 @@ Compile = Callable[[str, str], bytes]
 reason where there is no compiler, or where it refuses."""
 
 _LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal", "hip": "LLVM IR"}
+_NOT_WRITTEN = (
+    "This TVM cannot write the library out, for it has no runtime for this GPU: there is the "
+    "kernels' code alone."
+)
 _AMD = "amdgcn"
 """What we call the part of a library that is an AMD GPU's assembly."""
 
@@ -101,8 +105,8 @@ def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> 
     Args:
         folder: where to leave the object files, as one tar file a phase, and the code.
     """
-    objects = _objects(library, folder)
     notes = [library.note] if library.note else []
+    objects = _objects(library, folder, notes)
     on_device = _on_device(library.devices, compile_cuda, notes)
     kernels = _on_host(library, objects, on_device)
     if folder is not None:
@@ -117,12 +121,16 @@ def pack(output: str, objects: Sequence[str], options: object = None, **more: ob
             archive.add(name, Path(name).name)
 
 
-def _objects(library: Library, folder: Path | None) -> list[bytes]:
+def _objects(library: Library, folder: Path | None, notes: list[str]) -> list[bytes]:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch if folder is None else folder)
         place.mkdir(parents=True, exist_ok=True)
         archive = place / f"{library.phase}.tar"
-        library.export(str(archive))
+        try:
+            library.export(str(archive))
+        except AssertionError:  # an older TVM, which cannot write a part out that it cannot run
+            notes.append(_NOT_WRITTEN)
+            return []
         with tarfile.open(archive) as opened:
             files = [opened.extractfile(m) for m in opened.getmembers() if m.isfile()]
             return [f.read() for f in files if f is not None]

@@ -7,12 +7,15 @@ import json
 import pytest
 
 from graphs import Builder
+from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.passes.cost import Read, known_flops, reads
 from relascope.viz.charts.roofline import roofline
 from relascope.viz.drawing import palette
 from relascope.viz.rows.profile import (
+    chosen_text,
+    computing,
     peak_texts,
     peaks_text,
     phase_text,
@@ -208,3 +211,43 @@ def test_what_a_kernel_reads_of_weights_and_of_tables():
     assert reads(g, [rows]) == Read(weights=64, unread=32_000 - 64)
     assert reads(g, [product]) == Read(weights=128, unread=0)
     assert reads(g, [rows, view, product]) == Read(weights=192, unread=32_000 - 64)
+
+
+def convolved(*kernels):
+    """A profile of two convolutions, the second followed by an addition, and its document."""
+    b = Builder()
+    shape = 1, 4, 8, 8
+    x, w = b.add(Kind.INPUT, shape, name="x"), b.parameter("w", (4, 4, 1, 1))
+    first = b.call("nn.conv2d", x, w, shape=shape)
+    second = b.call("nn.conv2d", first, w, shape=shape)
+    total = b.call("add", second, x, shape=shape)
+    graph = b.graph(total)
+    ids = {"first": first, "second": second, "total": total}
+    made = [
+        Kernel(name, "forward", tuple(ids[n] for n in nodes), 1.0, 0.5, 8, 8, (output(),), flops)
+        for name, nodes, flops in kernels
+    ]
+    phases = (Phase("forward", 2.0, 2.0, 0.0),)
+    found = Profile("m", "llvm", 1, 1, tuple(made), phases, (), 0.0, peaks=PEAKS)
+    return profile_document(found, graph)
+
+
+def test_each_convolution_is_told_of_with_its_part_of_the_peak():
+    document = convolved(("conv2d_1", ["first"], 2048.0), ("conv2d_add", ["total"], 256.0))
+    one, two = document["kernels"]
+    assert one["shapes"] == "1×4×8×8, 4×4×1×1 → 1×4×8×8"
+    assert one["of_flops"] == pytest.approx(2048.0 / 1e-3 / 1e11)
+    # The build changed the second one's weights: its kernel is known to compute the addition.
+    assert two["operators"] == ["nn.conv2d", "add"] and two["flops"] > 2048.0
+    document |= {"operator": "conv2d", "chosen": computing(document, "conv2d")}
+    assert document["chosen"] == [0, 1]
+    assert chosen_text(document).startswith("2 kernels compute conv2d: ")
+    assert computing(document, "nn.conv2d") == [0, 1] and computing(document, "add") == [1]
+
+
+def test_kernels_are_not_said_to_compute_what_cannot_be_told():
+    document = convolved(("conv2d_add", ["total"], 256.0))  # of which of the two it is
+    assert document["kernels"][0]["operators"] == ["add"]
+    with pytest.raises(EngineError, match="No kernel of this program computes conv2d") as caught:
+        computing(document, "conv2d")
+    assert "add" in caught.value.hint

@@ -14,7 +14,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": shape_text,
     "build": milliseconds,
     "share": lambda part: 100 * part,
-    "of peak": lambda part: 100 * part,
+    **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
     **dict.fromkeys(("peak memory", "captures held", "machine code"), size),
 }
 _EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its own
@@ -40,7 +40,7 @@ _FORMATS = {
     "times as long",
     "%.2f×": "gain",
     "%.1f %%": "share",
-    "%.0f %%": "of peak",
+    "%.0f %%": "of peak; of FLOP/s",
     "%+d": "difference",
     "localized": "bytes; parameters",
     "percent": "work again, estimated; work again, measured",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from relascope.core.graph import Graph, Kind
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Phase, Profile
 from relascope.passes.cost import Kernels, MeasuredKernels, flops
 from relascope.passes.lint import LINTERS, Finding, lint
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import size
+from relascope.viz.rows.formats import flops as flops_text
+from relascope.viz.rows.formats import shape_text, size
 from relascope.viz.rows.tables import worst
 
 EXPLAINED = 0.1
@@ -28,6 +31,7 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         graph: that the ids of the kernels' nodes are of.
     """
     work = flops(graph)
+    profile = _with_changed(profile, graph, work)
     names = (
         "machine target threads repeats build_seconds peaks working_set peak_bytes "
         "estimated_peak_bytes first_bad"
@@ -39,6 +43,33 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         "error": worst(profile.comparisons),
         "notes": [*profile.notes, *_beaten(profile)],
     }
+
+
+def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> Profile:
+    """A profile in which convolutions have their kernels whose weights the build changed.
+
+    A build may multiply what follows a convolution into its weights, and then the kernel is known
+    to compute what comes after alone. Where as many kernels are called after a convolution and have
+    none as there are convolutions without one, they are each other's, in order.
+    """
+    claimed = {n for k in profile.kernels for n in k.nodes}
+    by_id = graph.by_id
+    bare = [
+        i
+        for i, k in enumerate(profile.kernels)
+        if k.nodes
+        and "conv" in k.name
+        and not any("conv" in by_id[n].op for n in k.nodes if n in by_id)
+    ]
+    free = [n for n in graph if n.kind is Kind.CALL and "conv" in n.op and n.id not in claimed]
+    if len(bare) != len(free):
+        return profile
+    kernels = list(profile.kernels)
+    for index, node in zip(bare, free, strict=True):
+        kernel = kernels[index]
+        counted = (kernel.flops or 0.0) + work[node.id]
+        kernels[index] = replace(kernel, nodes=(node.id, *kernel.nodes), flops=counted)
+    return replace(profile, kernels=tuple(kernels))
 
 
 def _beaten(profile: Profile) -> list[str]:
@@ -83,17 +114,75 @@ def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) 
     nodes = [by_id[n] for n in kernel.nodes if n in by_id]
     calls = [n for n in nodes if n.kind is Kind.CALL]
     main = max(calls, key=lambda n: work[n.id], default=None)
+    peak = None if profile.peaks is None else profile.peaks.peak(kernel.dtype)
+    rate = kernel.flops_per_second
     return {
         **plain(kernel),
         "index": index,
         "operators": [n.title for n in nodes],
+        "shapes": "" if main is None else _shapes(main, by_id),
         "scope": nodes[-1].scope if nodes else "",
         "sort": "call" if main is None else palette.category(main.op),
         **fields(kernel, "bad moved intensity flops_per_second bytes_per_second"),
         "roof": roof and roof.name,
         "least_ms": roof and roof.least_ms,
         "of_peak": roof and roof.least_ms / kernel.median_ms,
+        "of_flops": None if peak is None or rate is None else rate / peak,
     }
+
+
+def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
+    """What a call reads, and what it makes: `1×64×32×32, 64×64×3×3 → 1×64×32×32`."""
+    given = [t.shape for i in node.edges if i in by_id for t in by_id[i].outputs]
+    read, made = (
+        ", ".join(map(shape_text, shapes)) for shapes in (given, [t.shape for t in node.outputs])
+    )
+    return f"{read} → {made}"
+
+
+def computing(document: Row, operator: str) -> list[int]:
+    """The kernels that compute an operator, in order of execution, by their indices.
+
+    Args:
+        document: of `profile_document`.
+        operator: its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
+
+    Raises:
+        EngineError: kind "usage"; there are none, and what there is.
+    """
+    found, known = [], []
+    for kernel in document["kernels"]:
+        known += kernel["operators"]
+        ends = [name for title in kernel["operators"] for name in _ends(title)]
+        if operator in ends:
+            found.append(kernel["index"])
+    if not found:
+        message = f"No kernel of this program computes {operator}."
+        hint = f"They compute {', '.join(sorted(set(known))) or 'what is not known'}."
+        raise EngineError("usage", message, "--operator", hint)
+    return found
+
+
+def _ends(title: str) -> list[str]:
+    parts = title.split(".")
+    return [".".join(parts[i:]) for i in range(len(parts))]
+
+
+def chosen_text(document: Row) -> str:
+    """What the chosen kernels of a profile are together, in a sentence."""
+    rows = [document["kernels"][i] for i in document["chosen"]]
+    taken = sum(r["median_ms"] for r in rows)
+    work = [r["flops"] for r in rows if r["flops"] is not None]
+    rate = sum(work) / (1e-3 * taken) if len(work) == len(rows) else None
+    peaks = dict(document["peaks"]["flops"]) if document["peaks"] else {}
+    dtypes = {o["dtype"] for r in rows for o in r["outputs"][:1]}
+    peak = peaks.get(next(iter(dtypes))) if len(dtypes) == 1 else None
+    of = f", {share_text(rate / peak)} of what the machine does at best" if rate and peak else ""
+    count = "1 kernel computes" if len(rows) == 1 else f"{len(rows)} kernels compute"
+    return (
+        f"{count} {document['operator']}: {flops_text(sum(work))}FLOP in {taken:.3f} ms, "
+        f"{rate_text(rate, 'FLOP/s')}{of}."
+    )
 
 
 def heat(profile: Profile) -> dict[str, float]:

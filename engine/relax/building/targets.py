@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.engine.building import amd
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
@@ -57,6 +58,8 @@ def parse(target: str) -> Any:
         found.setdefault("cl-opt", [_UNROLL])
         if SCHEDULES in target.split():
             found.update(dict.fromkeys(FLAGS, True))
+    if lanes := amd.lanes(target):
+        found["thread_warp_size"] = lanes
     return _TVM.made(target, lambda: tvm.target.Target(found))
 
 

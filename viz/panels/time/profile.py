@@ -27,7 +27,8 @@ _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked la
 _COLUMNS = (
     "kernel: name; phase; median: median_ms; share; of peak: of_peak; bound by: roof; "
     "computes: operators; in: scope; FLOPs: flops; achieves: flops_per_second; "
-    "and moves: bytes_per_second; FLOPs a byte: intensity; reads: bytes_in; writes: bytes_out"
+    "of FLOP/s: of_flops; and moves: bytes_per_second; FLOPs a byte: intensity; shapes; "
+    "reads: bytes_in; writes: bytes_out"
 )
 _LABELS = ("under 1 % of the time", "1 to 5 %", "5 to 20 %", "over 20 % of the time")
 _TURN = "peaks_turn"  # how often the peaks were measured anew
@@ -174,7 +175,8 @@ def _table(kernels: list[Row]) -> Row | None:
         signs="phase",
         help={
             "of peak": "The least time that the machine's peaks allow, over the time it takes; "
-            "empty where its FLOPs are unknown."
+            "empty where its FLOPs are unknown.",
+            "of FLOP/s": "The FLOPs a second that it achieves, over what the machine does at best.",
         },
     )
     return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)
