@@ -204,6 +204,13 @@ def test_functions_that_the_libraries_would_have_are_named(rocm):
         amd.linked(b"", True, 22)
 
 
+def test_sums_go_over_as_many_threads_as_a_gpu_runs_at_a_time():
+    lanes = {p: amd.lanes(f"rocm -mcpu={p}") for p in ("gfx906", "gfx90a", "gfx1030", "gfx1100")}
+    assert lanes == {"gfx906": None, "gfx90a": None, "gfx1030": 32, "gfx1100": 32}
+    assert amd.lanes("rocm -mcpu=gfx1030 -thread_warp_size=64") is None
+    assert amd.lanes("cuda -arch=sm_90") is None
+
+
 def test_other_targets_are_built_as_they_are():
     with amd.building("llvm", 22, lambda name, function: pytest.fail(name)):
         pass
