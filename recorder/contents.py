@@ -26,12 +26,14 @@ class _Version:
     """A function that was written.
 
     Args:
+        place: of the function.
         likeness: of loops, a hash of their structure.
         name: of its content.
         places: of its constants.
     """
 
     function: Any
+    place: Any
     likeness: Any
     name: str
     places: set[_Place]
@@ -52,6 +54,10 @@ class Contents:
     level: str
     _versions: dict[str, list[_Version]] = field(default_factory=dict)
     _digests: dict[_Place, tuple[Any, str]] = field(default_factory=dict)
+    _last: tuple[Any, Any, dict[str, str]] | None = (
+        None  # functions of a module, their place, names
+    )
+    _names: dict[Any, tuple[Any, str]] = field(default_factory=dict)  # of variables, by place
 
     def __post_init__(self) -> None:
         self.texts, self.graphs, self.modules = (self.level in LEVELS[n:] for n in (1, 2, 3))
@@ -67,6 +73,7 @@ class Contents:
     def forget(self) -> None:
         """Everything is to be written again."""
         self._versions.clear()
+        self._last = None
 
     def functions(self, mod: Any) -> dict[str, str] | None:
         """Write what is new in a module.
@@ -77,21 +84,40 @@ class Contents:
         """
         if not self.texts or not hasattr(mod, "functions"):
             return None
-        return {
-            str(var.name_hint): self._function(mod, str(var.name_hint), function)
-            for var, function in mod.functions.items()
-        }
+        functions = mod.functions
+        place = _place(functions)
+        # What is held here is not changed in its place: TVM copies it.
+        if self._last is not None and self._last[1] == place:
+            return dict(self._last[2])
+        made = {}
+        for var, function in functions.items():
+            name = self._named(var)
+            made[name] = self._function(mod, name, function)
+        self._last = functions, place, made
+        return dict(made)
+
+    def _named(self, var: Any) -> str:
+        """What a function is called; to ask for it takes longer than to know it."""
+        place = _place(var)
+        if place not in self._names:
+            self._names[place] = var, str(var.name_hint)
+        return self._names[place][1]
 
     def _function(self, mod: Any, name: str, function: Any) -> str:
         known = self._versions.setdefault(name, [])
+        place = _place(function)
+        for version in known:
+            if version.place == place:
+                return version.name
         for version in known:
             if _same(version.function, function):
+                version.function, version.place = function, place
                 return version.name
         # Loops have no large constants, whose bytes a hash would read.
         likeness = self._hash(function) if isinstance(function, self._loops) else None
         for version in known:
             if self._alike(version, function, likeness):
-                version.function = function
+                version.function, version.place = function, place
                 return version.name
         text, places = self._text(function)
         constants = [[p[1], p[2], self._digests[p][1]] for p in places]
@@ -100,7 +126,7 @@ class Contents:
         self.writer.content("text", content, lambda: {**about, "zlib": text})
         if self.graphs and likeness is None:
             self.writer.content("graph", content, lambda: self._graph(mod, name))
-        known.insert(0, _Version(function, likeness, content, set(places)))
+        known.insert(0, _Version(function, place, likeness, content, set(places)))
         gone = known[_SAME if likeness is not None else 1 :]
         del known[len(known) - len(gone) :]
         if any(v.places for v in gone):  # constants are not kept for the recording alone
@@ -199,8 +225,6 @@ def _is_relay(tvm: Any, function: Any) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     """Whether a function is another, or made of the same parts; a pass often makes it anew."""
-    if _place(one) == _place(other):
-        return True
     if type(one) is not type(other) or _place(one.body) != _place(other.body):
         return False
     fields = _FIELDS_OF.get(type(one))

@@ -134,7 +134,9 @@ class _Walk(GraphBuilder):
         if not isinstance(body, relax.SeqExpr):
             return self.value(body, "")
         for block in body.blocks:
-            for binding in block.bindings:
+            for binding in block.bindings[
+                :
+            ]:  # a slice is made at once, an item after the other not
                 variable = binding.var
                 self.alive.append(variable)
                 name = str(spelling.name_of(variable))
@@ -171,7 +173,9 @@ class _Walk(GraphBuilder):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
             return self.add(at, f"item {index}", Kind.ITEM, (source,), attrs={"index": index})
         if isinstance(expr, relax.Tuple):
-            return self.add(at, "tuple", Kind.TUPLE, tuple(self.value(f, "") for f in expr.fields))
+            return self.add(
+                at, "tuple", Kind.TUPLE, tuple(self.value(f, "") for f in expr.fields[:])
+            )
         if isinstance(expr, relax.If):
             chosen = self.value(expr.cond, "")
             parts = self.sequence(expr.true_branch), self.sequence(expr.false_branch)
@@ -192,7 +196,7 @@ class _Walk(GraphBuilder):
         return self.add(_At(expr, expr, origin), identity, Kind.CONSTANT, attrs=attrs)
 
     def call(self, at: _At) -> str:
-        op, given = at.expr.op, at.expr.args
+        op, given = at.expr.op, at.expr.args[:]
         if isinstance(op, tvm.ir.GlobalVar):
             return self.call_function(at, self.shared.mod[op], op.name_hint)
         if isinstance(op, relax.Function):
@@ -209,9 +213,9 @@ class _Walk(GraphBuilder):
 
     def call_kernel(self, at: _At) -> str:
         """A call of a kernel of the module, or of a function of the runtime."""
-        callee, given, *rest = list(at.expr.args)
+        callee, given, *rest = at.expr.args[:]
         how = str(at.expr.op.name).removeprefix("relax.")
-        fields = given.fields if isinstance(given, relax.Tuple) else [given]
+        fields = given.fields[:] if isinstance(given, relax.Tuple) else [given]
         inputs, attrs = self.arguments([*fields, *rest], [])
         if not isinstance(callee, tvm.ir.GlobalVar):
             return self.add_call(at, str(callee.global_symbol), {"call": how, **attrs}, inputs)
@@ -230,7 +234,7 @@ class _Walk(GraphBuilder):
 
     def call_function(self, at: _At, function: Any, name: str) -> str:
         """A call of a fused function, which is shown with what is inside."""
-        inputs, attrs = self.arguments(at.expr.args, [])
+        inputs, attrs = self.arguments(at.expr.args[:], [])
         if not isinstance(function, relax.Function):
             return self.add_call(at, name or "call", attrs, inputs)
         # FuseOps makes one function of equal groups, with the names of the first: of a function
@@ -294,13 +298,13 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
             if isinstance(part.shape, relax.ShapeExpr):
                 shape = tuple(
                     int(d) if isinstance(d, spelling.loops.IntImm) else str(d)
-                    for d in part.shape.values
+                    for d in part.shape.values[:]
                 )
             else:
                 shape = ("?",) * max(int(part.ndim), 0)
             result.append(TensorType(shape, str(part.dtype)))
         elif isinstance(part, spelling.TupleType):
-            todo.extend(reversed(list(part.fields)))
+            todo.extend(reversed(part.fields[:]))
     return tuple(result)
 
 
@@ -325,11 +329,11 @@ def as_json(value: Any) -> JsonValue:
     if isinstance(value, spelling.boxed):
         return as_json(value.value)
     if isinstance(value, relax.ShapeExpr):
-        return [as_json(v) for v in value.values]
+        return [as_json(v) for v in value.values[:]]
     if isinstance(value, relax.Tuple):
-        return [as_json(v) for v in value.fields]
+        return [as_json(v) for v in value.fields[:]]
     if isinstance(value, tvm.ir.Array | list | tuple):
-        return [as_json(v) for v in value]
+        return [as_json(v) for v in value[:]]
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): as_json(v) for k, v in value.items()}
     return str(value)

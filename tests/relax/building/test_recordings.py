@@ -1,7 +1,29 @@
 """Recordings of Relax's compiles."""
 
 import pytest
+import tvm
+from tvm import relax
+from tvm.s_tir import dlight
 
 pytest.register_assert_rewrite("recordings")
 
 from recordings import *  # noqa: F403
+from relascope import recording
+from relascope.recorder.reading import read
+
+
+def test_what_is_built_for_another_gpu_has_the_kernels_source(tmp_path):
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((4, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.nn.relu(x))
+        builder.emit_func_output(out)
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_80"}, host={"kind": "llvm"})
+    with recording(tmp_path / "run.rsc"), target:
+        mod = relax.transform.LegalizeOps()(builder.get())
+        relax.build(dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())(mod), target)
+    found = read(tmp_path / "run.rsc")
+    kernels = {k.language: k for k in found.kernels}
+    assert {"cuda", "llvm"} <= set(kernels)
+    assert "__global__ void" in found.text(kernels["cuda"].text)
+    assert found.passes[kernels["cuda"].run].name == "target.build.cuda"
