@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from on_gpu.record import Record, Row, slug
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/results"
+_WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG
 WHOLE = 600.0
 """Seconds that all parts may take together."""
 
@@ -157,6 +159,7 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
     Its process is killed at the limit with all that it started.
     """
     reading, writing = os.pipe()
+    libc = ctypes.CDLL(None)
     command = [sys.executable, "-m", part.module, part.name, part.engine, str(writing)]
     paths = [str(ROOT / "bench"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     own = {
@@ -171,6 +174,7 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=lambda: libc.prctl(_WHEN_PARENT_ENDS, signal.SIGKILL, 0, 0, 0),
     )
     os.close(writing)
     assert process.stderr is not None

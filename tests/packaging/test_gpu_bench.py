@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -76,6 +77,25 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(fake, caps
     table = fake.with_suffix(".md").read_text()
     assert table.startswith("# NVIDIA Made-Up 9000\n") and "| slow | 0.7 | 0.5 |" in table
     assert table == markdown(document)
+
+
+def test_a_part_ends_with_the_bench(fake, tmp_path):
+    """What is left is `sleep`, which watches nobody; an engine watches who started it."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from on_gpu import running\n"
+        "part = running.Part('hangs', 'Hanging', 'relax', 600.0, 1.0, 'fake_parts')\n"
+        "for row in running.rows(part, False, 600.0, {}):\n"
+        "    print(row['pid'], flush=True)\n"
+    )
+    command = [sys.executable, "-c", code, str(ROOT / "bench")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        left = int(bench.stdout.readline())
+        part = int(Path(f"/proc/{left}/stat").read_text().rpartition(")")[2].split()[1])
+        bench.kill()
+    assert gone(part)
+    os.kill(left, signal.SIGKILL)
 
 
 def test_a_part_alone_takes_its_own_place_in_the_record(fake):
