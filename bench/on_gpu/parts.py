@@ -216,7 +216,8 @@ def kernel(asked: Asked) -> Iterator[Row]:
     """`y = 2 x + 1` by every way, which `describe` ran; the smallest sample against PyTorch."""
     for target in asked.ways:
         yield {"target": target.name, "y = 2 x + 1": "right"}
-    yield from _checked(asked, ModelSource("mlp"), "forward")
+    for target in asked.ways[:1] if asked.dry else asked.ways:
+        yield from _checked(asked, ModelSource("mlp"), "forward", target.name)
     yield from asked.crossed(ModelSource("mlp"))
 
 
@@ -231,9 +232,10 @@ def truth(asked: Asked) -> Iterator[Row]:
         yield from asked.crossed(ModelSource(name), ModelSource(name, training=True))
 
 
-def _checked(asked: Asked, source: ModelSource, what: str) -> Iterator[Row]:
+def _checked(asked: Asked, source: ModelSource, what: str, target: str = "") -> Iterator[Row]:
     began = time.perf_counter()
     request = asked.request(source)
+    request = replace(request, target=target or request.target)
     if what == "gradient":
         request = replace(request, captures=(), split=False)
     found = asked.call("check", request)
@@ -297,27 +299,22 @@ def _timed(
         }
 
 
-def _variants(asked: Asked, option: str) -> tuple[Variant, ...]:
-    found = [t for t in asked.ways if option in t.name and t.name != asked.ways[0].name]
-    return tuple(Variant(t.name, replace(asked.request(_SMALL), target=t.name)) for t in found)
-
-
-def _beside(asked: Asked, option: str, nothing: str) -> Iterator[Row]:
-    """The default beside the ways that an option names, both sizes of a layer."""
+def _beside(asked: Asked, fits: Callable[[str], bool]) -> Iterator[Row]:
+    """The default beside the other ways that fit, both sizes of a layer."""
+    chosen = [t.name for t in asked.ways[1:] if fits(t.name)]
+    if not chosen:
+        yield {"said": f"{asked.ir} has no such way here, only {asked.ways[0].name}."}
+        return
     for source in (_SMALL,) if asked.dry else (_SMALL, _LARGE):
-        variants = tuple(
-            replace(v, request=replace(v.request, source=source)) for v in _variants(asked, option)
-        )
-        if not variants:
-            yield {"said": nothing}
-            return
+        request = asked.request(source)
+        variants = tuple(Variant(name, replace(request, target=name)) for name in chosen)
         yield from _timed(asked, source, (), variants)
 
 
 def graphs(asked: Asked) -> Iterator[Row]:
     """Kernels that are recorded once, and launched together from then on."""
     if not asked.dry:
-        yield from _beside(asked, "-graphs=", "No target of this engine records CUDA graphs.")
+        yield from _beside(asked, lambda name: "-libs=" not in name)
         return
     from relascope.engine.building.options import BuildOptions
     from relascope.engine.relax.building import runtime
@@ -334,11 +331,10 @@ def graphs(asked: Asked) -> Iterator[Row]:
 
 
 def cublas(asked: Asked) -> Iterator[Row]:
-    """Products by NVIDIA's library."""
-    option = "-libs="
-    yield from _beside(asked, option, "No target of this engine has a library for products.")
-    if asked.ir == "relax":
-        yield from asked.crossed(_SMALL, options="-libs=blas")
+    """Products by NVIDIA's library, and by TVM's own kernels."""
+    yield from _beside(asked, lambda name: "-graphs=" not in name and "-schedules=" not in name)
+    option = "-libs=blas" if asked.ir == "relax" else "-libs=cublas"
+    yield from asked.crossed(_SMALL, options=option)
 
 
 def profile(asked: Asked) -> Iterator[Row]:
