@@ -162,10 +162,9 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
     libc = ctypes.CDLL(None)
     command = [sys.executable, "-m", part.module, part.name, part.engine, str(writing)]
     paths = [str(ROOT / "bench"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    own = {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "RELASCOPE_DRY_RUN": "1" if dry else "",
-    }
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    if dry:  # no time is kept, so nothing needs the machine alone
+        own["RELASCOPE_ALONE"] = "0"
     process = subprocess.Popen(
         [*command, *(["--dry-run"] if dry else [])],
         pass_fds=(writing,),
