@@ -67,7 +67,7 @@ def pack(folder: Path, pythons: Sequence[str], preset: int = 6, most: int = MOST
 
     Args:
         pythons: that it is for, such as "3.12".
-        preset: of xz.
+        preset: of xz, with a dictionary of 64 MiB; 0 for what need not be small, soon.
         most: bytes of an archive.
 
     Raises:
@@ -111,7 +111,7 @@ def _archive(
     path = folder / f"{label}.tar.xz"
     chain = [
         {"id": lzma.FILTER_X86},
-        {"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": 64 << 20},
+        {"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": (64 if preset else 1) << 20},
     ]
     with lzma.open(path, "wb", filters=chain) as out, tarfile.open(fileobj=out, mode="w") as tar:
         for distribution, patterns in held.items():

@@ -117,7 +117,7 @@ def run(
         started = time.monotonic()
         record.begin(part.key, part.title, limit)
         state = "not run: the ten minutes were over"
-        for row in rows(part, dry, limit, environment) if limit > 1 else ():
+        for row in rows(part, dry, limit, environment) if limit >= 1 else ():
             if "state" in row:
                 state = row["state"]
                 continue

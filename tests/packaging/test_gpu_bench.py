@@ -40,7 +40,7 @@ else:
 """
 PARTS = (
     Part("looks", "Looking", "torch", 20.0, 1.0, "fake_parts"),
-    Part("hangs", "Hanging", "relax", 2.0, 1.0, "fake_parts"),
+    Part("hangs", "Hanging", "relax", 1.0, 1.0, "fake_parts"),
     Part("dies", "Dying", "relax", 20.0, 1.0, "fake_parts"),
     Part("figures", "Figures", "relay", 20.0, 1.0, "fake_parts"),
 )
@@ -69,7 +69,7 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(fake, caps
     document = json.loads(fake.read_text())
     states = {key: part["state"] for key, part in document["parts"].items()}
     assert states["looks, torch"] == states["figures, relay"] == "done"
-    assert states["hangs, relax"] == "killed at its limit of 2 s"
+    assert states["hangs, relax"] == "killed at its limit of 1 s"
     assert states["dies, relax"].endswith("with 3; the reason")
     (row,) = document["parts"]["hangs, relax"]["rows"]
     assert row["ms"] == 1.5 and row["told"] == "1" and gone(row["pid"])
