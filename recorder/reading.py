@@ -24,6 +24,7 @@ from relascope.recorder.writing import VERSION
 
 _LONGEST = {"text": 64 << 20, "graph": 64 << 20}  # bytes of one content
 _LONGEST_JSON = 256 << 20  # of a module, and of a constant in it
+_LONGEST_MODULE = 2 << 30  # of a module with all its constants, each as often as it stands there
 _MOST = 20_000_000  # entries of all modules' functions together
 _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, zlib.error)
 
@@ -195,8 +196,8 @@ class Recording:
             message = f"TVM could not save this module: {why}"
             raise EngineError("file", message, self.passes[number].name)
         try:
-            whole = self._with_blobs(json.loads(self._inflated("json", str(module))))
-        except (KeyError, RecursionError, ValueError) as wrong:
+            whole = self._with_blobs(json.loads(self._inflated("json", str(module))), [0])
+        except _WRONG as wrong:
             raise self._damaged() from wrong
         return json.dumps(whole, ensure_ascii=False)
 
@@ -208,12 +209,20 @@ class Recording:
         self.passes[number]
         return self._numbers.get(number, [None, None])[after]
 
-    def _with_blobs(self, value: Any) -> Any:
+    def _with_blobs(self, value: Any, taken: list[int]) -> Any:
+        """JSON with the constants in their places; `taken` counts their bytes."""
         if isinstance(value, dict):
             if set(value) == {"$blob"}:
-                return self._inflated("blob", value["$blob"])
-            return {k: self._with_blobs(v) for k, v in value.items()}
-        return [self._with_blobs(v) for v in value] if isinstance(value, list) else value
+                blob = self._inflated("blob", value["$blob"])
+                taken[0] += len(blob)
+                if taken[0] > _LONGEST_MODULE:
+                    message = "A module takes more than 2 GiB with its constants, and is not read."
+                    raise EngineError("file", message, self.path.name, "Record a smaller model.")
+                return blob
+            return {k: self._with_blobs(v, taken) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self._with_blobs(v, taken) for v in value]
+        return value
 
     def _fields(self, kind: str, name: str) -> dict[str, Any]:
         """The line of a content."""

@@ -149,15 +149,14 @@ def _without_settings(nodes: list[Any]) -> list[Any]:
             continue
         keys, data, attrs = node.get("keys"), node.get("data"), node.get("attrs")
         if node.get("type_key") == "Map" and isinstance(keys, list) and isinstance(data, list):
-            pairs = [p for p in zip(keys, data, strict=False) if p[1] not in gone]
+            pairs = [p for p in zip(keys, data, strict=False) if _number(p[1]) not in gone]
             if len(keys) == len(data) > len(pairs):
                 rest = {k: v for k, v in node.items() if k not in ("keys", "data")}
                 told = {"keys": [k for k, _ in pairs], "data": [v for _, v in pairs]}
                 kept[index] = {**rest, **(told if pairs else {})}
         elif node.get("type_key") == "VirtualDevice" and isinstance(attrs, dict):
-            target = attrs.get("target")
-            if isinstance(target, str) and target.isdecimal() and int(target) in gone:
-                kept[index] = {**node, "attrs": {**attrs, **_ANY_DEVICE}}
+            target = _number(attrs.get("target"))
+            kept[index] = {**node, "attrs": {**attrs, **(_ANY_DEVICE if target in gone else {})}}
     return kept
 
 
@@ -187,9 +186,8 @@ def _relay_edges(index: int, node: Node, nodes: list[Node], arrays: int, name: s
     for value in attrs.values():
         _need(isinstance(value, str), name, f"node {index} ({kind}) has a field that is no text")
     if kind == "relay.Constant":
-        which = attrs.get("data", "")
-        known = which.isdecimal() and int(which) < arrays
-        _need(known, name, f"constant {index} has no array")
+        which = _number(attrs.get("data"))
+        _need(which is not None and which < arrays, name, f"constant {index} has no array")
     if kind.startswith("relay.attrs."):
         return []
     _need(kind in _RELAY, name, f"node {index} is of the type {kind}, which no such module has")
@@ -242,11 +240,17 @@ def _contents(index: int, node: Node, nodes: list[Node], name: str) -> list[int]
 
 
 def _index(value: Any, nodes: list[Node], name: str) -> int:
+    at = _number(value)
+    if at is None or not 0 <= at < len(nodes) or not isinstance(nodes[at], dict):
+        raise refused(name, f"it refers to a node {str(value)[:40]!r}, which is not there")
+    return at
+
+
+def _number(value: Any) -> int | None:
+    """What a field says that names a node or an array; None where it is no such number."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-        value = int(value)
-    known = type(value) is int and 0 <= value < len(nodes) and isinstance(nodes[value], dict)
-    _need(known, name, f"it refers to a node {str(value)[:40]!r}, which is not there")
-    return int(value)
+        return int(value)
+    return value if type(value) is int else None
 
 
 def _acyclic(edges: list[list[int]], name: str) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from relascope.commands import installation
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
+from relascope.recorder import reading
 from relascope.recorder.reading import read
+from relascope.recorder.writing import Writer, hashed
 from relascope.viz.rows.recorded_numbers import Made, parts
 from relascope.viz.rows.recording import end_words, pass_rows
 
@@ -63,6 +66,25 @@ def test_a_part_of_a_compile_goes_as_far_as_what_can_be_run(path):
     (part,) = parts(found)
     assert (part.first, part.by, part.after, part.made) == (0, 0, False, (Made(1, 1),))
     assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
+
+
+def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypatch):
+    path, name = tmp_path / "run.rsc", hashed("large")
+    writer = Writer(path, {"tvm": "0.99", "level": "modules"})
+    writer.content("blob", name, lambda: {"zlib": "x" * 100})
+    for module, held in enumerate((name, name, ["no name"])):
+        text = json.dumps({"arrays": [{"$blob": held}] * (1 + 10 * (module == 1))})
+        writer.content("json", str(module), partial(dict, zlib=text))
+        writer.line({"begin": module, "depth": 0, "name": "p", "opt_level": 0})
+        writer.line({"end": module, "seconds": 0.1, "module": [None, {}, []]})
+    writer.close()
+    found = read(path)
+    monkeypatch.setattr(reading, "_LONGEST_MODULE", 1000)
+    assert json.loads(found.module(0, after=True)) == {"arrays": ["x" * 100]}
+    with pytest.raises(EngineError, match="more than 2 GiB"):
+        found.module(1, after=True)
+    with pytest.raises(EngineError, match="is damaged"):
+        found.module(2, after=True)
 
 
 def test_it_filters(path):

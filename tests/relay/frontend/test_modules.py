@@ -165,6 +165,36 @@ def test_what_could_run_code_or_confuse_tvm_is_refused(tmp_path):
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
 
 
+def test_what_says_how_a_module_is_built_is_left_out_and_no_way_past_the_checks(tmp_path):
+    def built(**fields):
+        """With the settings of a build in the module's attributes; `fields` of that map."""
+
+        def change(nodes):
+            nodes.append({"type_key": "Executor"})
+            keys, data = ["executor"], [len(nodes) - 1]
+            nodes.append({"type_key": "Map", "keys": keys, "data": data, **fields})
+            nodes.append({"type_key": "DictAttrs", "attrs": {"__dict__": str(len(nodes) - 1)}})
+            whole = next(n for n in nodes if n["type_key"] == "IRModule")
+            whole["attrs"]["attrs"] = str(len(nodes) - 1)
+
+        return changed(tmp_path, change)
+
+    def device(nodes):
+        nodes.append({"type_key": "Target"})
+        given = {"target": "9" * 5000, "memory_scope": "0"}
+        nodes.append({"type_key": "VirtualDevice", "attrs": given})
+
+    def constant(nodes):
+        next(n for n in nodes if n["type_key"] == "relay.Constant")["attrs"]["data"] = "9" * 5000
+
+    assert read_program(built(), ModelSource("mod.json"), silent).outputs
+    with pytest.raises(EngineError, match="refers to a node"):
+        read_program(built(data=[[]]), ModelSource("mod.json"), silent)
+    for change, said in ((device, "refers to a node"), (constant, "has no array")):
+        with pytest.raises(EngineError, match=said):
+            read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
+
+
 def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
     def nowhere(nodes):
         next(n for n in nodes if n["type_key"] == "relay.attrs.Conv2DAttrs")["attrs"].update(
