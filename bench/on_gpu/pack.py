@@ -228,10 +228,12 @@ def unpack(folder: Path, place: Path) -> int:
     wanted = {n: a for n, a in document["archives"].items() if a["python"] in ("", THIS)}
     place.mkdir(parents=True, exist_ok=True)
     known = _known(place)
-    laid: dict[str, str] = known.get("archives", {}) if known.get("python") == THIS else {}
+    before = known.get("archives", {}) if known.get("python") == THIS else {}
+    # Of archives that were packed anew since, what lies there is another's.
+    laid = {n: a["sha256"] for n, a in wanted.items() if before.get(n) == a["sha256"]}
     for name, about in wanted.items():
         path = folder / name
-        if not path.exists() or laid.get(name) == about["sha256"]:
+        if not path.exists() or name in laid:
             continue
         if hashlib.sha256(path.read_bytes()).hexdigest() != about["sha256"]:
             raise DoesNotFit(f"{path} is not as it was packed: bring it again.")

@@ -128,7 +128,7 @@ def kernels(made: Artefact) -> Row:
     }
 
 
-def boot_torch(dry: bool) -> Iterator[Row]:
+def boot_torch() -> Iterator[Row]:
     """PyTorch, and the GPU by its word."""
     import torch
 
@@ -254,10 +254,17 @@ def _checked(asked: Asked, source: ModelSource, what: str, target: str = "") -> 
 
 def timing(asked: Asked) -> Iterator[Row]:
     """Beside eager; in inference, once, beside torch.compile and its CUDA graphs."""
+    failed: list[EngineError] = []
     for source in _TIMED[:2] if asked.dry else _TIMED:
         rivals = asked.ir == "relax" and not source.training
-        yield from _timed(asked, source, BASELINES[:2] if rivals else ())
+        try:
+            yield from _timed(asked, source, BASELINES[:2] if rivals else ())
+        except EngineError as error:  # of one source; the others are still to be timed
+            yield {"said": f"FAILED: {_sizes(source)}: {error.message} ({error.where})"}
+            failed.append(error)
     yield from asked.crossed(_LARGE)
+    if failed:
+        raise failed[0]
 
 
 def _timed(
@@ -268,11 +275,7 @@ def _timed(
     strategy: str = "",
 ) -> Iterator[Row]:
     request = asked.request(source, strategy)
-    try:
-        result: TimeResult = asked.call("time", request, baselines, variants)
-    except EngineError as error:  # of one source; the others are still to be timed
-        yield {"said": f"FAILED: {_sizes(source)}: {error.message} ({error.where})"}
-        raise
+    result: TimeResult = asked.call("time", request, baselines, variants)
     yield from ({"said": f"{source.model}: {note}"} for note in result.notes if not asked.dry)
     for row in result.rows:
         about = {**_sizes(source), "phase": row.phase, "what": row.what}
@@ -431,6 +434,9 @@ def main() -> int:
 
         try:
             for row in _rows(args.name, args.engine, args.dry_run):
+                if args.dry_run and "said" not in row:
+                    how = "built, not run" if "built for" in row else "on the CPU"
+                    row = {"DRY RUN": how, **row}
                 say(row)
             if args.dry_run:
                 say({"said": f"NOT DONE: {NOT_DONE[args.name]}"})
@@ -443,14 +449,10 @@ def main() -> int:
 
 def _rows(name: str, engine: str, dry: bool) -> Iterator[Row]:
     if name == "boot":
-        yield from boot_torch(dry) if engine == "torch" else boot_engine(engine, dry)
+        yield from boot_torch() if engine == "torch" else boot_engine(engine, dry)
         return
     with EngineClient(engine) as client:
-        for row in WORK[name](Asked(engine, client, dry)):
-            if dry and "said" not in row:
-                how = "built, not run" if "built for" in row else "on the CPU"
-                row = {"DRY RUN": how, **row}
-            yield row
+        yield from WORK[name](Asked(engine, client, dry))
 
 
 if __name__ == "__main__":
