@@ -132,6 +132,16 @@ def test_every_other_kind_has_its_sentence():
     assert [d.kind for d in compare(now, document()).failing()] == ["pipeline"]
 
 
+def test_a_pipeline_tells_what_is_switched_and_what_is_another():
+    def told(then, now):
+        was, new = ({**document(), "pipeline": text} for text in (then, now))
+        return said(new, was)[0][2]
+
+    assert told("cse|fold", "cse|-fold") == "`fold` is switched off"
+    assert told("-cse|-fold", "cse|fold") == "`cse`, `fold` are switched on"
+    assert told("cse|fold", "cse|dce") == "from step 2 on, it has `dce` instead of `fold`"
+
+
 def test_an_error_that_grew_or_is_rounding_is_told_and_no_small_one():
     now = document()
     now["error"]["max_rel"] = 2e-6

@@ -217,9 +217,12 @@ def _pipeline(then: Document, now: Document) -> Iterator[Difference]:
             said.append(f"{old} {'is' if b - a == 1 else 'are'} no longer in it")
         elif what == "insert":
             said.append(f"{new} {'is' if d - c == 1 else 'are'} new, from step {c + 1} on")
+        elif [f"-{s}" for s in was[a:b]] == steps[c:d]:
+            said.append(f"{old} {'is' if b - a == 1 else 'are'} switched off")
+        elif was[a:b] == [f"-{s}" for s in steps[c:d]]:
+            said.append(f"{new} {'is' if d - c == 1 else 'are'} switched on")
         elif what == "replace":
-            stand = "stands" if d - c == 1 else "stand"
-            said.append(f"{new} {stand} where {old} stood, from step {c + 1} on")
+            said.append(f"from step {c + 1} on, it has {new} instead of {old}")
     if said:
         yield Difference("pipeline", "other", "; ".join(said))
 
