@@ -443,11 +443,13 @@ def lint(document: Document) -> str:
 def compile(document: Document) -> str:
     """What `compile` says; with `--code`, every kernel's code below its table."""
     target = document["target"]
-    code = document["code_bytes"]
+    library, code = (
+        "not known" if document[of] is None else size(document[of])
+        for of in ("library_bytes", "code_bytes")
+    )
     head = (
         f"{target['name']}: {': '.join(w for w in (target['kernels'], target['device']) if w)}; "
-        f"library {size(document['library_bytes'])}, "
-        f"machine code of the kernels {size(code) if code is not None else 'not known'}; "
+        f"library {library}, machine code of the kernels {code}; "
         f"built in {document['build_seconds']:.1f} s"
     )
     kernels: Sequence[Row] = document["kernels"]

@@ -92,10 +92,11 @@ def library_of(
 
 @dataclass(frozen=True)
 class Taken:
-    """A library's kernels, the bytes of its object files, and what is to be said of it."""
+    """A library's kernels, the bytes of its object files (None where TVM cannot write them out),
+    and what is to be said of it."""
 
     kernels: tuple[KernelCode, ...]
-    library_bytes: int
+    library_bytes: int | None
     notes: tuple[str, ...]
 
 
@@ -111,7 +112,8 @@ def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> 
     kernels = _on_host(library, objects, on_device)
     if folder is not None:
         _write(folder / library.phase, kernels)
-    return Taken(tuple(kernels), sum(len(o) for o in objects), tuple(notes))
+    size = sum(len(o) for o in objects) if objects else None
+    return Taken(tuple(kernels), size, tuple(notes))
 
 
 def pack(output: str, objects: Sequence[str], options: object = None, **more: object) -> None:

@@ -57,7 +57,8 @@ class Artefact:
 
     Args:
         kernels: in the library's order, the forward's first.
-        library_bytes: of the object files that a library is linked of, constants included.
+        library_bytes: of the object files that a library is linked of, constants included; None
+            where TVM cannot write them out.
         build_seconds: what building took, without taking it apart.
         notes: sentences a person should read: why it cannot be timed here, what was not compiled.
         files: the names of what was written to a folder.
@@ -65,7 +66,7 @@ class Artefact:
 
     target: Target
     kernels: tuple[KernelCode, ...]
-    library_bytes: int
+    library_bytes: int | None
     build_seconds: float
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

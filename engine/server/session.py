@@ -515,7 +515,8 @@ class PipelineSession:
         kernels = tuple(k for t in taken for k in t.kernels)
         notes += launches.notes(kernels, request.target.split()[0])
         files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
-        size = sum(t.library_bytes for t in taken)
+        sizes = [t.library_bytes for t in taken]
+        size = None if None in sizes else sum(s for s in sizes if s is not None)
         return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
 
     def compile_times(

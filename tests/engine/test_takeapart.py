@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tarfile
+from dataclasses import replace
 
 from relascope.engine.building import elf, kernel_code
 from relascope.engine.building.disassemble import Library, take_apart
@@ -194,6 +195,15 @@ def test_a_library_for_a_cpu(tmp_path):
         "mul.s",
     }
     assert "lambda.1" in (tmp_path / "out" / "forward" / "add.ll").read_text()
+
+
+def test_a_library_that_tvm_cannot_write_out_has_no_size(tmp_path):
+    def export(file):
+        raise AssertionError
+
+    taken = take_apart(replace(library(tmp_path), export=export), refuse, None)
+    assert taken.library_bytes is None and "cannot write the library out" in taken.notes[-1]
+    assert [k.bytes for k in taken.kernels] == [None, None]
 
 
 def test_a_library_for_a_gpu_has_the_gpus_code_and_says_why_it_is_not_compiled(tmp_path):

@@ -35,10 +35,13 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
 
 
 def _facts(found: Artefact) -> None:
-    code = found.code_bytes
+    library, code = (
+        "not known" if size is None else formats.size(size)
+        for size in (found.library_bytes, found.code_bytes)
+    )
     strip(
-        (formats.size(found.library_bytes), "library, constants included"),
-        ("not known" if code is None else formats.size(code), "machine code of the kernels"),
+        (library, "library, constants included"),
+        (code, "machine code of the kernels"),
         (str(len(found.kernels)), "kernels"),
         (formats.milliseconds(found.build_seconds), "to build"),
     )
