@@ -29,7 +29,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource, file_digest
+from relascope.engine.protocol.source import file_digest
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import read_pipeline
@@ -149,7 +149,9 @@ def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], 
         else:
             source = source_of(args)
             pipeline = str(pipeline_of(args)) if args.passes else ""
-            session = Session(ir=args.engine, model=_model_of(source, args), pipeline=pipeline)
+            name = path.name if source.digest else source.model
+            about_model = Model.of(source, name, "\n".join(args.input))
+            session = Session(ir=args.engine, model=about_model, pipeline=pipeline)
             files = [(source.model, source.digest)] if source.digest else []
             files += source.tensors
         for file in files:
@@ -157,27 +159,6 @@ def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], 
     ident = store.new_id()
     store.put(ident, made(session), f"{session.model.name}, {about}")
     return ident
-
-
-def _model_of(source: ModelSource, args: argparse.Namespace) -> Model:
-    """A source as a session has it."""
-    name = Path(args.model).name if source.digest else source.model
-    return Model(
-        name,
-        source.digest,
-        source.batch,
-        source.tokens,
-        "\n".join(args.input),
-        source.seed,
-        source.dtype,
-        source.training,
-        source.gradient,
-        source.module,
-        source.call,
-        source.weights,
-        ", ".join(f"{n}={v}" for n, v in source.pins),
-        tuple(digest for _, digest in source.tensors),
-    )
 
 
 def _is_session(path: Path) -> bool:

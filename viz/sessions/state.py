@@ -62,6 +62,26 @@ class Model:
     pins: str = ""
     tensors: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, source: ModelSource, name: str, inputs: str) -> Model:
+        """A source as a session has it."""
+        return cls(
+            name,
+            source.digest,
+            source.batch,
+            source.tokens,
+            inputs,
+            source.seed,
+            source.dtype,
+            source.training,
+            source.gradient,
+            source.module,
+            source.call,
+            source.weights,
+            ", ".join(f"{n}={v}" for n, v in source.pins),
+            tuple(digest for _, digest in source.tensors),
+        )
+
     def source(self, path: str = "") -> ModelSource:
         """The model as an engine takes it; `path` is where a file stands, with those
         of saved inputs in the folder `tensors` beside it, each under its digest."""

@@ -244,23 +244,8 @@ def step_key(model: Model | ModelSource) -> str:
 def current(screen: Screen) -> Session:
     """The screen as a session."""
     state, source = st.session_state, screen.source
-    is_file = bool(source.digest)
-    model = Model(
-        screen.label,
-        source.digest,
-        source.batch,
-        source.tokens,
-        state.get("keep_inputs", "") if is_file else "",
-        source.seed,
-        source.dtype,
-        source.training,
-        source.gradient,
-        source.module,
-        source.call,
-        source.weights,
-        ", ".join(f"{n}={v}" for n, v in source.pins),
-        tuple(digest for _, digest in source.tensors),
-    )
+    typed = state.get("keep_inputs", "") if source.digest else ""
+    model = Model.of(source, screen.label, typed)
     by_hand = forced_by_hand(screen)
     tab = state.get("keep_tab") or Look.tab
     selected = next((s for v in _VIEWS.get(tab, ()) if (s := selected_of(v))), "")
