@@ -70,7 +70,7 @@ class Tvm:
         cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
         cpu_ways: a CPU target's further options, such as one that leaves matmuls to PyTorch's BLAS,
             the best last; and in words, what they do.
-        cuda_ways: the same for each of NVIDIA's GPUs, the best first, "" for TVM's own kernels;
+        cuda_ways: the same for each of NVIDIA's GPUs, the default first, "" for TVM's own kernels;
             each is tried.
     """
 
@@ -153,7 +153,7 @@ class Tvm:
         return tuple(found)
 
     def _gpu_ways(self, gpu: Target) -> tuple[Target, ...]:
-        """A GPU, one of NVIDIA's that runs here in each way, the best that runs first."""
+        """A GPU, one of NVIDIA's that runs here in each way."""
         if not gpu.runs_here or gpu.name.split()[0] != "cuda" or not self.cuda_ways:
             return (replace(gpu, kernels=self._kernels(gpu.name)),)
         device, found = self.module.device("cuda", gpu_index(gpu.name)), []

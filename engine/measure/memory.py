@@ -29,8 +29,8 @@ def waited(device: torch.device) -> str:
     if device.type != "cuda":
         return ""
     return (
-        f"Each time ends when the GPU has done all that PyTorch's stream has "
-        f"(torch.cuda.synchronize of {device}): TVM's kernels run on that stream, too."
+        "Each time ends when the GPU has done all that it was given "
+        f"(torch.cuda.synchronize of {device}), TVM's kernels as PyTorch's."
     )
 
 
