@@ -54,9 +54,7 @@ class Contents:
     level: str
     _versions: dict[str, list[_Version]] = field(default_factory=dict)
     _digests: dict[_Place, tuple[Any, str]] = field(default_factory=dict)
-    _last: tuple[Any, Any, dict[str, str]] | None = (
-        None  # functions of a module, their place, names
-    )
+    _last: tuple[Any, Any, dict[str, str]] | None = None  # a module's functions, place, hashes
     _names: dict[Any, tuple[Any, str]] = field(default_factory=dict)  # of variables, by place
 
     def __post_init__(self) -> None:

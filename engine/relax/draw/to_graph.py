@@ -134,9 +134,7 @@ class _Walk(GraphBuilder):
         if not isinstance(body, relax.SeqExpr):
             return self.value(body, "")
         for block in body.blocks:
-            for binding in block.bindings[
-                :
-            ]:  # a slice is made at once, an item after the other not
+            for binding in block.bindings[:]:  # in one call, and not one for each item
                 variable = binding.var
                 self.alive.append(variable)
                 name = str(spelling.name_of(variable))
