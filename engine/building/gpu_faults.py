@@ -101,7 +101,7 @@ _FAULTS = (
         r"invalid value for --gpu-architecture(?: \(-arch\))?(?: '?(\w+))?",
         _architecture,
         "Name another with -arch=sm_…, or install a CUDA toolkit of the GPU's time or later (the "
-        "Python packages cuda-bindings and nvidia-cuda-nvrtc have a compiler, too).",
+        "Python package nvidia-cuda-nvrtc has a compiler, too).",
     ),
     _fault(
         r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_INVALID_IMAGE|device kernel image is invalid",

@@ -101,7 +101,7 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
             f"share more than the {_SHARED.get(kind, 0) >> 10} KiB that a block may, and will "
             "not run",
         ),
-        (spilled, "keep values in memory that found no room in registers"),
+        (spilled, "keep values in memory beside registers"),
     ):
         if names:
             yield f"{len(names)} of {len(found)} functions on the GPU {said}: {_listed(names)}."

@@ -17,7 +17,8 @@ class Launch:
         shared_bytes: what the threads of a block share.
         schedule: the rule that made its schedule, in a few words; "" where that is not known.
         registers: of a thread; None where it was not compiled.
-        spilled_bytes: of a thread's memory that found no room in registers; None likewise.
+        spilled_bytes: of a thread's own memory beside registers, for what found no room in them and
+            for arrays; None likewise.
         most_threads: that a block may have by what was compiled; None where that says nothing.
     """
 

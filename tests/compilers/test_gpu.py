@@ -83,7 +83,7 @@ def kernel(**facts):
         ({"threads": 2048}, "will not run"),
         ({"threads": 512, "most_threads": 256}, "will not run"),
         ({"shared_bytes": 50_000}, "share more than the 48 KiB"),
-        ({"spilled_bytes": 4}, "no room in registers"),
+        ({"spilled_bytes": 4}, "in memory beside registers"),
     ],
 )
 def test_what_a_gpu_would_not_like_is_said(facts, part):

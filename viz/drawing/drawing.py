@@ -23,6 +23,8 @@ from relascope.viz.drawing.layout import Direction, Layout, layout
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
 from relascope.viz.drawing.union import Union
 
+MOST_NODES = 20_000
+"""More nodes are not drawn: the layout would take minutes."""
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _BOX = "id x y w h depth group lines"
 _HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours say

@@ -9,7 +9,7 @@ from typing import Any
 from relascope.core.graph import Graph
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import ASIDE, beside, brief, columns
-from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.drawing import MOST_NODES, View
 from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
@@ -18,8 +18,6 @@ from relascope.viz.handed_on.steps import Seen, drawn, joined, seen_of
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import recording as rows_of
 
-MOST_NODES = 20_000
-"""More nodes are not drawn: the layout would take minutes."""
 _HEIGHT = 570
 Pair = tuple[str | None, str | None]
 """Hashes of what a function held before and after a pass."""

@@ -1,8 +1,8 @@
 """What the Relay engine builds, as libraries to take apart, and the compiler for CUDA's source.
 
-For CUDA, TVM compiles the source while it builds. Where there is no compiler, it is given none of
-the machine code that it asks for, so that the source can be looked at all the same; what was built
-so does not run, and is not kept.
+For CUDA, TVM compiles the source while it builds. Here it is given none of the machine code that it
+asks for, so that the source can be looked at where there is no compiler; what was built so does not
+run, and is not kept.
 """
 
 from __future__ import annotations

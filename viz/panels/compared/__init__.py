@@ -15,13 +15,12 @@ from relascope.viz.compare.match import Matching, Pair, match
 from relascope.viz.compare.runs import SURE, Run, compare, program_document
 from relascope.viz.compare.words import KERNELS, kernel_name
 from relascope.viz.component import graph_view
-from relascope.viz.drawing.drawing import View, group_of
+from relascope.viz.drawing.drawing import MOST_NODES, View, group_of
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side, strip
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
 
 HEIGHT = 520
-_MOST_NODES = 20_000  # more are not drawn: the layout would take minutes
 _TABLES = ("Nodes", "Operators", "Kernels")
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
@@ -334,7 +333,7 @@ def _called(graph: Graph, operator: str) -> Iterable[str]:
 
 
 def _view(held: _Held, side: int, graph: Graph, look: _Look) -> None:
-    if len(graph) > _MOST_NODES:
+    if len(graph) > MOST_NODES:
         st.caption(f"{formats.number(len(graph))} nodes are too many to be drawn.")
         return
     matching = held.matching

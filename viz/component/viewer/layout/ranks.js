@@ -35,10 +35,6 @@ class Known extends Map {
 // the last tall ones, for columns of another height.
 const known = new Known(KEPT), unfolded = new Known(KEPT), orders = new Known(KEPT), tallest = new Known(8);
 
-export function forgetPlaces() {
-  for (const each of [known, unfolded, orders, tallest]) each.clear();
-}
-
 // Lay one container out. A problem has, by position: `sizes`, width and height of every box one
 // after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
 // with the same `from` and `value` share a lane, and there are no cycles; `ends`, for each edge how

@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.compare.changes import coloured
 from relascope.viz.component import View, graph_view
+from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
@@ -26,7 +27,6 @@ from relascope.viz.rows import Row, formats
 from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts
 
 HEIGHT = 570
-_MOST_NODES = 20_000  # more are not drawn: the layout would take minutes
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
 _FUNCTION, _LIST = "keep_recorded_function", "keep_recorded_list"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
@@ -116,7 +116,7 @@ def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
         relay = opened.recording.text(shown).startswith("#[version")
         whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
         text_diff(opened.sides(old, new, bool(whole)), key="recorded_text")
-    elif len(graph) > _MOST_NODES:
+    elif len(graph) > MOST_NODES:
         st.caption(
             f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
         )
