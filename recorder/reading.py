@@ -161,12 +161,19 @@ class Recording:
 
         Args, Raises: as of `text`.
         """
-        if ("graph", name) not in self._places or "why" in self._fields("graph", name):
+        if not self.has_graph(name):
             return None
         try:
             return Graph.from_json(json.loads(self._inflated("graph", name)))
         except _WRONG as wrong:
             raise self._damaged() from wrong
+
+    def has_graph(self, name: str) -> bool:
+        """Whether the recording has the graph of a content, which is not read for it.
+
+        Args, Raises: as of `text`.
+        """
+        return ("graph", name) in self._places and "why" not in self._fields("graph", name)
 
     def no_graph(self, name: str) -> str:
         """Why a content has no graph; "" where it has one, or there is nothing to say.

@@ -109,7 +109,7 @@ def why_not(recording: Recording, run: PassRun, after: bool) -> str:
     if "main" not in side:
         return _NO_MAIN
     for content in dict.fromkeys(side.values()):
-        if recording.graph(content) is None:
+        if not recording.has_graph(content):
             why = recording.no_graph(content)
             return f"Its graph is not known: {why[:200]}" if why else _KERNELS
     return ""
