@@ -20,7 +20,7 @@ from relascope.viz.rows.formats import (
     text_table,
     work_text,
 )
-from relascope.viz.rows.profile import chosen_text, peaks_text, phase_text, rate_text, share_text
+from relascope.viz.rows.profile import chosen_text, peaks_text, phase_texts, rate_text, share_text
 from relascope.viz.rows.tuning import shapes_text
 
 MOST_FINDINGS = 60
@@ -386,7 +386,7 @@ def profile(document: Document) -> str:
     if "chosen" in document:
         columns = "name phase shapes flops median_ms FLOP/s of_flops scope"
         lines.append(chosen_text(document))
-    lines += [*map(phase_text, document["phases"]), *document["notes"]]
+    lines += [*phase_texts(document), *document["notes"]]
     if document["first_bad"] is not None:
         bad = document["kernels"][document["first_bad"]]
         lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")

@@ -124,10 +124,8 @@ def bitcode(processor: str, llvm: int) -> list[Path]:
         return [f for f in files if f.exists()]
     if newer:
         return []
-    message = (
-        "ROCm's device libraries (bitcode such as ocml.bc) are not here, of which kernels for "
-    )
-    message += "AMD's GPUs take functions such as exp."
+    message = "ROCm's device libraries (bitcode such as ocml.bc) are not here: kernels for AMD's "
+    message += "GPUs take functions such as exp from them."
     hint = "Install the device libraries (Debian: rocm-device-libs), or say with ROCM_PATH where "
     hint += "ROCm lies."
     raise EngineError("target", message, f"rocm -mcpu={processor}", hint)
@@ -172,11 +170,11 @@ def linked(data: bytes, served: bool, llvm: int) -> bytes:
 
 
 def _undefined(missing: list[str], served: bool, llvm: int) -> EngineError:
-    message = f"Kernels call {', '.join(missing[:3])}, which ROCm's device libraries have"
+    message = f"Kernels call {', '.join(missing[:3])}, which ROCm's device libraries"
     hint = "Take a part of the model without such functions, or the other engine."
     if served:
-        return EngineError("target", f"{message} not.", missing[0], hint)
-    message += f", and this TVM's LLVM {llvm} reads those of ROCm before 3.9 alone."
+        return EngineError("target", f"{message} do not have.", missing[0], hint)
+    message += f" have, and this TVM's LLVM {llvm} reads those of ROCm before 3.9 alone."
     return EngineError("target", message, missing[0], hint)
 
 

@@ -18,7 +18,7 @@ from relascope.viz.rows.profile import (
     computing,
     peak_texts,
     peaks_text,
-    phase_text,
+    phase_texts,
     profile_document,
     share_text,
 )
@@ -115,7 +115,7 @@ def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     assert phase["of_peak"] == pytest.approx(0.3)
     assert phase["unknown_ms"] == pytest.approx(0.2)
     assert not phase["explained"]
-    said = phase_text(phase)
+    (said,) = phase_texts(document)
     for words in (
         "explain 60.0% of it (1.200 ms)",
         "15.0% (0.300 ms) are in kernels of no node",
@@ -142,7 +142,7 @@ def test_the_bar_is_ten_percent_either_way():
 
 def test_watching_that_costs_more_than_the_whole_is_said_so():
     found = profile_document(profile(kernel(3.0)), graph())
-    assert "50.0% (1.000 ms) more than the whole" in phase_text(found["phases"][0])
+    assert "50.0% (1.000 ms) more than the whole" in phase_texts(found)[0]
 
 
 def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
@@ -152,12 +152,13 @@ def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
     assert right["notes"] == []
     assert [sure for _, _, sure in peak_texts(quick)] == [False]
     assert "%" not in peak_texts(quick)[0][0] and "% of peak" in peak_texts(right)[0][0]
+    assert "of peak" not in phase_texts(quick)[0] and "% of peak" in phase_texts(right)[0]
 
 
 def test_without_peaks_there_is_no_share_and_no_chart():
     document = profile_document(profile(kernel(), peaks=None), graph())
     assert document["phases"][0]["of_peak"] is None
-    assert "of peak" not in phase_text(document["phases"][0])
+    assert "of peak" not in phase_texts(document)[0]
     assert roofline(document) is None
     assert "not measured" in peaks_text(None)
 
@@ -242,6 +243,9 @@ def test_each_convolution_is_told_of_with_its_part_of_the_peak():
     document |= {"operator": "conv2d", "chosen": computing(document, "conv2d")}
     assert document["chosen"] == [0, 1]
     assert chosen_text(document).startswith("2 kernels compute conv2d: ")
+    assert "of what the machine does at best" in chosen_text(document)
+    slow = {**document, "peaks": {**document["peaks"], "flops": [["float32", 1e3]]}}
+    assert "at best" not in chosen_text(slow)  # which they have beaten
     assert computing(document, "nn.conv2d") == [0, 1] and computing(document, "add") == [1]
 
 

@@ -85,11 +85,16 @@ def _beaten(profile: Profile) -> list[str]:
     ]
 
 
+def is_beaten(document: Row) -> bool:
+    """Whether kernels were quicker than the peaks allow, so that no share of them is known."""
+    return any((k["of_peak"] or 0) > BEATEN for k in document["kernels"])
+
+
 def peak_texts(document: Row) -> list[tuple[str, str, bool]]:
     """At how much of the machine's peak each phase runs: a figure, what it is of, and whether it is
     sure. Where kernels have beaten the peaks, these are none, and no share of them is told."""
     told = [p for p in document["phases"] if p["of_peak"] is not None]
-    if any((k["of_peak"] or 0) > BEATEN for k in document["kernels"]):
+    if is_beaten(document):
         return [("not known: kernels beat it", f"{p['name']}, of peak", False) for p in told]
     return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at", True) for p in told]
 
@@ -177,7 +182,9 @@ def chosen_text(document: Row) -> str:
     peaks = dict(document["peaks"]["flops"]) if document["peaks"] else {}
     dtypes = {o["dtype"] for r in rows for o in r["outputs"][:1]}
     peak = peaks.get(next(iter(dtypes))) if len(dtypes) == 1 else None
-    of = f", {share_text(rate / peak)} of what the machine does at best" if rate and peak else ""
+    share = rate / peak if rate and peak else None
+    known = share is not None and share <= BEATEN
+    of = f", {share_text(share)} of what the machine does at best" if known else ""
     count = "1 kernel computes" if len(rows) == 1 else f"{len(rows)} kernels compute"
     return (
         f"{count} {document['operator']}: {flops_text(sum(work))}FLOP in {taken:.3f} ms, "
@@ -194,8 +201,13 @@ def heat(profile: Profile) -> dict[str, float]:
     return shares
 
 
-def phase_text(phase: Row) -> str:
-    """Where the time of a phase went, in sentences; from a row of `profile_document`."""
+def phase_texts(document: Row) -> list[str]:
+    """Where the time of each phase went, in sentences."""
+    beaten = is_beaten(document)
+    return [_phase_text(p, beaten) for p in document["phases"]]
+
+
+def _phase_text(phase: Row, beaten: bool) -> str:
     whole, rest, unmapped = phase["median_ms"], phase["unexplained_ms"], phase["unmapped_ms"]
     parts = [
         f"{phase['name']}: {whole:.3f} ms from end to end. Kernels of nodes of the graph explain "
@@ -211,7 +223,7 @@ def phase_text(phase: Row) -> str:
         "the whole takes unwatched"
     )
     sentences = ["; ".join(parts) + "."]
-    if phase["of_peak"] is not None:
+    if phase["of_peak"] is not None and not beaten:
         sentences.append(
             f"At the machine's peaks its kernels would take {phase['least_ms']:.3f} ms: it runs at "
             f"{phase['of_peak']:.0%} of peak."

@@ -19,7 +19,7 @@ from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.chrome_trace import trace_json
 from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.profile import heat, peak_texts, peaks_text, phase_text, profile_document
+from relascope.viz.rows.profile import heat, peak_texts, peaks_text, phase_texts, profile_document
 from relascope.viz.sessions import results
 
 _HEIGHT = 560
@@ -71,8 +71,8 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     strip(*((text, of, "" if sure else "rs-unsure") for text, of, sure in told), large=True)
     for note in document["notes"]:
         st.warning(plain_text(note))
-    for phase in document["phases"]:
-        st.caption(phase_text(phase))
+    for text in phase_texts(document):
+        st.caption(text)
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
