@@ -229,6 +229,6 @@ def test_nothing_is_lost_or_done_twice(streamlit_page):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", range(3, 11))
 def test_nothing_is_lost_of_300(streamlit_page, seed):
     used(opened(streamlit_page), seed, 300)
