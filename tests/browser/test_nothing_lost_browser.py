@@ -170,8 +170,21 @@ class Hand:
         self.page.get_by_role("option", name=option, exact=True).click()
 
     def look(self):
-        """Once the page says that it is done: what it took is what was done."""
-        settle(self.page)
+        """Once the page says that it is done: what it took is what was done.
+
+        A busy machine's browser may not yet have told the page, which then says that it is done.
+        """
+        for _ in range(20):
+            settle(self.page)
+            said, expected = self._said()
+            if said == expected:
+                break
+            self.page.wait_for_timeout(500)
+        assert said == expected
+        if self.tab != "Gradient & cut" or self.mode == "training":
+            assert ask(self.page, 0, "d.node.id.length") > 0
+
+    def _said(self):
         query = {n: v[-1] for n, v in parse_qs(urlsplit(self.page.url).query).items()}
         default = {"inference": INFERENCE, "training": TRAINING}[self.mode]
         usual = SAMPLES[MODEL].default_batch
@@ -197,9 +210,7 @@ class Hand:
         if self.tab == "Passes":
             expected["keep"] = self.keep
             said["keep"] = self._kept()
-        assert said == expected, "\n".join(self.log[-12:])
-        if self.tab != "Gradient & cut" or self.mode == "training":
-            assert ask(self.page, 0, "d.node.id.length") > 0
+        return said, expected
 
 
 def opened(streamlit_page):
@@ -215,11 +226,13 @@ def used(page, seed, count):
     for number in range(1, count + 1):
         try:
             hand.act()
+            if number % 10 == 0:
+                hand.look()
         except Exception as wrong:
-            wrong.add_note("\n".join(hand.log[-12:]))
+            state = page.locator("[data-testid=stApp]").get_attribute("data-test-script-state")
+            progress = page.locator("[data-testid=stProgress]").all_inner_texts()
+            wrong.add_note("\n".join([*hand.log[-12:], page.url, f"{state} {progress}"]))
             raise
-        if number % 10 == 0:
-            hand.look()
     assert page.problems == []
     assert not page.locator("[data-testid=stException]").count()
 
