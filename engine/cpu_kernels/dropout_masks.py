@@ -14,7 +14,7 @@ from relascope.engine.pytorch.model import seeded
 from relascope.passes.program import Mask
 
 _FEW = 1 << 15
-"""Elements up to which PyTorch is quicker than reading its generator's state (`bench/masks.py`)."""
+"""Elements up to which PyTorch is quicker than reading its generator's state."""
 
 
 class MaskLike(Protocol):

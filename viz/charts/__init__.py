@@ -78,7 +78,7 @@ def frontier(
         clickable: whether points can be clicked, which `CLICKED` then tells, by "strategy" and
             "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
         document: of `viz.rows.tables.frontier_document`.
-        rivals: of `viz.rows.tables.rivals_document`; None while it is not known.
+        rivals: of `viz.rows.tables.torch_saved_document`; None while it is not known.
         choice: title, bytes and share of the chosen cut.
     """
     points = document["frontier"]
