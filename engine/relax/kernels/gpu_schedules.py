@@ -1,8 +1,9 @@
 """DLight's schedules in Relax's pipeline for a GPU, kernel by kernel.
 
 TVM's own pass gives a kernel to the first of DLight's rules that takes it, and ends the build where
-a rule fails on one. Here the rest have their turn then. A rule that would leave most of a warp idle
-is passed over, and so are those for sums where a kernel's sums are short, as a depthwise
+a rule fails on one, or where what it made cannot be lowered: threads reduce an axis together only
+by a combiner that TVM knows. Here the rest have their turn then. A rule that would leave most of a
+warp idle is passed over, and so are those for sums where a kernel's sums are short, as a depthwise
 convolution's: the last rule, a thread an element, does them in fewer steps. Which rule it was stays
 with the kernel.
 """
@@ -28,6 +29,12 @@ _THREADS = 256
 """Of a block in which each thread computes an element: DLight takes as many as the GPU allows, and
 a small tensor then keeps only a few of the GPU's processors busy."""
 
+_TOGETHER = tvm.transform.Sequential(
+    [s_tir.transform.CanonicalizeLoop(), s_tir.transform.LowerCrossThreadReduction()]
+)
+"""The first steps of lowering, which fail where TVM does not know how threads compute something
+together, as the maxima's places in a pooling's gradient. They take a hundredth of a rule's time."""
+
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
 def schedule_on_gpu(mod: Any, context: Any) -> Any:
@@ -50,6 +57,9 @@ def _scheduled(function: Any) -> Any:
             continue
         try:
             schedule = rule.apply(function, target, False)
+            if schedule is not None:
+                with tvm.transform.PassContext():  # whoever watches the build sees no trials
+                    _TOGETHER(schedule.mod)
         except Exception:  # whatever it fails of, it is not for this kernel
             if isinstance(rule, gpu.Matmul):  # nor is a rule for rows: a product has columns, too
                 break

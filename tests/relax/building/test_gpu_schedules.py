@@ -55,6 +55,19 @@ def test_the_next_rule_has_its_turn_where_one_fails():
     assert one.schedule == "DLight's Reduction" and one.threads >= 32
 
 
+def test_the_next_rule_has_its_turn_where_threads_cannot_compute_together():
+    def gradient(given, x):  # a pooling's, whose maxima's places TVM knows no way to find together
+        pooled = relax.op.grad.max_pool2d_backward(
+            given, x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)
+        )
+        zero = relax.const(0.0, "float32")
+        return relax.op.where(relax.op.less_equal(x, zero), zero, pooled)
+
+    found = built([(2, 8, 16, 16), (2, 8, 32, 32)], gradient)
+    assert {one.schedule for one in found} == {"DLight's Fallback"}
+    assert not notes(found)
+
+
 def test_short_sums_are_a_thread_each():
     (one,) = built(
         [(2, 32, 16, 16), (32, 1, 3, 3)], lambda x, w: relax.op.nn.conv2d(x, w, groups=32)
