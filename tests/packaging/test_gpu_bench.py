@@ -11,13 +11,15 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from on_gpu import pack, running
+from on_gpu import pack, parts, running
 from on_gpu.record import Record, markdown
 from on_gpu.running import Part
 
 from place import ROOT
+from relascope.core.errors import EngineError
 
 FAKE = """
 import json, os, subprocess, sys, time
@@ -122,6 +124,21 @@ def test_a_dry_run_is_never_taken_for_a_gpus(fake, monkeypatch, capsys, tmp_path
         Record(dry, "NVIDIA Made-Up 9000", False)
     with pytest.raises(ValueError, match="results of GPUs"):
         Record(ROOT / "bench/results/nvidia-made-up-9000.json", "", True)
+
+
+def test_a_source_that_cannot_be_timed_fails_the_part_behind_the_others(monkeypatch):
+    def timed(asked, source, baselines):
+        if source == parts._TIMED[0]:
+            raise EngineError("engine", "It broke.", "here")
+        yield {"ms": 1.0}
+
+    monkeypatch.setattr(parts, "_timed", timed)
+    crossed = {"built for": "another"}
+    asked = SimpleNamespace(ir="relay", dry=True, crossed=lambda *sources: [crossed])
+    rows = []
+    with pytest.raises(EngineError, match="It broke"):
+        rows.extend(parts.timing(asked))
+    assert rows[0]["said"].startswith("FAILED: ") and rows[1:] == [{"ms": 1.0}, crossed]
 
 
 def test_all_parts_together_fit_ten_minutes():
