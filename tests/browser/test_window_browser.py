@@ -103,6 +103,12 @@ _DRAG = """([names, kinds, folder]) => {
 }"""
 
 
+_COUNT = """() => {
+  window.handed = 0;
+  addEventListener("change", (e) => { window.handed += e.target.type === "file"; }, true);
+}"""
+
+
 def drag(page, names, *kinds, folder=""):
     page.evaluate(_DRAG, [list(names), list(kinds), folder])
 
@@ -121,9 +127,13 @@ def test_a_file_is_dropped_anywhere_and_opened_again_from_a_list(opened):
     page.reload()
     page.locator(".rs[data-ready]:visible").wait_for()
     settle(page)
+    page.emulate_media(color_scheme="dark")  # what is drawn is drawn once more
+    page.locator(".rs.dark:visible").wait_for()
+    page.evaluate(_COUNT)
     drag(page, ["own.pt"], "dragenter", "drop")
     page.wait_for_function("location.search.includes('model=own.pt')")
     settle(page)
+    assert page.evaluate("handed") == 1
     page.goto(page.url.split("?")[0])
     page.locator(".rs[data-ready]:visible").wait_for()
     settle(page)

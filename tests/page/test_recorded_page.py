@@ -11,6 +11,7 @@ from crafted.recorded import HOSTILE, recorded
 from engines import shared
 from page import LONG, words
 from place import PAGES
+from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, spare
 from relascope.viz.panels.steps.recorded.opened import Opened
@@ -129,6 +130,20 @@ def test_buttons_walk_over_what_changed_by_itself(page):
         run(page)
         assert page.session_state["recorded_pass"] == number
     assert page.button(key="recorded_on").disabled
+    choose(page, 1)
+    page.session_state["recorded_pass"] = 3  # since the button was drawn
+    page.button(key="recorded_on").click()
+    assert run(page).session_state["recorded_pass"] == 4
+
+
+def test_a_file_of_a_session_that_cannot_be_read_says_why(page, monkeypatch):
+    def refuse(ident):
+        raise EngineError("session", "It was kept by another version.", "a session")
+
+    monkeypatch.setattr(store, "get", refuse)
+    (again,) = (b for b in run(page).button if b.label.startswith("run"))
+    again.click()
+    assert "kept by another version" in words(run(page))
 
 
 def test_times_say_where_it_went(page):

@@ -305,7 +305,7 @@ def _walk(known: _Known, row: DeltaGenerator) -> str | None:
 
     def next_change() -> None:
         changes.forget()
-        state.change = (at + 1) % len(marked)
+        state.change = (state.get("change", -1) + 1) % len(marked)
 
     here = f" {at + 1} of {len(marked)}" if at >= 0 and marked else ""
     row.button(

@@ -20,6 +20,7 @@ from relascope.viz.sessions.state import Session
 
 _HERE = Path(__file__).parent
 _MOST = 6  # of the files that were opened last
+_REFUSED = "again_refused"  # why a file was not opened
 
 
 def zone(card: bool = False) -> None:
@@ -44,6 +45,8 @@ def recent() -> None:
         return
     if not files:
         return
+    if (refused := st.session_state.pop(_REFUSED, None)) is not None:
+        show_error(refused)
     with st.expander("Files opened before"):
         for file in files:
             there = store.model_file(file.digest) is not None
@@ -69,7 +72,11 @@ def _dropped() -> None:
 
 def _again(ident: str) -> None:
     """Open the file of a session, on a screen of its own."""
-    found = store.get(ident)
+    try:
+        found = store.get(ident)
+    except EngineError as error:  # kept by another version, say
+        st.session_state[_REFUSED] = error
+        return
     if found is not None:
         keeping.go_to(Session(ir=found.ir, model=found.model), store.new_id())
 

@@ -9,6 +9,7 @@ export default function (component) {
   const over = parentElement.querySelector(".over"), card = parentElement.querySelector(".card");
   const own = parentElement.querySelector("input");
   const stop = new AbortController();
+  parentElement.relascopeStop?.(); // of the time before, in another theme: nothing else ends it
   const on = (at, type, then) => at.addEventListener(type, then, { signal: stop.signal });
   let deep = 0, timer = 0;
 
@@ -100,5 +101,5 @@ export default function (component) {
       make("p", "Opening a model's file runs code of torch or TVM: open only files that you trust."),
       choose));
   }
-  return () => { stop.abort(); clearTimeout(timer); hide(); };
+  return parentElement.relascopeStop = () => { stop.abort(); clearTimeout(timer); hide(); };
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import streamlit as st
@@ -171,24 +171,35 @@ def _graph(
 
 def _walk(opened: Opened, row: Row) -> None:
     """Which pass this is, and the way to those that changed something before and after it."""
-    number = row["number"]
-    at = bisect_left(opened.changes, number)
-    back = opened.changes[at - 1] if at else None
-    on = next((n for n in opened.changes[at : at + 2] if n > number), None)
     head = st.container(horizontal=True, vertical_alignment="center")
     words = head.container(width="stretch")
-    ways = (("Previous change", "recorded_back", back), ("Next change", "recorded_on", on))
-    for label, key, to in ways:
+    for label, key, way in (
+        ("Previous change", "recorded_back", -1),
+        ("Next change", "recorded_on", 1),
+    ):
         head.button(
             label,
             key=key,
-            disabled=to is None,
-            on_click=choose,
-            args=(to,),
+            disabled=_change(opened, way) is None,
+            on_click=_go,
+            args=(opened, way),
             help="The nearest pass that changed something by itself.",
         )
-    about = facts(opened.rows, number)
+    about = facts(opened.rows, row["number"])
     words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(about)}")
+
+
+def _change(opened: Opened, way: int) -> int | None:
+    """The nearest pass before (-1) or after (1) the chosen one that changed something."""
+    number = chosen(opened)
+    at = (bisect_left if way < 0 else bisect_right)(opened.changes, number) - (way < 0)
+    return opened.changes[at] if 0 <= at < len(opened.changes) else None
+
+
+def _go(opened: Opened, way: int) -> None:
+    """From the pass that is chosen now: of two quick clicks the second one goes on."""
+    if (to := _change(opened, way)) is not None:
+        choose(to)
 
 
 def _as_model(opened: Opened, row: Row) -> None:
