@@ -8,6 +8,7 @@ from page_session import forward_graph
 from relascope.core.identity import carry_identity
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.labels import title
+from relascope.viz.panels.shell import table
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.steps import changes
 
@@ -41,6 +42,12 @@ def test_what_became_of_a_node_has_the_graphs_colour_and_sign(fold):
     for what, sign in (("removed", "− removed"), ("changed", "~ changed")):
         assert f"background-color: {palette.STYLES['light'][what].fill}" in styled.styles
         assert sign.encode() in styled.display_values
+
+
+def test_a_long_table_has_the_signs_alone():
+    rows = [{"what": "added", "node": "add"}] * (table._COLOURED + 1)
+    shown = table._signed(rows, "what")
+    assert shown[-1] == {"what": "+ added", "node": "add"} and len(shown) == len(rows)
 
 
 def test_the_list_can_be_filtered(fold):

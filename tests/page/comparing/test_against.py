@@ -75,6 +75,10 @@ def test_two_recordings_need_no_engine_and_say_where_they_part(beside, clients):
     (steps,) = (d.value for d in beside.dataframe if "what differs" in d.value)
     assert list(steps["pass"]) == ["tir.Pass1", "tir.Pass0"]
     assert list(steps["what differs"]) == ["only B", "parts here, only B"]
+    beside.session_state["against_steps"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    assert "After tir.Pass1, as chosen above" in words(run(beside))
+    beside.session_state["keep_against_all_steps"] = True  # in which the first row is another
+    assert "as chosen above" not in words(run(beside))
     page = operators(beside)
     assert "Both call the same" in words(page)
     ids = [b.proto.id for b in page.get("bidi_component")]

@@ -24,7 +24,8 @@ HEIGHT = 520
 _TABLES = ("Nodes", "Operators", "Kernels")
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
-_STEPS, _CHOICE, _OF = "against_steps", "against_choice", "against_of"
+_STEPS = ("against_steps", "against_all_steps")  # the tables of those that differ, and of all
+_CHOICE, _OF = "against_choice", "against_of"
 _SIDES = ("a", "b")
 
 Derive = Callable[..., Any]
@@ -70,7 +71,7 @@ def show(a: Run, b: Run, derive: Derive, *key: Hashable) -> None:
     state = st.session_state
     if state.get(_OF) != place:
         state[_OF] = place
-        for gone in (_CHOICE, _STEPS):
+        for gone in (_CHOICE, *_STEPS):
             state.pop(gone, None)
     _say(document["verdict"])
     for side, run in zip(_SIDES, (a, b), strict=True):
@@ -104,11 +105,12 @@ def _place(document: Row) -> tuple[str, int, int]:
     chosen: Row | None = None
     if rows:
         heading("Steps beside each other")
-        told = rows if st.session_state.get(_ALL) else [r for r in rows if _differs(r, first)]
-        row = picked(_STEPS, len(told))
+        differ = [r for r in rows if _differs(r, first)]
+        told, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
+        row = picked(key, len(told))
         chosen = None if row is None else told[row]
-        _steps(told, first)
-        quiet = len(rows) - len([r for r in rows if _differs(r, first)])
+        _steps(told, first, key)
+        quiet = len(rows) - len(differ)
         if quiet:
             st.toggle(
                 f"Also the {formats.number(quiet)} that both have, and that take as long", key=_ALL
@@ -147,7 +149,7 @@ def _is_first(row: Row, first: Row | None) -> bool:
     return all(row[s] is None or row[s] == first[s] for s in _SIDES)
 
 
-def _steps(rows: list[Row], first: Row | None) -> None:
+def _steps(rows: list[Row], first: Row | None, key: str) -> None:
     if not rows:
         st.caption("Both have the same passes, which take as long.")
         return
@@ -175,7 +177,7 @@ def _steps(rows: list[Row], first: Row | None) -> None:
             }
             for r in rows
         ],
-        key=_STEPS,
+        key=key,
         on_select="rerun",
         wide={"pass": "medium", "what differs": "medium"},
         height="auto" if len(rows) < 8 else 290,

@@ -38,6 +38,7 @@ _KINDS = {
 _KIND, _IR, _PIPELINE = "keep_against", "keep_against_ir", "keep_against_pipeline"
 _SAMPLE, _FILE, _SESSION = "keep_against_sample", "keep_against_file", "keep_against_session"
 _LIMIT_MB = 1024
+_UPLOADED = "against_uploaded"  # the upload that was taken
 _READ = "against_read"  # by a digest, the run of a recording
 
 
@@ -172,18 +173,20 @@ def _file(screen: Screen | None) -> _Side | None:
         max_upload_size=_LIMIT_MB,
         help="Opening a model's file runs code of torch or TVM: open only files that you trust.",
     )
-    if upload is not None:
+    state = st.session_state
+    kept = store.model_file(str(state.get(_FILE) or ""))
+    if upload is not None and (kept is None or state.get(_UPLOADED) != upload.file_id):
         path = sidebar.kept(upload, "model.pt")
         digest = file_digest(Path(path))
         store.keep_model(path, digest)
-        st.session_state[_FILE] = digest
-    kept = store.model_file(str(st.session_state.get(_FILE) or ""))
+        state[_FILE], state[_UPLOADED] = digest, upload.file_id
+        kept = store.model_file(digest)
     if kept is None:
         st.caption("Choose a file.")
         return None
-    if upload is None:
+    if upload is None or upload.name != kept.name:
         st.caption(f"`{kept.name}`")
-    digest = str(st.session_state[_FILE])
+    digest = str(state[_FILE])
     if is_recording(kept):
         return _recording(str(kept), digest)
     return _of_source(screen, _ir(screen), source_from_file(kept), kept.name)

@@ -11,6 +11,8 @@ from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import FORMATS, renamed
 
+_COLOURED = 1_000  # rows; more take seconds, and from some point on pandas refuses them
+
 
 def table(
     rows: Iterable[Row],
@@ -58,8 +60,10 @@ def table(
 
 
 def _signed(rows: list[Row], column: str) -> Any:
-    """The rows with one column in the graph's colours."""
-    import pandas as pd  # not with the page, which is there before its first table
+    """The rows with one column in the graph's colours; in signs alone, where they are many."""
+
+    def text(key: object) -> str:
+        return palette.signed(str(key), str(key)) if key in styles else str(key)
 
     styles = palette.STYLES["dark" if st.context.theme.type == "dark" else "light"]
 
@@ -67,8 +71,9 @@ def _signed(rows: list[Row], column: str) -> Any:
         style = styles.get(str(key))
         return f"background-color: {style.fill}; color: {style.text}" if style else ""
 
-    def text(key: object) -> str:
-        return palette.signed(str(key), str(key)) if key in styles else str(key)
+    if len(rows) > _COLOURED:
+        return [{**row, column: text(row[column])} for row in rows]
+    import pandas as pd  # not with the page, which is there before its first table
 
     return pd.DataFrame(rows).style.map(look, subset=[column]).format(text, subset=[column])
 
