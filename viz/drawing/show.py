@@ -37,7 +37,6 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
         "cuts": [known.row(cut, title) for cut, title in rows],
         "chosen": at,
         "everything": joint.bytes_of(joint.crossings),
-        "proven": line.proven,
         "prices": "estimated" if joint.measured is None else "measured",
         "ids": list(known.ids),
         "reasons": list(known.reasons),

@@ -474,10 +474,6 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
     }
 
 
-def _application(inside: Nth) -> Row:
-    return {**fields(inside, "number before of"), "node": plain(inside.place)}
-
-
 def try_row(pipeline: Pipeline, one: Try) -> Row:
     """One try of a bisection; `last` is as of a suspect.
 

@@ -147,11 +147,9 @@ export class Gestures extends Part {
     if (i < 0) { this.connecting = false; v.select(null); return; }
     if (v.onToggle(i, wx, wy)) { v.toggle(i); return; }
     if (v.onAlone(i, wx, wy)) { v.openAlone(v.drawing.box.group[i]); return; }
-    if ((e.shiftKey || this.connecting) && v.selected !== null) {
-      this.connecting = false;
-      v.walk.connect(v.keyOf(i));
-      return;
-    }
+    const other = e.shiftKey || this.connecting; // end of a path
+    this.connecting = false;
+    if (other && v.selected !== null) { v.walk.connect(v.keyOf(i)); return; }
     v.select(v.keyOf(i));
     this.uncover(i);
   }

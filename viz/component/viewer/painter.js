@@ -8,6 +8,7 @@ const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
 const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
 const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
 const MOST_NAMES = 400, FEW = 80; // names from afar that do not hide the picture; modules that are few
+const MOST_FITS = 20000; // texts that were cut
 const PIECE = 256; // lines stroked at once: of long paths each more costs more
 
 export class Painter extends Part {
@@ -583,6 +584,7 @@ export class Painter extends Part {
       while (fitting.length > 1 && ctx.measureText(fitting).width > room) {
         fitting = fitting.slice(0, -2).trimEnd() + "…";
       }
+      if (this.fits.size > MOST_FITS) this.fits.clear(); // each zoom has widths of its own
       this.fits.set(key, fitting);
     }
     return fitting;

@@ -66,6 +66,7 @@ class Viewer extends Camera {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.resting);
     clearTimeout(this.telling);
+    clearTimeout(this.painter.sharpening);
   }
 
   // What Python sent: deflated, as a page has it, or as it is, in a file that is handed on.

@@ -1,19 +1,12 @@
 // The layout for who has no browser: one JSON value in, one out.
 
-import { crossingsOf, flaws } from "./flaws.js";
+import { crossingsOf } from "./flaws.js";
 import { laidOutGraph } from "./graph.js";
 import { layout } from "./layout.js";
 
 export function layoutOutside({ block, opened, options }) {
   const drawn = layout(laidOutGraph(block), new Set(opened), options);
   return { ...drawn, shown: Array.from(drawn.shown) };
-}
-
-export function flawsOutside({ block, opened, options }) {
-  const drawn = layout(laidOutGraph(block), new Set(opened), options);
-  const { through, crossings, overlaps } = flaws(drawn);
-  const { width, height } = drawn;
-  return { through: through.length, crossings, overlaps: overlaps.length, width, height };
 }
 
 export function crossingsOutside({ lines, s, t }) { return crossingsOf(lines, s, t); }

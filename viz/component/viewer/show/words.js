@@ -9,7 +9,7 @@ export function percent(share) {
   return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
 }
 
-function counted(count, one, many = `${one}s`) { return `${count} ${count === 1 ? one : many}`; }
+function counted(count, one) { return `${count} ${one}${count === 1 ? "" : "s"}`; }
 
 // Names in a row, the first ones of many, each once with how often.
 function few(names, most = 5) {
@@ -50,7 +50,6 @@ function spread(show, id) {
     whole ? `, from ${sizeText(kept[0].bytes)} on` : ""}`;
 }
 
-const SORTS = { chosen: "chosen", forced: "forced", "by hand": "by hand" };
 const MEANT = {
   chosen: "At this price of work for bytes it is cheaper to keep it",
   forced: "It cannot be computed again, at any price",
@@ -81,7 +80,7 @@ export function captureCard(show) {
   const type = n === undefined ? "" : node.types[n].map((t) => strings[t]).join(", ");
   return element("section", { class: "show-card", "aria-live": "polite" }, head,
     element("h3", {}, title, element("span", { class: `sort ${sort.replace(" ", "-")}`,
-      title: MEANT[sort] }, SORTS[sort])),
+      title: MEANT[sort] }, sort)),
     element("p", { class: "show-what" }, element("b", {}, bytes === null ? "unknown size"
       : bytes ? sizeText(bytes) : "no bytes of its own"), ` ${type}`),
     n !== undefined && strings[node.scope[n]]
