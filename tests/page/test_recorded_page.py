@@ -153,6 +153,11 @@ def test_times_say_where_it_went(page):
     assert list(totals["pass"])[:2] == ["FoldTranspose", "InferType"]
     assert list(totals["own ms"])[:2] == [500, 250]
     assert "kernel" in totals["in which functions"].loc[list(totals["pass"]).index(HOSTILE)]
+    digest = page.session_state["recording_opened"][1].digest
+    page.session_state["recorded_times_of"] = digest, "InferType"
+    assert "Runs of InferType" in words(run(page))
+    page.session_state["recorded_times_of"] = "another recording's", "InferType"
+    assert "Runs of" not in words(run(page))
 
 
 def test_an_address_and_a_session_bring_it_back(page, opened, tmp_path):

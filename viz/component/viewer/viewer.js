@@ -208,8 +208,9 @@ class Viewer extends Camera {
 
   sendToggles() {
     this.tooltip.hide();
-    const { family } = this.drawing;
-    const told = () => this.tell("toggles", { family, groups: this.toggles });
+    const { toggles, drawing: { family } } = this;
+    const told = () => this.tell("toggles", { family, // another model may be here by then
+      groups: this.drawing.family === family ? this.toggles : toggles });
     clearTimeout(this.telling);
     this.rearrange();
     this.telling = setTimeout(told, 300); // several in a row make one message

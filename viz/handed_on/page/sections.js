@@ -78,12 +78,12 @@ export function table({ title, columns, numbers, rows, ids, note }, onNode) {
   });
   if (rows.length >= FILTERED) {
     made.append(make("input", { type: "search", placeholder: "Filter", "aria-label":
-      `Filter ${title}`, oninput: (event) => {
+      `Filter ${title || "the table"}`, oninput: (event) => {
         words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
         write();
       } }));
   }
-  made.append(make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title },
+  made.append(make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title || "Table" },
     make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more);
   if (note) made.append(make("p", { class: "said" }, note));
   write();

@@ -22,7 +22,7 @@ from relascope.viz.compare.runs import Run
 from relascope.viz.compare.sides import of_model, of_recording
 from relascope.viz.panels import compared
 from relascope.viz.panels.shell import keeping, sidebar
-from relascope.viz.panels.shell.frame import one_of, show_error, waiting
+from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import cache_of_session
@@ -185,7 +185,7 @@ def _file(screen: Screen | None) -> _Side | None:
         st.caption("Choose a file.")
         return None
     if upload is None or upload.name != kept.name:
-        st.caption(f"`{kept.name}`")
+        st.caption(plain_text(kept.name))
     digest = str(state[_FILE])
     if is_recording(kept):
         return _recording(str(kept), digest)

@@ -13,7 +13,7 @@ from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.rows import formats
 from relascope.viz.rows.recording import functions_text, shown_totals
 
-_PASS = "recorded_times_of"
+_OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
 
 
 def show(opened: Opened) -> None:
@@ -30,13 +30,16 @@ def show(opened: Opened) -> None:
         st.caption("No time was recorded.")
         return
 
+    place = f"recorded_totals_{opened.digest}"
+
     def choose() -> None:
-        row = picked("recorded_totals", len(opened.totals))
-        st.session_state[_PASS] = None if row is None else opened.totals[row]["pass"]
+        row = picked(place, len(opened.totals))
+        name = None if row is None else opened.totals[row]["pass"]
+        st.session_state[_OF] = opened.digest, name
 
     table(
         shown_totals(opened.totals),
-        key="recorded_totals",
+        key=place,
         bars=("share",),
         help={
             "own ms": "Without the passes that ran inside it, so that all of them add up.",
@@ -46,8 +49,8 @@ def show(opened: Opened) -> None:
         on_select=choose,
         height=380,
     )
-    name = st.session_state.get(_PASS)
-    runs = [r for r in opened.rows if r["pass"] == name]
+    digest, name = st.session_state.get(_OF, ("", None))
+    runs = [r for r in opened.rows if r["pass"] == name and digest == opened.digest]
     if not runs:
         st.caption("Click a row's box to see the runs of a pass.")
         return
@@ -60,7 +63,7 @@ def show(opened: Opened) -> None:
             board.choose(runs[row]["number"])
             put(keeping.RECORDED_TAB, "Passes")
 
-    key = f"recorded_runs_{name}"
+    key = f"recorded_runs_{digest}_{name}"
     table(
         [
             {
