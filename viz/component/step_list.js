@@ -221,7 +221,7 @@ export default function (component) {
       if (row.error) head.append(element("span", "tag", row.error));
       if (row.waiting) head.append(element("span", "tag", "not run"));
       words.append(head, element("div", "summary", row.failure || row.summary));
-      words.title = row.summary;
+      words.title = row.failure || row.summary;
 
       const figures = element("div", "figures");
       figures.append(counts(row), element("span", "time", row.time));
