@@ -50,6 +50,7 @@ def test_the_slider_recolours_the_graph(page):
     wait(page, 0, f"{_STYLE} === 'again'", "d0")
     slider.press("End")
     wait(page, 0, f"{_STYLE} === 'captured'", "d0")
+    settle(page)
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 3
 
 

@@ -185,8 +185,9 @@ def test_bert_layer_from_trace_to_timing(journey):
     assert "add_tvm_dispatch" in text[0]
     assert 'Stepwise("relay", ModelSource("bert_layer"' in text[1]
     assert "bert_layer" in text[2]
+    page.get_by_role("button", name="Hand on").locator("visible=true").click()
     with page.expect_download(timeout=2 * LONG) as download:
-        page.get_by_role("button", name="DOT").first.click()
+        page.get_by_role("button", name="DOT").locator("visible=true").first.click()
     assert Path(download.value.path()).read_text().lstrip().startswith("digraph")
     journey.shot("code")
 
