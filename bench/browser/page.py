@@ -44,6 +44,35 @@ _ALONE = (
 _CLICKED = "addEventListener('click', () => { window.clicked = performance.now(); }, true)"
 
 
+_SETTLED = """() => {
+    const quiet = document.querySelector('[data-testid=stApp]')?.dataset.testScriptState
+        === 'notRunning' && !document.querySelector('[data-testid=stProgress]')
+        && document.body.innerText.includes('kept for the backward')
+        && [...document.querySelectorAll('*')].some(e => e.shadowRoot?.querySelector(
+            '.rs[data-ready]')?.getBoundingClientRect().width);
+    if (!quiet) window.quiet = null;
+    else window.quiet ??= performance.now();
+    return quiet && performance.now() - window.quiet > 500;
+}"""
+"""For half a second nothing has run, and the cut is there; `quiet` is when that began."""
+
+
+def training_to_settled(ir: str) -> float:
+    """Seconds from the click on *Training* to the BERT layer's cut with all that stands beside it.
+
+    The engine is warm: the page has drawn the model.
+    """
+    with _page(f"ir={ir}") as page:
+        page.locator(".rs[data-ready]").wait_for()
+        settle(page)
+        page.evaluate(_CLICKED)
+        page.get_by_text("Training", exact=True).click()
+        began = page.evaluate("window.clicked")
+        page.get_by_role("tab", name="Gradient & cut").click()
+        page.wait_for_function(_SETTLED, polling="raf")
+        return float(page.evaluate("window.quiet") - began) / 1000
+
+
 def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
     """Seconds from choosing a model that was not loaded before to its drawn graph.
 
@@ -192,22 +221,30 @@ def command_line() -> float:
 
 def main() -> int:
     """Measure, print, and return 0 where the bars are met."""
-    common.options(__doc__, samples=False, repeats=0).parse_args()
-    drawn, printed = choose_to_drawn(), command_line()
-    alone = {ir: module_to_drawn(ir) for ir in ("Relay", "Relax")}
-    print(f"from choosing the BERT layer to its drawn graph: {drawn:.2f} s, 3 s promised")
-    print(f"from the command to the JSON of BERT's graph: {printed:.2f} s, 20 s promised")
-    for ir, took in alone.items():
-        print(f"{ir}, from a click on a layer of BERT base to it alone: {took:.2f} s, 4 s promised")
-    for title, ir in product(("BERT layer", "BERT base"), ("Relay", "Relax")):
+    parser = common.options(__doc__, samples=False, repeats=0)
+    parser.add_argument("--layer", action="store_true", help="the BERT layer alone")
+    layer = parser.parse_args().layer
+    missed = False
+
+    def told(what: str, seconds: float, promised: float) -> None:
+        nonlocal missed
+        missed |= seconds > promised
+        print(f"{what}: {seconds:.2f} s, {promised:g} s promised", flush=True)
+
+    told("from choosing the BERT layer to its drawn graph", choose_to_drawn(), 1)
+    for ir in ("Relay", "Relax"):
+        told(f"{ir}, from training to the BERT layer's cut, settled", training_to_settled(ir), 3)
+    for title, ir in product(("BERT layer", "BERT base")[: 2 - layer], ("Relay", "Relax")):
         clicks = sorted(step_to_repainted(title, ir))
-        print(
-            f"{title}, {ir}, from a click on a step that has run to its graph: "
-            f"median {clicks[len(clicks) // 2]:.2f} s, longest {clicks[-1]:.2f} s"
-        )
-    for what, took in choice_to_recoloured().items():
-        print(f"BERT base, from the choice to the recoloured graph: {what}: {took:.2f} s")
-    return int(drawn > 3 or printed > 20 or max(alone.values()) > 4)
+        what = f"{title}, {ir}, from a click on a step that has run to its graph: longest "
+        told(f"{what}{clicks[-1]:.2f} s, median", clicks[len(clicks) // 2], 0.3)
+    if not layer:
+        told("from the command to the JSON of BERT's graph", command_line(), 20)
+        for ir in ("Relay", "Relax"):
+            told(f"{ir}, from a click on a layer of BERT base to it alone", module_to_drawn(ir), 4)
+        for choice, took in choice_to_recoloured().items():
+            print(f"BERT base, from the choice to the recoloured graph: {choice}: {took:.2f} s")
+    return int(missed)
 
 
 if __name__ == "__main__":

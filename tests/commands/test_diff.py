@@ -81,7 +81,7 @@ def test_a_slower_pass_is_named_and_is_no_difference():
     found = compare(a, b)
     assert found["same"]
     assert [r["slower"] for r in found["steps"]] == [None, "b"]
-    assert found["verdict"] == "They are the same, but fold took longer in B."
+    assert found["verdict"] == "They are the same, but fold took longer in B, run once each."
 
 
 def test_a_pass_that_only_one_has_and_that_does_nothing_is_no_difference():

@@ -275,7 +275,7 @@ def verdict(document: Row) -> str:
     end, first = document["end"], document["first_difference"]
     if document["same"]:
         slower = [r["pass"] for r in document["steps"] if r["slower"] == "b"]
-        more = f", but {', '.join(slower)} took longer in B" if slower else ""
+        more = f", but {', '.join(slower)} took longer in B, run once each" if slower else ""
         return f"They are the same{more}."
     said = []
     if first is not None:

@@ -157,7 +157,7 @@ def _steps(rows: list[Row], first: Row | None, key: str) -> None:
     def word(row: Row) -> str:
         said = ["parts here"] if _is_first(row, first) else []
         said += [f"only {row['only'].upper()}"] if row["only"] else []
-        said += [f"slower in {row['slower'].upper()}"] if row["slower"] else []
+        said += [f"took longer in {row['slower'].upper()}, run once"] if row["slower"] else []
         said += [f"fails in {s.upper()}" for s in _SIDES if row[f"{s}_failure"]]
         return ", ".join(said)
 
