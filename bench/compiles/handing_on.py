@@ -49,7 +49,7 @@ def measure(browser: object, ir: str, model: str, folder: Path) -> str:
         written = time.perf_counter() - begun
     finally:
         client.close()
-    first, walked = opened(browser, path, len(steps))
+    first, walked = opened(browser, path, ".rs[data-ready]", len(steps))
     size, most = path.stat().st_size / 1e6, MOST.get(model)
     bar = "" if most is None else f" of at most {most:g}: {'ok' if size <= most else 'TOO LARGE'}"
     return (
@@ -66,24 +66,22 @@ def measure_recording(browser: object, recording: Path, folder: Path) -> str:
     path = folder / "recording.html"
     path.write_text(file.html(), encoding="utf-8")
     written = time.perf_counter() - begun
-    context = browser.new_context(offline=True)  # type: ignore[attr-defined]
-    page = context.new_page()
-    begun = time.perf_counter()
-    page.goto(path.as_uri())
-    page.locator(".board[data-step]").wait_for(timeout=LONG)
-    first = time.perf_counter() - begun
+    first, _ = opened(browser, path, ".board[data-step]")
     size = path.stat().st_size / 1e6
-    context.close()
     return f"{recording}: {size:.2f} MB; written in {written:.1f} s; first picture {first:.2f} s"
 
 
-def opened(browser: object, path: Path, count: int) -> tuple[float, list[float]]:
-    """Seconds to the first picture, and from each step to the one before."""
+def opened(browser: object, path: Path, drawn: str, count: int = 0) -> tuple[float, list[float]]:
+    """Seconds to the first picture, and from each of so many steps to the one before.
+
+    Args:
+        drawn: selects what is there once the picture is.
+    """
     context = browser.new_context(offline=True)  # type: ignore[attr-defined]
     page = context.new_page()
     begun = time.perf_counter()
     page.goto(path.as_uri())
-    page.locator(".rs[data-ready]").wait_for(timeout=LONG)
+    page.locator(drawn).wait_for(timeout=LONG)
     first = time.perf_counter() - begun
     walked = []
     for at in range(count - 2, -1, -1):

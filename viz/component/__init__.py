@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from relascope.viz.drawing.union import Union
 
 _HERE = Path(__file__).parent
 _PLAIN = View()
-_renderer: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +198,7 @@ def _nothing() -> None:
     """Streamlit keeps a component's state only where there is a callback for it."""
 
 
+@cache
 def small(name: str, html: str = "") -> Callable[..., Any]:
     """A component that is one file each of style and script, which this folder has.
 
@@ -214,13 +214,14 @@ def small(name: str, html: str = "") -> Callable[..., Any]:
     return made
 
 
+@cache
 def _component() -> Callable[..., Any]:
-    global _renderer
-    if _renderer is None:
-        html, css = ((_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css"))
-        js = javascript.script("viewer")
-        _renderer = st.components.v2.component("relascope_graph", html=html, css=css, js=js)
-    return _renderer
+    html, css = ((_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css"))
+    js = javascript.script("viewer")
+    made: Callable[..., Any] = st.components.v2.component(
+        "relascope_graph", html=html, css=css, js=js
+    )
+    return made
 
 
 def _union(graph: Graph, view: View, key: str) -> Union | None:
