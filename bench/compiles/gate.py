@@ -2,10 +2,10 @@
 
 Run `python bench/compiles/gate.py` from the project's root. A baseline is written of a small model
 in inference, with its speed, and of its training. Then each regression of
-`bench/compiles/planted.py` takes its place, and `relascope check --baseline` is run as a person
-runs it, in processes of its own: the regression is named where a sentence of its kind says what it
-is. Then nothing is planted, and every difference is a false alarm. Returns 1 where one is not named
-or one alarm is false.
+`tests/both/compiles/planted.py` takes its place, and `relascope check --baseline` runs in processes
+of its own, as it does for a person: the gate names a regression if a sentence of its kind says what
+it is. Then nothing is planted, and every difference is a false alarm. Returns 1 if a regression is
+not named or an alarm is false.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/compiles"))
 
 from planted import PLANTED, Planted, write
 from relascope.engine.registry import ENGINES
