@@ -4,8 +4,8 @@ Run `python bench/fuzz.py` from the project's root; `--mutated N` (10,000 otherw
 `--engines N` at once, `--only TEXT` for crafted files with that in their names, `--formats .npz,…`
 for those alone, `--say` for what is said of each, `-o FILE`. Each file stands in a folder of its
 own, beside one that it is to overwrite, and the folder is compared before and after. An engine's
-process is started anew where a file ends it. `--no-room` is without the engine's room: then what
-reads files holds alone.
+process is started anew where a file ends it. `--no-sandbox` turns the sandbox off: what reads files
+holds alone then.
 
 Models' files (`.pt`, `.pt2`, `.onnx`) are opened; so are Relay's and Relax's modules (`.relay`,
 `.py`, JSON) and archives of them with parameters, in engines of their IR; saved tensors (`.npy`,
@@ -44,7 +44,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import resident
 from relascope.engine.protocol.source import source_from_file
-from relascope.engine.room import SETTING
+from relascope.engine.sandbox import SETTING
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support/crafted"))
 import hostile  # isort: skip
@@ -263,9 +263,9 @@ def main() -> int:
     about = "comma-separated; of what is mutated, such as .relay,.py"
     parser.add_argument("--formats", default=",".join((*FORMATS, *PROGRAMS)), help=about)
     parser.add_argument("--say", action="store_true", help="what is said of each file")
-    parser.add_argument("--no-room", action="store_true")
+    parser.add_argument("--no-sandbox", action="store_true")
     args = parser.parse_args()
-    os.environ[SETTING] = "off" if args.no_room else os.environ.get(SETTING, "")
+    os.environ[SETTING] = "off" if args.no_sandbox else os.environ.get(SETTING, "")
     own = str(Path(__file__).resolve().parents[1] / "tests/support/sessions")
     os.environ["PYTHONPATH"] = os.pathsep.join([own, os.environ.get("PYTHONPATH", "")])
     formats = args.formats.split(",")

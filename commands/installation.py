@@ -118,7 +118,7 @@ def _look(ir: str, connect: Connect) -> Document:
         "targets": [],
         "devices": {},
         "missing": {},
-        "room": [],
+        "sandbox": [],
         "error": None,
     }
     try:
@@ -134,5 +134,5 @@ def _look(ir: str, connect: Connect) -> Document:
         "targets": list(devices),
         "devices": devices,
         "missing": {t.name: t.missing for t in info.targets if not t.runs_here},
-        "room": list(info.room),
+        "sandbox": list(info.sandbox),
     }

@@ -15,6 +15,7 @@ from relascope.viz.rows.formats import (
     counts_text,
     duration,
     flops,
+    sandbox_words,
     shape_text,
     size,
     text_table,
@@ -38,7 +39,7 @@ def engines(document: Document) -> str:
             lines.append(f"{row['engine']}: TVM {row['version']} in {row['path']}")
             lines += [f"  runs {name}: {words}" for name, words in row["devices"].items()]
             lines += [f"  not {name}: {why}" for name, why in row["missing"].items()]
-            lines.append(f"  works in a room with {', '.join(row['room']) or 'nothing kept out'}")
+            lines.append(f"  {sandbox_words(row['sandbox'])}")
     return "\n".join(lines)
 
 

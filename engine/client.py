@@ -264,7 +264,7 @@ class EngineClient:
 
 @dataclass(frozen=True)
 class Wants:
-    """What an engine may do beyond what its room allows, because a request needs it.
+    """What an engine may do beyond what its sandbox allows, because a request needs it.
 
     Args:
         network: reach other machines.
@@ -653,7 +653,7 @@ class _Engine:
             try:
                 if placed and not self.closed and not job.done:
                     if self.child is not None and self.child.wants != self.wants:
-                        # It is in a room, which nobody can widen.
+                        # A sandbox cannot be widened.
                         self.child.signal(signal.SIGKILL)
                         self.child.end()
                         self.child = None

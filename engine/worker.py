@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relascope.core.errors import EngineError
-from relascope.engine import room, wire
+from relascope.engine import sandbox, wire
 from relascope.engine.building.explain import explain
 from relascope.engine.limits import WATCHED, Unit
 from relascope.engine.registry import REGISTRY
@@ -63,7 +63,7 @@ def main() -> None:
         os.environ["TMPDIR"] = options.folder
         os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
         os.chdir(options.folder)  # TVM makes another where it is
-        room.enter(map(Path, (options.folder, *options.writes)), options.network)
+        sandbox.enter(map(Path, (options.folder, *options.writes)), options.network)
     if sys.platform == "linux":
         # One that is stopped while the app dies goes on, and so sees it. A new user namespace would
         # forget this; where only the thread of the app ends that started us, it does no harm.

@@ -164,24 +164,24 @@ def boot_torch() -> Iterator[Row]:
 
 
 def boot_engine(ir: str, dry: bool) -> Iterator[Row]:
-    """An engine with the real libraries, in its room, and without where that keeps it from the GPU.
+    """An engine with the real libraries; unsandboxed where the sandbox keeps it from the GPU.
 
     A GPU's targets are said to run here only after a small function was built for each, run there,
     and gave the right numbers.
     """
     with EngineClient(ir) as client:
         info: EngineInfo = client.call("describe")
-    yield {"said": f"{ir}: TVM {info.version}. Its room: {'; '.join(info.room) or 'none'}."}
+    yield {"said": f"{ir}: TVM {info.version}. Its sandbox: {'; '.join(info.sandbox) or 'none'}."}
     gpus = [t for t in info.targets if t.name.split()[0] == "cuda"]
-    if not any(t.runs_here for t in gpus) and info.room and not dry:
-        os.environ["RELASCOPE_ROOM"] = "off"
+    if not any(t.runs_here for t in gpus) and info.sandbox and not dry:
+        os.environ["RELASCOPE_SANDBOX"] = "off"
         with EngineClient(ir) as client:
             info = client.call("describe")
         gpus = [t for t in info.targets if t.name.split()[0] == "cuda"]
         if any(t.runs_here for t in gpus):
             yield {
-                "said": f"A FAULT: {ir}'s room keeps it from the GPU. What follows runs without.",
-                "environment": {"RELASCOPE_ROOM": "off"},
+                "said": f"A FAULT: {ir}'s sandbox keeps it from the GPU. Unsandboxed from here.",
+                "environment": {"RELASCOPE_SANDBOX": "off"},
             }
     for target in gpus:
         can = "runs" if target.runs_here else f"cannot be used: {target.missing}"

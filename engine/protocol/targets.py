@@ -38,7 +38,7 @@ class EngineInfo:
 
     Args:
         machine: the processor in words.
-        room: what its process is kept from, each in a few words; empty where nothing.
+        sandbox: what its process is kept from, each in a few words; empty where nothing.
     """
 
     ir: str
@@ -46,7 +46,7 @@ class EngineInfo:
     path: str
     targets: tuple[Target, ...]
     machine: str = ""
-    room: tuple[str, ...] = ()
+    sandbox: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:

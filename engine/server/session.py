@@ -25,7 +25,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
-from relascope.engine import room
+from relascope.engine import sandbox
 from relascope.engine.building import executables, launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
@@ -144,7 +144,8 @@ class PipelineSession:
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""
         progress(0.0, "looking for devices")
-        return replace(self._backend.describe(), machine=timing.machine(), room=room.held())
+        about = self._backend.describe()
+        return replace(about, machine=timing.machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
         """What a target that somebody wrote is for, and whether that can be run here.

@@ -16,6 +16,11 @@ def size(count: int | float | None) -> str:
     return f"{count:.0f} B"
 
 
+def sandbox_words(restrictions: Sequence[str]) -> str:
+    """Whether an engine runs sandboxed, and what that restricts."""
+    return f"runs sandboxed: {', '.join(restrictions)}" if restrictions else "runs unsandboxed"
+
+
 def flops(count: float | None) -> str:
     """Floating point operations in a unit that reads well."""
     if count is None:

@@ -142,17 +142,17 @@ def test_operators_that_reach_outside_are_refused():
     assert not any(map(allowed, kinds.split()))
 
 
-def test_an_engine_works_in_a_room(tmp_path):
+def test_an_engine_runs_sandboxed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         EngineClient("relax", "opening_session:OpeningSession") as client,
     ):
-        held = client.call("describe").room
+        restricted = client.call("describe").sandbox
         done = client.call("reach", str(victim), server.getsockname()[1])
-        assert not set(done) & set(held)
-        assert (victim.read_text() == "mine") == ("a disk that it only reads" in held)
+        assert not set(done) & set(restricted)
+        assert (victim.read_text() == "mine") == ("a read-only disk" in restricted)
         # A fleet is reached over the network, which is worth another process.
         engine = client._engine
         engine.wants = engine.wants.with_("time_remote", (Fleet("127.0.0.1:1", "key"),))

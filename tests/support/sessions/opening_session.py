@@ -6,14 +6,14 @@ import tempfile
 from pathlib import Path
 
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.room import held
+from relascope.engine.sandbox import restrictions
 
 
 class OpeningSession:
     """Opens model files."""
 
     def describe(self, *, progress):
-        return EngineInfo("none", "0", "", (), room=held())
+        return EngineInfo("none", "0", "", (), sandbox=restrictions())
 
     def open(self, source, *, progress):
         from relascope.engine.files.onnx_model import FOLDED, prepare, read_onnx
@@ -47,12 +47,12 @@ class OpeningSession:
             return load_model(source, progress).source.inputs if model else ()
 
     def reach(self, path, port, *, progress):
-        """Which of what a room keeps a process from can be done all the same."""
+        """Which of what a sandbox keeps a process from can be done all the same."""
         Path(tempfile.gettempdir(), "own").write_text("own")
         tries = {
-            "a disk that it only reads": lambda: Path(path).write_text("not own"),
+            "a read-only disk": lambda: Path(path).write_text("not own"),
             "no network": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
-            "signals to itself alone": lambda: os.kill(os.getppid(), 0),
+            "signals only to itself": lambda: os.kill(os.getppid(), 0),
         }
         done = []
         for what, attempt in tries.items():

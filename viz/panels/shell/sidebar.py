@@ -490,9 +490,8 @@ def engine_status(cache: RequestCache) -> None:
         device = here.device if here else "nothing on this machine"
         bytes_ = cache.client.memory
         memory = f"{formats.size(bytes_)} of memory" if bytes_ else "resting until it is asked"
-        room = "In a room with " + ", ".join(info.room) if info.room else "In no room of its own"
         st.html(
             f"<div class='rs-status' title='Loaded from {escape(info.path, quote=True)}'>"
             f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}<br>{memory}"
-            f"<br>{escape(room)}</div>"
+            f"<br>{escape(formats.sandbox_words(info.sandbox).capitalize())}</div>"
         )

@@ -1,4 +1,4 @@
-"""The room that an engine's process works in: the tightest that the system gives without root.
+"""The sandbox that an engine's process works in: the tightest that the system gives without root.
 
 A namespace of its own without network, in which only itself can be reached; a disk that may be read
 and not written, but for the engine's own folders (Landlock); signals to nobody outside; and no more
@@ -17,11 +17,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-SETTING = "RELASCOPE_ROOM"
-"""Environment variable: "off" starts engines without a room."""
+SETTING = "RELASCOPE_SANDBOX"
+"""Environment variable: "off" starts engines without a sandbox."""
 
-HOLDS = "RELASCOPE_ROOM_HOLDS"
-"""Environment variable of an engine: what its room holds, for `held`."""
+_FORMER_SETTING = "RELASCOPE_ROOM"
+
+_ACTIVE = "RELASCOPE_SANDBOX_ACTIVE"
+"""Environment variable of an engine: what its sandbox restricts, for `restrictions`."""
 
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _PROCESSES = 4096
@@ -35,39 +37,44 @@ _DEVICES = ("null", "zero", "full", "tty", "shm", "dri", "kfd", "ptmx", "pts")
 
 
 def enter(writable: Iterable[Path], network: bool) -> tuple[str, ...]:
-    """Put this process, and all that it starts, into a room. Call it before there are threads.
+    """Put this process, and all that it starts, into a sandbox. Call it before there are threads.
 
     Args:
         writable: folders that may be written to, with all in them.
         network: whether it is to reach other processes and machines.
 
     Returns:
-        What holds, each in a few words.
+        What is restricted, each in a few words.
     """
-    if sys.platform != "linux" or os.environ.get(SETTING) == "off":
+    if sys.platform != "linux" or switched_off():
         return ()
     libc = ctypes.CDLL(None, use_errno=True)
-    held = []
+    restricted = []
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not network and _alone(libc):
-        held += ["no network", "a user namespace of its own"]
+        restricted += ["no network", "a user namespace of its own"]
         # Only there are this process's counted apart from the rest of the user's.
         soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         if soft == resource.RLIM_INFINITY or soft > _PROCESSES:
             resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, hard))
-            held.append(f"at most {_PROCESSES} processes")
+            restricted.append(f"at most {_PROCESSES} processes")
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version >= 1 and _read_only(libc, version, writable):
-        held.append("a disk that it only reads")
+        restricted.append("a read-only disk")
         if version >= 6:
-            held.append("signals to itself alone")
-    os.environ[HOLDS] = "; ".join(held)
-    return tuple(held)
+            restricted.append("signals only to itself")
+    os.environ[_ACTIVE] = "; ".join(restricted)
+    return tuple(restricted)
 
 
-def held() -> tuple[str, ...]:
-    """What the room of this process holds."""
-    return tuple(filter(None, os.environ.get(HOLDS, "").split("; ")))
+def switched_off() -> bool:
+    """Whether the user asked for engines without a sandbox, also by the setting's former name."""
+    return "off" in (os.environ.get(SETTING), os.environ.get(_FORMER_SETTING))
+
+
+def restrictions() -> tuple[str, ...]:
+    """What the sandbox of this process restricts; empty without one."""
+    return tuple(filter(None, os.environ.get(_ACTIVE, "").split("; ")))
 
 
 def _alone(libc: ctypes.CDLL) -> bool:
