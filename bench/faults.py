@@ -32,7 +32,7 @@ import common
 from common import Row
 
 from relascope.core.errors import EngineError
-from relascope.engine import client as clients
+from relascope.engine import process, supervisor
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol.fault import Account, Where
 from relascope.engine.protocol.records import VARIABLE
@@ -63,7 +63,7 @@ class Plan:
         """Between two messages: the first is the request itself."""
         if self.passed == self.at:
             self.at, self.killed, self.pid = -1, time.monotonic(), pid
-            self.begun = CLIENTS[-1]._engine.begun
+            self.begun = CLIENTS[-1]._supervisor.exchange.begun
             os.kill(pid, self.number)
         # An abort takes a while, and what is being aborted may begin meanwhile.
         self.begun |= pid == self.pid and b"begun" in message[:64]
@@ -77,7 +77,7 @@ CLIENTS: list[EngineClient] = []
 class Tap:
     """A connection to a child that looks at each boundary whether to kill it."""
 
-    def __init__(self, child: clients._Child) -> None:
+    def __init__(self, child: process.EngineProcess) -> None:
         self._child, self._conn = child, child.conn
 
     def send(self, value: object) -> None:
@@ -93,7 +93,7 @@ class Tap:
         return getattr(self._conn, name)
 
 
-class TappedChild(clients._Child):
+class TappedChild(process.EngineProcess):
     """See `Tap`."""
 
     def __init__(self, *about: Any) -> None:
@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--engine", choices=common.ENGINES, action="append", help="may be repeated")
     args = parser.parse_args()
-    clients._Child = TappedChild  # type: ignore[misc]
+    supervisor.EngineProcess = process.EngineProcess = TappedChild  # type: ignore[misc]
     os.environ[MARK] = uuid.uuid4().hex
     engines = args.engine or common.ENGINES
     rows: list[Row] = []
@@ -155,8 +155,8 @@ def kill_many(
             method = kinds[turn % len(kinds)]
             graph = client.call(screen[0], *screen[1])
             if not cold:
-                clients.STANDBY.keep(ir, *warm)
-                wait(lambda: clients.STANDBY.ready)
+                process.STANDBY.keep(ir, *warm)
+                wait(lambda: process.STANDBY.ready)
             row = rows[method]
             row["call"] = method
             try:
@@ -167,7 +167,7 @@ def kill_many(
             except (TimeoutError, AssertionError) as missed:
                 row["wrong"].append(str(missed))
             row["kills"] += 1
-            clients.STANDBY.end()
+            process.STANDBY.end()
             if strange := {p for p in marked() if group_of(p) not in (client.pid, None)}:
                 row["wrong"].append(f"orphans: {sorted(strange)}")
             print(f"{ir} {turn + 1} {method}: {row.get('last')} s", *row["wrong"], flush=True)
@@ -209,7 +209,7 @@ def kill_once(client: EngineClient, call: Call, length: int, draw: random.Random
     assert row["last"] <= BACK, f"{row['last']} s to come back"
 
 
-def look_at(job: clients.Job | None, row: Row, names: tuple[str, ...]) -> None:
+def look_at(job: supervisor.Job | None, row: Row, names: tuple[str, ...]) -> None:
     """Count a request that is done, and see that an error of it says one of the signals' names.
 
     Raises:

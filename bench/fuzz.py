@@ -42,7 +42,7 @@ from common import Row
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.limits import resident
+from relascope.engine.process import usage
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.sandbox import SETTING
 
@@ -105,7 +105,7 @@ class Watch:
                 began = self.since.setdefault(pid, now)
                 clock, used = now[0] - began[0], now[1] - began[1]
                 self.longest = max(self.longest, clock if clock > HANGS else min(clock, used))
-                self.memory = max(self.memory, resident(pid))
+                self.memory = max(self.memory, usage(pid).memory)
             time.sleep(LOOK)
 
     def end(self) -> None:

@@ -1,20 +1,19 @@
-"""Limits of what passes, builds and calls may take; crossing one is told like any error.
+"""Limits of what passes, builds, files and calls may take; crossing one is an error like others.
 
-An engine says when a pass or a build begins and ends (`limited`). `engine.client`, in another
-process, watches it there: where it crosses a limit the process is ended, and a new one is asked the
-same again, which raises at that place instead of going on. So nothing is lost but time, and a pass
-that never ends is a step that failed, as one that raises is. A whole call has a limit, too, by its
-kind, for what hangs between passes and builds.
+An engine says when a unit (a pass, a build, the opening of a file) begins and ends (`limited`).
+`engine.supervisor`, in the app's process, measures the engine from outside meanwhile, and ends the
+process where it crosses a limit. If the call cannot go on without the unit, it fails at once; else
+a new process is asked the same, which raises at that unit instead of running it: a pass that never
+ends is a step that failed, as one that raises is. A whole call has a limit, too, by its kind, for
+what hangs between units.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError, refusing
@@ -28,6 +27,7 @@ KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tu
 """Kinds of calls, and the seconds that each may take where the page is not told otherwise."""
 
 _IDLE = 60.0  # s
+_PATIENCE = 10.0  # times its limit, that a unit may wait for a processor
 
 _PASSES = (
     "describe target example pass_tests step graph_after text split kernels torch_saved "
@@ -69,7 +69,10 @@ class Unit:
         where: as of an EngineError.
         kind: of the error where it crosses a limit.
         key: tells it from others, in each process alike.
-        seconds: that it may take by itself, whatever the limits are; 0 where they alone count.
+        seconds: of processor time that it may take by itself, whatever the limits are; 0 where they
+            alone count.
+        memory: bytes that it may take by itself; 0 where the limits alone count.
+        final: whether the call fails with it.
     """
 
     what: str
@@ -77,6 +80,31 @@ class Unit:
     kind: str
     key: str
     seconds: float = 0.0
+    memory: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process and those that it started have used.
+
+    Args:
+        wall: seconds.
+        processor: seconds of all processors together.
+        memory: bytes.
+    """
+
+    wall: float = 0.0
+    processor: float = 0.0
+    memory: int = 0
+
+    def __sub__(self, other: Usage) -> Usage:
+        wall, processor = self.wall - other.wall, self.processor - other.processor
+        return Usage(wall, processor, self.memory - other.memory)
+
+    def __add__(self, other: Usage) -> Usage:
+        wall, processor = self.wall + other.wall, self.processor + other.processor
+        return Usage(wall, processor, self.memory + other.memory)
 
 
 @dataclass(frozen=True)
@@ -96,22 +124,27 @@ class Limits:
     calls: Mapping[str, float] = field(default_factory=dict)
     idle: float = 0.0
 
-    def crossed(self, unit: Unit, seconds: float, taken: int) -> EngineError | None:
-        """The error to raise at a unit that takes too much, else None.
+    def crossed(self, unit: Unit, used: Usage) -> EngineError | None:
+        """The error of a unit that has used too much, else None.
 
-        Args:
-            taken: bytes.
+        A unit's own seconds are counted by the clock as long as the process gets a processor, and
+        by its processor time where it has to wait for one, up to `_PATIENCE` times as long.
         """
+        seconds = max(min(used.wall, used.processor), used.wall / _PATIENCE)
         if 0 < unit.seconds < seconds:
-            said, option = f"took longer than {unit.seconds:.0f} s", "RELASCOPE_OPEN_SECONDS"
-        elif 0 < self.seconds < seconds:
-            said, option = f"took longer than {self.seconds:g} s", "--limit-seconds"
-        elif 0 < self.memory * MIB < taken:
-            said, option = f"took more than {self.memory:g} MiB of memory", "--limit-memory"
+            reason, option = f"took longer than {unit.seconds:.0f} s", "RELASCOPE_OPEN_SECONDS"
+        elif 0 < unit.memory < used.memory:
+            reason = f"took more than {unit.memory // MIB:,} MiB of memory"
+            option = "RELASCOPE_OPEN_MEMORY"
+        elif 0 < self.seconds < used.wall:
+            reason, option = f"took longer than {self.seconds:g} s", "--limit-seconds"
+        elif 0 < self.memory * MIB < used.memory:
+            reason = f"took more than {self.memory:g} MiB of memory"
+            option = "--limit-memory"
         else:
             return None
         hint = f"Look for what does not end in it, or give another limit: {option}."
-        message = f"{unit.what} {said}, the limit, and was stopped."
+        message = f"{unit.what} {reason}, the limit, and was stopped."
         return EngineError(unit.kind, message, unit.where, hint)
 
     def overdue(self, kind: str, method: str, seconds: float) -> EngineError | None:
@@ -136,11 +169,13 @@ class Watched:
     """Who watches this process; nobody does in a script.
 
     Args:
-        tell: called with a unit that begins, and with None where it ends.
+        tell: called with a unit that begins, and with None where the last begun ends.
+        pause: called with why nothing counts for a while, and with "" where it does again.
         crossed: what to raise at units that crossed a limit before.
     """
 
     tell: Callable[[Unit | None], None] = lambda unit: None
+    pause: Callable[[str], None] = lambda why: None
     crossed: Mapping[Unit, EngineError] = field(default_factory=dict)
 
 
@@ -148,17 +183,25 @@ WATCHED = Watched()
 
 
 @contextmanager
-def limited(what: str, where: str, kind: str, *about: Any, seconds: float = 0.0) -> Iterator[None]:
+def limited(
+    what: str,
+    where: str,
+    kind: str,
+    *about: Any,
+    seconds: float = 0.0,
+    memory: int = 0,
+    final: bool = False,
+) -> Iterator[None]:
     """Run a unit within limits.
 
     Args:
-        what, where, kind, seconds: as of `Unit`.
+        what, where, kind, seconds, memory, final: as of `Unit`.
         about: plain data that tells it from other units.
 
     Raises:
         EngineError: of this kind; it crossed a limit before.
     """
-    unit = Unit(what, where, kind, repr(about), seconds)
+    unit = Unit(what, where, kind, repr(about), seconds, memory, final)
     if unit in WATCHED.crossed:
         raise EngineError(*WATCHED.crossed[unit].__reduce__()[1])
     WATCHED.tell(unit)
@@ -168,38 +211,18 @@ def limited(what: str, where: str, kind: str, *about: Any, seconds: float = 0.0)
         WATCHED.tell(None)
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that a process has now; 0 where that is not known.
+@contextmanager
+def uncounted(why: str) -> Iterator[None]:
+    """Do something that counts for no unit, such as starting a program.
 
-    Address space (RLIMIT_AS) says little of it: our stack of 1 GiB, each thread's arena, CUDA and
-    mapped libraries reserve far more than they use, and TVM ends the process where a reservation
-    fails. So what is used is looked at from outside.
+    Args:
+        why: for who waits.
     """
+    WATCHED.pause(why)
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except FileNotFoundError:  # macOS
-        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
-        return int(done.stdout.strip() or 0) * 1024
-    except (OSError, IndexError):  # it has just ended
-        return 0
-
-
-def halted(pid: int) -> bool:
-    """Whether a process is stopped by a signal (SIGSTOP); False where that is not known."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False
-
-
-def out_of_memory() -> int:
-    """How many processes the kernel has ended because memory ran out; 0 where it does not say."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        yield
+    finally:
+        WATCHED.pause("")
 
 
 def of_page() -> Limits:

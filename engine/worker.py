@@ -1,6 +1,6 @@
 """The child process of an engine: `python -m relascope.engine.worker --ir relay --fd N`.
 
-It answers requests that arrive on file descriptor N, a socket whose other end `engine.client`
+It answers requests that arrive on file descriptor N, a socket whose other end `engine.process`
 holds, one at a time and in order. The main thread only reads the socket, so that the end of the
 parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
@@ -9,7 +9,8 @@ What travels to here, pickled, is `(id, method, payload, crossed, waits)` with a
 `(args, kwargs)`, the units that crossed a limit, and whether it waits for an engine that is timing,
 which is not so of what the client asks again by itself. From here, as `engine.wire` has it, come
 `("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
-for what)` with "" when it waits no more and `("unit", id, unit or None)`, then `("result", id,
+for what)` with "" when it waits no more and `("unit", id, unit or None)`, None where the last unit
+that began ends, then `("result", id,
 value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
 EngineError)`, after which the process ends.
 """
@@ -122,7 +123,7 @@ class _Worker:
             while True:
                 call, method, payload, WATCHED.crossed, waits = self.requests.get()
                 WATCHED.tell = partial(self.send, "unit", call)
-                TURNS.tell = partial(self.send, "waits", call)
+                WATCHED.pause = TURNS.tell = partial(self.send, "waits", call)
                 with beside(waits):
                     what, value = self.answer(call, method, payload)
                 self.send(what, call, value)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.archive import MIB, plainly
@@ -22,9 +23,9 @@ SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 def opening(path: Path, *about: object, size: int | None = None) -> Iterator[None]:
     """Read and first run a file within limits.
 
-    By itself a file has 7 s and 1 GiB, and more as it is larger. The time is watched by
-    `engine.client`; memory and what it may write are limits of the process until it is open.
-    Memory is RLIMIT_DATA: RLIMIT_AS would count what threads and libraries reserve, too.
+    By itself a file has 7 s and 1 GiB, and more as it is larger. `engine.supervisor` watches both
+    from outside. Inside, RLIMIT_DATA makes an allocation fail that would pass the limit at once
+    (RLIMIT_AS would count what threads and libraries reserve, too).
 
     Args:
         about: tells this opening from others.
@@ -36,7 +37,9 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
     has = _bytes(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
-    watched = limited(f"Opening {path.name}", path.name, "file", *about, seconds=seconds)
+    what = f"Opening {path.name}"
+    most: dict[str, Any] = {"seconds": seconds, "memory": memory, "final": True}
+    watched = limited(what, path.name, "file", *about, **most)
     with watched, _soft(memory, seconds):
         try:
             yield

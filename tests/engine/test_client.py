@@ -18,9 +18,11 @@ from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
 from relascope.engine import wire
 from relascope.engine.building.explain import explain
-from relascope.engine.client import STANDBY, EngineClient, _death
-from relascope.engine.limits import Limits
+from relascope.engine.client import EngineClient
+from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.places import PLACES
+from relascope.engine.process import STANDBY, EngineProcess, death, usage
+from relascope.engine.supervisor import Job, _Exchange, _Stopped
 
 FAKE = "fake_session:FakeSession"
 
@@ -93,6 +95,113 @@ def test_a_unit_that_crosses_a_limit_raises_and_the_request_goes_on(client):
     large = "The first took more than 100 MiB of memory, the limit, and was stopped."
     assert client.call("unit", FOREVER, 300_000_000) == large
     assert client.call("unit", 0.2, 0) == "done"
+
+
+def test_a_file_that_crosses_its_limit_fails_before_another_process_starts(client, monkeypatch):
+    started = []
+
+    class Counted(EngineProcess):
+        def __init__(self, *about):
+            super().__init__(*about)
+            started.append((self.process.pid, *map(lambda job: job.done, jobs)))
+
+    monkeypatch.setattr("relascope.engine.supervisor.EngineProcess", Counted)
+    jobs = []
+    client.call("load", 7)
+    jobs.append(client.submit("spin"))
+    error = failure(lambda: jobs[0].result(LONG))
+    assert error.message == "Opening it took longer than 0 s, the limit, and was stopped."
+    assert wait_until(lambda: len(started) == 2 and client.idle is not None)
+    assert started[1][1], "the new process starts when the error is known"
+    assert client.call("loaded") == [7], "and has the last model again"
+
+
+@pytest.mark.parametrize(
+    ("used", "crosses"),
+    [
+        (Usage(6.9, 6.9), False),
+        (Usage(7.1, 7.1), True),
+        (Usage(7.1, 28.0), True),  # several threads
+        (Usage(6.9, 28.0), False),
+        (Usage(60.0, 3.0), False),  # it waits for a processor
+        (Usage(71.0, 3.0), True),
+        (Usage(1.0, 1.0, 1 << 31), True),
+        (Usage(1.0, 1.0, 1 << 30), False),
+    ],
+)
+def test_a_file_is_limited_by_processor_time_and_memory(used, crosses):
+    unit = Unit("Opening it", "it", "file", "", seconds=7.0, memory=1 << 30)
+    assert (Limits().crossed(unit, used) is not None) == crosses
+
+
+def test_what_an_engine_started_counts_and_shared_pages_count_once():
+    block = b"x" * 50_000_000
+    before = usage(os.getpid())
+    spin = "import time\nb = b'x' * 50_000_000\nwhile time.process_time() < 0.3: pass\ninput()"
+    with subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE) as child:
+        assert wait_until(lambda: (usage(os.getpid()) - before).processor > 0.25)
+        assert 45e6 < (usage(os.getpid()) - before).memory < 95e6
+        child.communicate(b"\n")
+    copy = os.fork()
+    if not copy:
+        time.sleep(60)
+        os._exit(len(block) == 0)
+    try:
+        assert (usage(os.getpid()) - before).memory < 20e6, "a copy shares its pages"
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+
+
+class Scripted:
+    """A process that says what it is given, with what it has used by then."""
+
+    def __init__(self, *script):
+        self.script = iter(script)
+        self.used = Usage()
+
+    def receive(self, seconds):
+        message, self.used = next(self.script)
+        return message
+
+    def usage(self):
+        return self.used
+
+
+def exchange(*script):
+    job = Job(None, 1, "load", b"")
+    return _Exchange(job, Scripted(*script), Limits, lambda fraction, text: None)
+
+
+def test_what_it_waits_for_counts_for_nothing():
+    unit = Unit("Opening it", "it", "file", "", seconds=7.0, memory=1 << 30)
+    start = [
+        (("begun", 1), Usage()),
+        (("unit", 1, unit), Usage(1, 1, 1000)),
+        (("waits", 1, "starting a TVM"), Usage(2, 2, 1000)),
+        (None, Usage(90, 90, 2 << 30)),
+        (("waits", 1, ""), Usage(90, 90, 2 << 30)),
+        (None, Usage(95, 95, 2 << 30)),
+    ]
+    value = ("result", 1, "done")
+    assert exchange(*start, (value, Usage(95, 95, 2 << 30))).answer() == ("result", "done")
+    with pytest.raises(_Stopped) as stopped:
+        exchange(*start, (None, Usage(97, 97, 2 << 30)), (value, Usage())).answer()
+    assert stopped.value.unit == unit
+
+
+def test_a_unit_counts_though_one_inside_it_has_ended():
+    outer = Unit("Opening it", "it", "file", "", seconds=7.0)
+    inner = Unit("A pass", "it", "pass", "")
+    script = [
+        (("unit", 1, outer), Usage()),
+        (("unit", 1, inner), Usage(1, 1)),
+        (("unit", 1, None), Usage(2, 2)),
+        (None, Usage(8, 8)),
+    ]
+    with pytest.raises(_Stopped) as stopped:
+        exchange(*script).answer()
+    assert stopped.value.unit == outer
 
 
 def test_what_crosses_a_limit_can_be_cancelled(client):
@@ -293,23 +402,6 @@ def test_one_that_always_dies_is_given_up(client, monkeypatch, tmp_path):
     assert not client.alive
 
 
-def test_a_stopped_process_is_woken(client):
-    client.call("count")
-    os.kill(client.pid, signal.SIGSTOP)
-    assert client.call("count") == 2
-
-
-def test_a_process_that_stays_stopped_is_ended_and_named(client, monkeypatch):
-    monkeypatch.setattr("relascope.engine.client._WAKING", 0.2)
-    client.call("count")
-    wakes = type("Numbers", (), {**vars(signal), "SIGCONT": 0})
-    monkeypatch.setattr("relascope.engine.client.signal", wakes)
-    os.kill(client.pid, signal.SIGSTOP)
-    error = failure(lambda: client.call("count"))
-    assert "SIGSTOP" in error.message
-    assert client.call("count") == 1
-
-
 def test_a_call_that_hangs_has_a_limit_by_its_kind(client):
     client.limit(Limits(calls={"build": 0.3, "start": 600.0}))
     error = failure(lambda: client.call("sleep", FOREVER))
@@ -326,7 +418,7 @@ def test_an_answer_that_is_too_large_is_not_read(client, monkeypatch):
 
 def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, tmp_path):
     file = os.open(tmp_path / "turns", os.O_RDWR | os.O_CREAT)
-    monkeypatch.setattr("relascope.engine.client.shared_file", lambda: file)
+    monkeypatch.setattr("relascope.engine.process.shared_file", lambda: file)
     with EngineClient("fake", FAKE) as other:
         timing = client.submit("timed", FOREVER)
         assert wait_until(lambda: timing.progress[1] == "timing")
@@ -345,7 +437,7 @@ def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, 
 
 def test_what_an_engine_did_is_done_again_beside_another_that_times(client, monkeypatch, tmp_path):
     file = os.open(tmp_path / "turns", os.O_RDWR | os.O_CREAT)
-    monkeypatch.setattr("relascope.engine.client.shared_file", lambda: file)
+    monkeypatch.setattr("relascope.engine.process.shared_file", lambda: file)
     with EngineClient("fake", FAKE) as other:
         client.call("load", 3)
         timing = other.submit("timed", FOREVER)
@@ -417,7 +509,7 @@ def test_an_engine_that_rests_starts_again(client):
     ],
 )
 def test_the_cause_of_a_death_is_told(status, output, ran_out, words):
-    assert words in _death("relax", "load", int(status), output, ran_out).message
+    assert words in death("relax", "load", int(status), output, ran_out).message
 
 
 def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
@@ -443,16 +535,6 @@ def test_cancel_while_running(client):
     assert not running(before)
     job.cancel()
     assert failure(job.result).kind == "cancelled"
-
-
-def test_cancel_ends_a_process_that_will_not_be_asked(client):
-    job = client.submit("sleep_deaf", FOREVER)
-    assert wait_until(lambda: job.progress[1] == "deaf")
-    pid = client.pid
-    job.cancel()
-    assert running(pid), "it is asked first"
-    assert client.submit("count").result(LONG) == 1
-    assert not running(pid)
 
 
 def test_cancel_while_waiting(client, tmp_path):

@@ -31,6 +31,7 @@ from relascope.engine.files.program_file import (
 )
 from relascope.engine.files.script import check_script
 from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
+from relascope.engine.limits import uncounted
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.draw.to_graph import tensor_types
@@ -167,14 +168,20 @@ def _json_of(pieces: Pieces, name: str) -> str:
     asked = {"text": pieces.text, "params": [*pieces.params], "name": name}
     env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
     command = [sys.executable, "-m", "relascope.engine.relay.frontend.as_json"]
-    done = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, env=env, check=False
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
+    ) as process:
+        assert process.stdout is not None
+        with uncounted("starting a TVM with Relay"):
+            process.stdout.readline()  # it says that it is ready
+        answer, errors = process.communicate(json.dumps(asked))
     try:
-        told = json.loads(done.stdout)
+        told = json.loads(answer)
     except ValueError:
-        last = lines_of(done.stderr)[-1]
-        how = signal.Signals(-done.returncode).name if done.returncode < 0 else last[:200]
+        last = (lines_of(errors) or ["it does not say why"])[-1]
+        code = process.returncode
+        how = signal.Signals(-code).name if code < 0 else last[:200]
         message = f"{name} cannot be read: TVM's own parser ends over it ({how})."
         raise EngineError("file", message, name, "Save the module again.") from None
     if "error" in told:

@@ -2,12 +2,14 @@
 
     python -m relascope.engine.relay.frontend.as_json
 
-reads {"text", "params", "name"} as JSON and prints {"json"}, or {"error"} with an EngineError's
-parts. Its own process may end over what TVM's parser does not survive.
+prints a line once it has started, reads {"text", "params", "name"} as JSON, and prints {"json"} or
+{"error"} with an EngineError's parts. Its own process may end over what TVM's parser does not
+survive.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -20,20 +22,15 @@ from relascope.engine.files.program_file import Pieces, not_read
 
 
 def as_json(text: str, params: list[str], name: str) -> str:
-    """The typed module.
+    """The typed module, once `boot` has been called.
 
     Args:
         params: names of the parameters that came with it.
         name: of the file.
 
     Raises:
-        EngineError: kind "engine"; there is no TVM with Relay here; kind "file": it reads no such
-            module.
+        EngineError: kind "file"; it reads no such module.
     """
-    from relascope.engine.relay.tvm.boot import boot
-
-    boot()
-
     import tvm
 
     from relascope.engine.relay.frontend.modules import read
@@ -49,14 +46,23 @@ def as_json(text: str, params: list[str], name: str) -> str:
 
 def main() -> None:
     """Read from standard input and write to standard output, which TVM does not write to."""
+    from relascope.engine.relay.tvm.boot import boot
+
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    asked = json.load(sys.stdin)
     try:
-        told: dict[str, Any] = {"json": as_json(**asked)}
-    except EngineError as error:
-        told = {"error": error.to_json()}
-    json.dump(told, answer)
+        boot()
+        importlib.import_module("relascope.engine.relay.frontend.modules")
+    except EngineError as error:  # there is no TVM with Relay here
+        result: dict[str, Any] = {"error": error.to_json()}
+        print(file=answer)
+    else:
+        print(file=answer, flush=True)
+        try:
+            result = {"json": as_json(**json.load(sys.stdin))}
+        except EngineError as error:
+            result = {"error": error.to_json()}
+    json.dump(result, answer)
     answer.close()
 
 

@@ -67,13 +67,6 @@ class FakeSession:
         while not os.path.exists(path):
             time.sleep(0.005)
 
-    def sleep_deaf(self, seconds: float, *, progress) -> None:
-        """Take no notice of SIGTERM."""
-        # Only the main thread may set it from Python, and it is reading; libc does not mind.
-        ctypes.CDLL(None).signal(int(signal.SIGTERM), 1)
-        progress(0.5, "deaf")
-        time.sleep(seconds)
-
     def refuse(self, *, progress) -> None:
         raise EngineError("operator", "no such operator", where="aten::foo", hint="do without")
 
@@ -108,6 +101,14 @@ class FakeSession:
             said = error.message
         with limited("The second", "there", "engine"):
             return said
+
+    def spin(self, *, progress) -> None:
+        """Never end, after a unit inside has ended."""
+        with limited("Opening it", "file.pt", "file", seconds=0.2, final=True):
+            with limited("The inner", "there", "pass"):
+                pass
+            while True:
+                pass
 
     def kill(self, number: int, *, progress) -> None:
         """End by a signal from without."""

@@ -18,9 +18,10 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from relascope.engine.client import STANDBY, EngineClient
+from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, of_page
 from relascope.engine.places import PLACES, most_of_page
+from relascope.engine.process import STANDBY
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.request_cache import RequestCache
 

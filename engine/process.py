@@ -1,0 +1,402 @@
+"""The process of an engine, from the app's side: started, asked, measured from outside, ended.
+
+Nothing here imports a TVM or torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import wait as wait_for
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+from relascope.core.errors import EngineError
+from relascope.core.place import IMPORT_ROOT, with_import_root
+from relascope.core.scratch import Scratch
+from relascope.engine import wire
+from relascope.engine.limits import KINDS, Unit, Usage
+from relascope.engine.places import PLACES
+from relascope.engine.protocol import records
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.turns import shared_file
+
+_GRACE = 1.0  # s; for a process to end by itself when its socket is closed
+_LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What an engine may do beyond what its sandbox allows, because a request needs it.
+
+    Args:
+        network: reach other machines.
+        folders: that it may write to.
+    """
+
+    network: bool = False
+    folders: frozenset[str] = frozenset()
+
+    def with_(self, method: str, arguments: Iterable[Any]) -> Wants:
+        """And what a request needs: a fleet's tracker, a folder to leave files in."""
+        given = tuple(arguments)
+        network = self.network or any(isinstance(a, Fleet) for a in given)
+        named = {a for a in given if method == "compile" and isinstance(a, str) and a}
+        return Wants(network, self.folders | named)
+
+    def options(self) -> list[str]:
+        """Of the process's command line; the folders are made where they can be."""
+        folders = [*self.folders]
+        with contextlib.suppress(RuntimeError):  # a user without a home
+            folders.append(str(records.root()))
+        for folder in folders:
+            with contextlib.suppress(OSError):  # which is told where it is written to
+                os.makedirs(folder, exist_ok=True)
+        there = [os.path.abspath(f) for f in folders if os.path.isdir(f)]
+        return [*(["--network"] if self.network else []), *(f"--writes={f}" for f in there)]
+
+
+class TooLarge(Exception):
+    """An answer of more than `wire.MOST_BYTES`."""
+
+
+class EngineProcess:
+    """A process, its socket, and the file that its output goes to."""
+
+    def __init__(self, ir: str, session: str | None, wants: Wants) -> None:
+        self.wants = wants
+        self.folder = Scratch()
+        handle, name = tempfile.mkstemp(prefix="relascope-")
+        os.close(handle)
+        # Appending, so that the file can be cut short while the child writes to it.
+        self.log: IO[bytes] = open(name, "a+b", buffering=0)  # noqa: SIM115
+        os.unlink(name)
+        self.conn, theirs = Pipe()
+        command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
+        command += ["--ir", ir, "--fd", str(theirs.fileno())]
+        command += ["--session", session] if session else []
+        command += ["--folder", self.folder.name, *wants.options()]
+        turns = shared_file()
+        command += ["--turns", str(turns)] if turns >= 0 else []
+        self.had_run_out = 0  # `out_of_memory` before its last request
+        path = with_import_root(os.environ.get("PYTHONPATH", ""))
+        try:
+            # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is how
+            # to end what the child itself started.
+            streams = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
+            place = {"cwd": IMPORT_ROOT, "env": {**os.environ, "PYTHONPATH": path}}
+            how: dict[str, Any] = {**streams, **place, "start_new_session": True}
+            passed = [f for f in (theirs.fileno(), turns) if f >= 0]
+            self.process = subprocess.Popen(command, pass_fds=passed, **how)
+        except BaseException:
+            self.conn.close()
+            self.log.close()
+            self.folder.cleanup()
+            raise
+        finally:
+            theirs.close()
+
+    def running(self) -> bool:
+        """Whether it is; without reaping it, so that its number stays its own until `end`."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self.process.poll() is None
+        try:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, flags) is None
+        except ChildProcessError:
+            return False
+
+    def kill(self) -> None:
+        """End it, with what it started."""
+        if self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def send(
+        self,
+        number: int,
+        method: str,
+        payload: bytes,
+        crossed: Mapping[Unit, EngineError] = MappingProxyType({}),
+        waits: bool = True,
+    ) -> None:
+        """Ask it something, as `engine.worker` says.
+
+        Raises:
+            OSError: it has ended.
+        """
+        self.had_run_out = out_of_memory()
+        self.conn.send((number, method, payload, dict(crossed), waits))
+
+    def receive(self, seconds: float) -> tuple[Any, ...] | None:
+        """The next that it says, as `engine.worker` has it; None if nothing came in this time.
+
+        What cannot be read comes as an error with None in the place of the request's number.
+
+        Raises:
+            EOFError, OSError: it has ended.
+            TooLarge: it says more than is read.
+        """
+        if not wait_for([self.conn], seconds):
+            # A process that it started may hold its socket open after its death.
+            if not self.running() and not self.conn.poll():
+                raise EOFError
+            return None
+        try:
+            data = self.conn.recv_bytes(wire.MOST_BYTES)
+        except OSError as error:
+            if str(error) != "bad message length":
+                raise
+            raise TooLarge from error
+        try:
+            what, number, *rest = wire.loads(data)
+        except Exception as error:  # unpickling raises whatever is wrong with the bytes
+            return "error", None, _unreadable(error)
+        return what, number, *rest
+
+    def usage(self) -> Usage:
+        """What it has used until now, with what it started."""
+        return usage(self.process.pid)
+
+    def output(self) -> str:
+        """The end of what it wrote since it was last asked."""
+        size = os.fstat(self.log.fileno()).st_size
+        data = os.pread(self.log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
+        os.ftruncate(self.log.fileno(), 0)
+        return data.decode(errors="replace")
+
+    def end(self) -> tuple[int, str, bool]:
+        """Wait for its end, or make it.
+
+        Returns:
+            Its exit status, its last output, and whether the kernel ran out of memory meanwhile.
+        """
+        self.conn.close()
+        deadline = time.monotonic() + _GRACE
+        while self.running() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        # Also what it started and left behind.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        status = self.process.wait()
+        output = self.output()
+        self.log.close()
+        self.folder.cleanup()
+        return status, output, out_of_memory() > self.had_run_out
+
+
+class Standby:
+    """One process that is warm, for whichever engine of its kind needs one next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: EngineProcess | None = None
+        self._kind: tuple[str, str | None] = "", None
+        self._left = 0  # of its calls, not yet answered
+        self._since = 0.0  # when it started
+
+    def keep(
+        self, ir: str, *calls: tuple[str, tuple[Any, ...]], session: str | None = None
+    ) -> None:
+        """Have one, which makes these calls while it waits, for what they import.
+
+        Args:
+            ir, session: as of an `EngineClient`.
+        """
+        with self._lock:
+            if (
+                self._process is not None
+                and self._kind == (ir, session)
+                and self._process.running()
+            ):
+                return
+            self._end()
+            self._process, self._kind = EngineProcess(ir, session, Wants()), (ir, session)
+            self._left, self._since = len(calls), time.monotonic()
+            for method, arguments in calls:
+                self._process.send(0, method, pickle.dumps((arguments, {})))
+
+    def take(self, ir: str, session: str | None) -> EngineProcess | None:
+        """The process, for an engine that needs one; None where there is none for it."""
+        with self._lock:
+            fits = self._kind == (ir, session)
+            if self._process is None or not fits or not self._process.running():
+                if PLACES.most and not PLACES.free:
+                    self._end()  # the new one takes its place
+                return None
+            process, self._process = self._process, None
+            return process
+
+    def is_of(self, ir: str) -> bool:
+        """Whether there is one of an IR that is ready."""
+        return self.ready and self._kind[0] == ir
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one, and it has made its calls."""
+        with self._lock:
+            try:
+                while self._process is not None and self._left:
+                    message = self._process.receive(0)
+                    if message is None:
+                        break
+                    self._left -= message[0] in ("result", "error", "gone")
+            except (EOFError, OSError, TooLarge):
+                self._end()
+            if self._left and time.monotonic() - self._since > KINDS["start"]:
+                self._end()  # nobody watches what it opens
+            return self._process is not None and not self._left
+
+    def end(self) -> None:
+        """End it."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.end()
+
+
+STANDBY = Standby()
+"""The app's own: one at most, whatever the IR."""
+
+
+def usage(pid: int) -> Usage:
+    """What a process and those that it started have used until now.
+
+    Address space (RLIMIT_AS) says little of memory: our stack of 1 GiB, each thread's arena, CUDA
+    and mapped libraries reserve far more than they use, and TVM ends the process where a
+    reservation fails. So what is used is looked at from outside.
+
+    Returns:
+        With the time on the wall's clock. Of what it started, memory is what it does not share.
+    """
+    now = time.monotonic()
+    if sys.platform != "linux":
+        return _usage_by_ps(pid, now)
+    ticks, memory = 0, 0
+    for member in _family(pid):
+        with contextlib.suppress(OSError, IndexError):  # it has just ended
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own, and of its children that have ended
+            resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            memory += resident if member == pid else _private(member, resident)
+    return Usage(now, ticks / os.sysconf("SC_CLK_TCK"), memory)
+
+
+def _private(pid: int, resident: int) -> int:
+    """Bytes of memory that a process shares with no other: a forked copy shares most."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return resident
+    return 1024 * sum(map(int, re.findall(r"^Private_\w+:\s+(\d+)", text, re.MULTILINE)))
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and all that it started, as far as those are not orphans."""
+    todo = [pid]
+    while todo:
+        yield (member := todo.pop())
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{member}/task"):
+                with contextlib.suppress(OSError):
+                    text = Path(f"/proc/{member}/task/{thread}/children").read_text()
+                    todo += map(int, text.split())
+
+
+def _usage_by_ps(pid: int, now: float) -> Usage:
+    """As `usage`, of macOS and without what it started."""
+    command = ["ps", "-o", "rss=,time=", "-p", str(pid)]
+    words = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    if len(words) != 2:
+        return Usage(now)
+    seconds = 0.0
+    for part in re.split("[:-]", words[1]):  # [hours:]minutes:seconds
+        seconds = 60 * seconds + float(part)
+    return Usage(now, seconds, int(words[0]) * 1024)
+
+
+def out_of_memory() -> int:
+    """How many processes the kernel has ended because memory ran out; 0 where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+def _unreadable(error: Exception) -> EngineError:
+    message = f"The engine sent something that the app cannot read: {error}"
+    hint = "This is a fault of the engine: its answers must be plain data."
+    return EngineError("engine", message, hint=hint)
+
+
+def fate(status: int) -> str:
+    """How a process ended, from its exit status."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    known = {s.value: s.name for s in signal.Signals}
+    return f"was ended by signal {-status} ({known.get(-status, 'unknown')})"
+
+
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory")
+_SMALLER = "Try a smaller model or batch"
+
+
+def _cause(status: int, output: str, ran_out: bool) -> tuple[str, str]:
+    """Why a process ended, as far as the system tells, and what to do about it."""
+    if status == -signal.SIGKILL and ran_out:
+        return "memory ran out, and the system's kernel ended it", f"{_SMALLER}."
+    if status == -signal.SIGXCPU:
+        return "it had used up its limit of processor time", f"{_SMALLER}, or look for a loop."
+    if any(words in output for words in _NO_MEMORY):
+        return "it could get no more memory", f"{_SMALLER}, or give it more."
+    if -status in _OUTSIDE:
+        return "the signal came from outside", "Ask again: the request is not known to be at fault."
+    return "", "The same request would probably end the same."
+
+
+def death(ir: str, method: str, status: int, output: str, ran_out: bool) -> EngineError:
+    """The error of a request over which a process ended.
+
+    Args:
+        status, output, ran_out: as `EngineProcess.end` returns them.
+    """
+    words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)
+    message = f"The {ir} engine's process {fate(status)} during {method}"
+    message += f": {cause}." if cause else "."
+    if words:
+        message += "\nThe last it said:\n" + "\n".join(words)
+    return EngineError("engine", message, where=method, hint=hint)
+
+
+def _last_words(output: str, limit: int = 12) -> list[str]:
+    """The last lines of a process's output, or, after a crash, where Python was."""
+    lines = [line.rstrip()[:300] for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("Extension modules:")]
+    fatal = next((i for i, s in enumerate(lines) if s.startswith("Fatal Python error:")), None)
+    if fatal is None:
+        return lines[-limit:]
+    # Faulthandler writes the innermost frame first; the thread that crashed is "Current".
+    stack = lines[fatal + 1 :]
+    begin = next((i for i, s in enumerate(stack) if s.startswith("Current thread")), 0)
+    frames = itertools.takewhile(lambda s: s.lstrip().startswith("File "), stack[begin + 1 :])
+    ours = itertools.takewhile(lambda s: "worker.py" not in s, frames)
+    return [*lines[max(0, fatal - 3) : fatal + 1], *itertools.islice(ours, limit - 4)]

@@ -1,0 +1,476 @@
+"""The requests of one engine: a queue, and the thread that puts them to its process.
+
+A process that was cancelled or stopped is replaced by a new one at the next request, and nothing is
+lost but what it remembered. One that died is replaced at once, and remembers again what the last
+answer came from (`_REPLAYED`): a request that had not begun is asked again there, one that had
+fails with the cause of the death.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine import wire
+from relascope.engine.limits import NO_LIMITS, Limits, Unit, Usage, kind_of
+from relascope.engine.places import PLACES
+from relascope.engine.process import STANDBY, EngineProcess, TooLarge, Wants, death, fate
+
+_log = logging.getLogger("relascope.engine")
+
+_POLL = 0.25  # s; how late the end of a process is seen when its socket outlives it
+_LOOK = 0.05  # s; how late the crossing of a limit is seen
+_JOIN = 3.0  # s; for the thread to see that it is over
+_REPLAYED = ("load", "step", "graph_after", "text", "split")  # what makes the programs of a screen
+_REPLAYS = 3  # new processes for one death; that many only where they are killed, too
+
+
+class Job:
+    """One request to an engine. Safe to use from any thread.
+
+    A job does not keep its client alive: when the client is closed or collected, the job fails with
+    kind "cancelled".
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, number: int, method: str, payload: bytes, own: bool = False
+    ) -> None:
+        self.method, self.own = method, own  # own: nobody asked for it
+        self._supervisor, self._number, self._payload = supervisor, number, payload
+        self._changed = threading.Condition()
+        self._progress = (0.0, "waiting")
+        self._version = 0
+        self._done = False
+        self._value: Any = None
+        self._error: EngineError | None = None
+        self._begun = time.monotonic()
+        self._ended = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result or an error."""
+        return self._done
+
+    @property
+    def progress(self) -> tuple[float, str]:
+        """How much is done (0 to 1), and what is being done."""
+        return self._progress
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was submitted, or that it took until it was done, waiting included."""
+        return (self._ended if self._done else time.monotonic()) - self._begun
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result.
+
+        Raises:
+            EngineError: when the request failed or was cancelled, or the engine's process died.
+            TimeoutError: when there is none after `timeout` seconds; the request goes on.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._done, timeout):
+                raise TimeoutError(f"{self.method} is not done after {timeout} s")
+        if self._error is not None:
+            # A copy, because each raise adds to an exception's traceback.
+            raise EngineError(*self._error.__reduce__()[1])
+        return self._value
+
+    def cancel(self) -> None:
+        """Give it up: a waiting request is dropped, for a running one the process is ended.
+
+        Other requests are not touched. Does nothing to a request that is done.
+        """
+        self._supervisor.cancel(self)
+
+    def _follow(self, on_progress: Callable[[float, str], None]) -> None:
+        """Call back, in this thread, at each progress until it is done."""
+        seen = 0
+        while True:
+            with self._changed:
+                while not self._done and self._version == seen:
+                    self._changed.wait()
+                version, progress = self._version, self._progress
+            if version == seen:
+                return
+            seen = version
+            on_progress(*progress)
+
+    def _report(self, fraction: float, text: str) -> None:
+        with self._changed:
+            self._progress = (fraction, text)
+            self._version += 1
+            self._changed.notify_all()
+
+    def _finish(self, value: Any = None, error: EngineError | None = None) -> bool:
+        """Settle it, once: whoever comes first. Returns whether that was us."""
+        with self._changed:
+            if self._done:
+                return False
+            self._value, self._error = value, error
+            self._payload = b""
+            self._ended = time.monotonic()
+            self._done = True
+            self._changed.notify_all()
+        return True
+
+
+class _Stopped(Exception):
+    """The process must go on no more.
+
+    Args:
+        error: why.
+        unit: that crossed a limit; None where it is the whole call.
+    """
+
+    def __init__(self, error: EngineError, unit: Unit | None = None) -> None:
+        super().__init__(error.message)
+        self.error, self.unit = error, unit
+
+
+class _Exchange:
+    """One request put to a process, watched until it is answered.
+
+    Args:
+        report: called with progress.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        process: EngineProcess,
+        limits: Callable[[], Limits],
+        report: Callable[[float, str], None],
+    ) -> None:
+        self._job, self._process, self._limits, self._report = job, process, limits, report
+        self.begun = False  # whether the session has begun on it
+        self._since = time.monotonic()  # of what `Limits.calls` limits
+        self._units: list[tuple[Unit, Usage]] = []  # under way, with what was used before
+        self._paused: Usage | None = None  # what was used when nothing counted any more
+
+    def answer(self) -> tuple[str, Any]:
+        """Wait for the answer.
+
+        Returns:
+            "result", "error" or "gone", and the value.
+
+        Raises:
+            EOFError, OSError: the process died.
+            _Stopped: it crossed a limit.
+        """
+        while True:
+            try:
+                message = self._process.receive(_LOOK if self._units else _POLL)
+            except TooLarge as large:
+                raise _Stopped(_too_large(self._job.method)) from large
+            answer = None if message is None else self._handle(*message)
+            if answer is not None:
+                return answer
+            if self._paused is None:
+                self._check()
+
+    def _handle(self, what: str, number: int | None, *rest: Any) -> tuple[str, Any] | None:
+        """The answer, if it is one."""
+        if what == "progress":
+            self._report(*rest)
+        elif what == "waits":
+            self._pause(*rest)
+        elif what == "unit" and rest[0] is None:
+            del self._units[-1:]
+        elif what == "unit":
+            self._units.append((rest[0], self._process.usage()))
+        elif number not in (None, self._job._number):
+            pass  # of what it was asked when it stood by
+        elif what == "begun":
+            self.begun, self._since = True, time.monotonic()
+        else:
+            return what, rest[0]
+        return None
+
+    def _pause(self, why: str) -> None:
+        """What is used while it waits for others does not count."""
+        used = self._process.usage()
+        if self._paused is not None:
+            meanwhile = used - self._paused
+            self._units = [(unit, before + meanwhile) for unit, before in self._units]
+        self._paused, self._since = used if why else None, time.monotonic()
+        self._report(self._job.progress[0], why)
+
+    def _check(self) -> None:
+        """Raise `_Stopped` where a limit is crossed."""
+        limits, method = self._limits(), self._job.method
+        kind = kind_of(method) if self.begun else "start"
+        late = limits.overdue(kind, method, time.monotonic() - self._since)
+        if late is not None:
+            raise _Stopped(late)
+        now = self._process.usage() if self._units else Usage()
+        for unit, before in self._units:
+            error = limits.crossed(unit, now - before)
+            if error is not None:
+                raise _Stopped(error, unit)
+
+
+class Supervisor:
+    """The queue of requests and the thread that serves it, while there is something to serve."""
+
+    def __init__(self, ir: str, session: str | None) -> None:
+        self.ir, self.session, self.limits = ir, session, NO_LIMITS
+        self.crossed: dict[Unit, EngineError] = {}
+        # Reentrant, because a client may be collected, and so closed, at any allocation.
+        self.changed = threading.Condition(threading.RLock())
+        self.waiting: collections.deque[Job] = collections.deque()
+        self.running: Job | None = None
+        self.wants = Wants()
+        self.idle_since = time.monotonic()
+        self.exchange: _Exchange | None = None  # the last one
+        # What a new process is asked: the last of `_REPLAYED` that was answered.
+        self.known = "describe", pickle.dumps(((), {}))
+        self.replays = 0  # how often it may still be asked again by ourselves
+        self.process: EngineProcess | None = None
+        self.cancelled = False  # whether the running one was
+        self.closed = False
+        self.thread: threading.Thread | None = None
+        self.numbers = itertools.count(1)
+
+    def submit(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
+        try:
+            payload = pickle.dumps((args, kwargs))
+        except Exception as error:
+            message = f"The arguments of {method} cannot be sent to the engine: {error}"
+            raise EngineError("usage", message, method, "Pass plain data.") from error
+        job = Job(self, next(self.numbers), method, payload)
+        with self.changed:
+            self.wants = self.wants.with_(method, (*args, *kwargs.values()))
+            if self.closed:
+                raise EngineError("usage", "This engine is closed.", where=method)
+            self.waiting.append(job)
+            if self.thread is None:
+                name = f"engine-{self.ir}"
+                self.thread = threading.Thread(target=self.serve, name=name, daemon=True)
+                self.thread.start()
+            self.changed.notify_all()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        if not job._finish(error=EngineError("cancelled", f"{job.method} was cancelled.")):
+            return
+        with self.changed:
+            if job is self.running:
+                self.cancelled = True
+                if self.process is not None:
+                    self.process.kill()
+            elif job in self.waiting:
+                self.waiting.remove(job)
+
+    def pid(self) -> int | None:
+        process = self.process
+        return process.process.pid if process is not None and process.running() else None
+
+    def close(self) -> None:
+        """End everything now. The process keeps nothing, so it gets no time to tidy up."""
+        with self.changed:
+            self.closed = True
+            jobs = [*([self.running] if self.running else []), *self.waiting]
+            self.waiting.clear()
+            if self.process is not None:
+                self.process.kill()
+            self.changed.notify_all()
+        for job in jobs:
+            job._finish(error=EngineError("cancelled", f"{job.method}: the engine was closed."))
+
+    def join(self) -> None:
+        """Wait until the thread has seen that it is over, and the process is reaped."""
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(_JOIN)
+
+    def idle(self) -> float | None:
+        """As of the client; takes no lock."""
+        busy = self.running is not None or self.waiting or self.replays
+        return None if busy else time.monotonic() - self.idle_since
+
+    def rest(self, busy: bool) -> bool:
+        """As of the client."""
+        with self.changed:
+            jobs = [*([self.running] if self.running else []), *self.waiting]
+            if jobs and not busy:
+                return False
+            self.replays = 0
+            for job in jobs:
+                job.cancel()
+            if self.running is None and self.process is not None:
+                self.process.kill()
+                self.drop_process()
+        return True
+
+    def serve(self) -> None:
+        try:
+            while (job := self.next_job()) is not None:
+                self.run(job)
+        finally:
+            with self.changed:
+                self.drop_process()
+
+    def next_job(self) -> Job | None:
+        """The next request, one of our own after a death; None when closed."""
+        self.exchange = None
+        with self.changed:
+            self.idle_since = time.monotonic()
+            while not self.closed:
+                if self.process is not None and not self.process.running():
+                    status, output, _ = self.drop_process()
+                    words = "the idle %s engine's process %s\n%s"
+                    _log.warning(words, self.ir, fate(status), output)
+                    self.replays = _REPLAYS
+                if self.waiting:
+                    self.running = self.waiting.popleft()
+                elif self.replays and time.monotonic() - self.idle_since >= _POLL:
+                    self.replays -= 1  # nobody has asked for something else since
+                    self.running = Job(self, next(self.numbers), *self.known, own=True)
+                if self.running is not None:
+                    self.cancelled = False
+                    return self.running
+                watched = self.process is not None or self.replays
+                self.changed.wait(_POLL if watched else None)
+            return None
+
+    def run(self, job: Job) -> None:
+        """Serve one request; where the process dies before it has begun, in another one."""
+        lost, failure = False, None
+        try:
+            lost = not self.converse(job)
+            begun = self.exchange is not None and self.exchange.begun
+            if lost and not begun and not self.cancelled and not self.closed:
+                with self.changed:
+                    status, output, _ = self.drop_process()
+                    self.replay_after(job)
+                words = "the %s engine's process %s before %s had begun, which is asked again\n%s"
+                _log.warning(words, self.ir, fate(status), job.method, output)
+                lost = not self.converse(job)
+        except Exception as error:  # the conversation has its own errors in hand
+            _log.exception("starting the %s engine", self.ir)
+            message = f"The {self.ir} engine's process could not be started: {error}"
+            hint = "Check that this Python can be run, and that memory is not used up."
+            failure = EngineError("engine", message, sys.executable, hint)
+        with self.changed:
+            cancelled, self.running = self.cancelled, None
+            if not (lost or failure or cancelled):
+                return
+            died = self.drop_process()
+            if self.closed or cancelled:
+                return
+            if failure is None:
+                failure = death(self.ir, job.method, *died)
+                _log.error("%s", failure.message)
+                self.replay_after(job)
+        job._finish(error=failure)
+
+    def replay_after(self, job: Job) -> None:
+        """Have a new process remember what the one that ended over a request did."""
+        if not job.own:
+            self.replays = _REPLAYS
+
+    def converse(self, job: Job) -> bool:
+        """Put a request to the process until it is settled; False when the process died over it."""
+        while (process := self.ready_process(job)) is not None:
+            report = partial(self.report, job)
+            self.exchange = _Exchange(job, process, lambda: self.limits, report)
+            try:
+                process.send(job._number, job.method, job._payload, self.crossed, not job.own)
+                answer = self.exchange.answer()
+            except (EOFError, OSError):
+                return False
+            except _Stopped as stopped:
+                if self.stop(process, job, stopped):
+                    return True
+            else:
+                self.settle(process, job, *answer)
+                return True
+        return True
+
+    def settle(self, process: EngineProcess, job: Job, what: str, value: Any) -> None:
+        """Hand on an answer."""
+        output = process.output()
+        if output:
+            _log.log(logging.DEBUG if what == "result" else logging.WARNING, "%s", output)
+        with self.changed:
+            if what == "gone":  # it could not start its session, and leaves
+                self.drop_process()
+            if job.own or (what == "result" and job.method in _REPLAYED):
+                self.known, self.replays = (job.method, job._payload), 0
+        if what == "result":
+            job._finish(value=value)
+        else:
+            job._finish(error=value)
+
+    def stop(self, process: EngineProcess, job: Job, stopped: _Stopped) -> bool:
+        """End a process that crossed a limit; whether the request ends with it.
+
+        It fails before the process is gone, for that takes long where it has much memory.
+        """
+        _log.warning("%s", stopped.error.message)
+        unit = stopped.unit
+        if unit is not None:
+            self.crossed[unit] = stopped.error
+        final = unit is None or unit.final
+        process.kill()
+        if final:
+            job._finish(error=stopped.error)
+        else:
+            self.report(job, job.progress[0], f"{stopped.error.message} Going on without it.")
+        with self.changed:
+            self.drop_process()
+            self.replay_after(job)
+        return final
+
+    def report(self, job: Job, fraction: float, text: str) -> None:
+        job._report(fraction, text)
+        if job.own:  # whoever waits sees what for
+            with self.changed:
+                for first in list(self.waiting)[:1]:
+                    first._report(0.0, f"bringing the engine back: {text}")
+
+    def ready_process(self, job: Job) -> EngineProcess | None:
+        """The process to ask, started if need be; None when the request was given up."""
+        with self.changed:
+            if self.process is not None and not self.process.running():
+                status, output, _ = self.drop_process()
+                _log.warning("the idle %s engine's process %s\n%s", self.ir, fate(status), output)
+        say = partial(self.report, job, 0.0)
+        placed = PLACES.take(self, lambda: self.closed or job.done, say)
+        with self.changed:
+            try:
+                if placed and not self.closed and not job.done:
+                    if self.process is not None and self.process.wants != self.wants:
+                        # A sandbox cannot be widened.
+                        self.process.kill()
+                        self.process.end()
+                        self.process = None
+                    if self.process is None and self.wants == Wants():
+                        self.process = STANDBY.take(self.ir, self.session)
+                    self.process = self.process or EngineProcess(self.ir, self.session, self.wants)
+                    return self.process
+                return None
+            finally:
+                if self.process is None:
+                    PLACES.leave(self)
+
+    def drop_process(self) -> tuple[int, str, bool]:
+        """End the process, as `EngineProcess.end` says."""
+        process, self.process = self.process, None
+        PLACES.leave(self)
+        return process.end() if process is not None else (0, "", False)
+
+
+def _too_large(method: str) -> EngineError:
+    most = wire.MOST_BYTES >> 20
+    message = f"The engine's answer to {method} was larger than {most} MiB, and was not read."
+    return EngineError("engine", message, method, "Try a smaller model, or fewer passes.")
