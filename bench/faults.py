@@ -63,7 +63,7 @@ class Plan:
         """Between two messages: the first is the request itself."""
         if self.passed == self.at:
             self.at, self.killed, self.pid = -1, time.monotonic(), pid
-            self.begun = CLIENTS[-1]._supervisor.exchange.begun
+            self.begun = CLIENTS[-1]._supervisor.begun
             os.kill(pid, self.number)
         # An abort takes a while, and what is being aborted may begin meanwhile.
         self.begun |= pid == self.pid and b"begun" in message[:64]
@@ -192,7 +192,7 @@ def kill_once(client: EngineClient, call: Call, length: int, draw: random.Random
     if asked:
         PLAN.at = draw.randrange(length)
         job = client.submit(method, *arguments)
-    engine, until, work, now = client._engine, time.monotonic() + LONG, 0.0, time.monotonic()
+    engine, until, work, now = client._supervisor, time.monotonic() + LONG, 0.0, time.monotonic()
     while job is not None or client.pid in (None, before) or client.idle is None:
         if job is None or job.done:
             job, PLAN.at = look_at(job, row, names), -1

@@ -42,6 +42,7 @@ from common import Row
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
+from relascope.engine.limits import Usage
 from relascope.engine.process import usage
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.sandbox import SETTING
@@ -92,7 +93,7 @@ class Watch:
 
     def __init__(self, client: EngineClient) -> None:
         self.client, self.memory, self.done = client, 0, False
-        self.since: dict[int, tuple[float, float]] = {}
+        self.since: dict[int, Usage] = {}
         self.longest = 0.0
         self.thread = threading.Thread(target=self.look, daemon=True)
         self.thread.start()
@@ -100,26 +101,17 @@ class Watch:
     def look(self) -> None:
         while not self.done:
             # The start of a new process is none of the file's time.
-            if (pid := self.client.pid) is not None and self.client._engine.begun:
-                now = time.monotonic(), processor(pid)
-                began = self.since.setdefault(pid, now)
-                clock, used = now[0] - began[0], now[1] - began[1]
-                self.longest = max(self.longest, clock if clock > HANGS else min(clock, used))
-                self.memory = max(self.memory, usage(pid).memory)
+            if (pid := self.client.pid) is not None and self.client._supervisor.begun:
+                now = usage(pid)
+                used = now - self.since.setdefault(pid, now)
+                busy = min(used.wall, used.processor)
+                self.longest = max(self.longest, used.wall if used.wall > HANGS else busy)
+                self.memory = max(self.memory, now.memory)
             time.sleep(LOOK)
 
     def end(self) -> None:
         self.done = True
         self.thread.join()
-
-
-def processor(pid: int) -> float:
-    """Seconds that a process has had of processors; 0 where it has just ended."""
-    try:
-        figures = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(figures[11]) + int(figures[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Path) -> Outcome:

@@ -33,7 +33,7 @@ def model(command: ArgumentParser) -> None:
         "model (.onnx), a Relay or Relax module as text, TVM's JSON or an archive of it with "
         "parameters (.tar), a name such "
         "as hf:bert, torchvision:resnet18 or timm:NAME, a folder with a config.json, or your own "
-        "code, which is run: FILE.py:FUNCTION or MODULE:FUNCTION",
+        "code, which is run: FILE.py:NAME or MODULE:NAME",
     )
     about = "parameters of a Relay or Relax module, as tvm.runtime.save_param_dict writes them"
     add("--params", type=Path, metavar="FILE", help=about)

@@ -154,20 +154,36 @@ def _scratch() -> Scratch:
 
 
 def _named(text: str) -> str:
-    """What was typed as `ModelSource.model` has it: paths of folders and of code in full."""
+    """What was typed as `ModelSource.model` has it: paths of folders and of code in full.
+
+    Code is run as `FILE.py:NAME` and `MODULE:NAME` alone, which a line on standard error says.
+
+    Raises:
+        EngineError: kind "usage"; it is a Python file that holds no module as TVMScript.
+    """
     path = Path(text)
     if (path / "config.json").is_file():
         return f"hf:{path.resolve()}"
     if text in SAMPLES or by_name(text):
         return text
-    if path.is_file() and (path.suffix != ".py" or is_program(path)):  # TVMScript is not run
+    if path.is_file():
+        if path.suffix == ".py" and not is_program(path):
+            said = (
+                f"{path.name} does not begin as TVMScript does, and is not run by its name alone."
+            )
+            hint = f"To run it as your own code, name what gives the model: {text}:NAME."
+            raise EngineError("usage", said, text, hint)
         return text
-    file, _, name = text.partition(".py:") if ".py:" in text else (text, "", "model")
-    file = f"{file.removesuffix('.py')}.py"
-    if text.endswith(".py") or ".py:" in text:
-        return f"{CODE}:{Path(file).resolve()}:{name}" if Path(file).is_file() else text
-    own = re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text)
-    return f"{CODE}:{Path.cwd() / text}" if own else text
+    file, mark, name = text.rpartition(".py:")
+    own = mark and Path(f"{file}.py").is_file() and name.isidentifier()
+    if own or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        print(f"Running {text}, which is code.", file=sys.stderr)
+        return (
+            f"{CODE}:{Path(f'{file}.py').resolve()}:{name}"
+            if own
+            else f"{CODE}:{Path.cwd() / text}"
+        )
+    return text
 
 
 def pipeline_of(args: argparse.Namespace) -> Pipeline:

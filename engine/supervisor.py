@@ -271,6 +271,12 @@ class Supervisor:
             elif job in self.waiting:
                 self.waiting.remove(job)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the session has begun on the request that is put to the process."""
+        exchange = self.exchange
+        return exchange is not None and exchange.begun
+
     def pid(self) -> int | None:
         process = self.process
         return process.process.pid if process is not None and process.running() else None
@@ -347,8 +353,7 @@ class Supervisor:
         lost, failure = False, None
         try:
             lost = not self.converse(job)
-            begun = self.exchange is not None and self.exchange.begun
-            if lost and not begun and not self.cancelled and not self.closed:
+            if lost and not self.begun and not self.cancelled and not self.closed:
                 with self.changed:
                     status, output, _ = self.drop_process()
                     self.replay_after(job)

@@ -32,8 +32,11 @@ class Format:
 
 
 def _text(pattern: str) -> Callable[[bytes], bool]:
-    """Whether a text's first line that is no comment begins so."""
-    wanted = re.compile(rb"\s*((#(?!\[)|//)[^\n]*\n\s*)*" + pattern.encode())
+    """Whether a text begins so behind its comments and, in Python, its docstring."""
+    docstring = rb'"""(?:[^"]|"(?!""))*"""'
+    wanted = re.compile(
+        rb"\s*((?:(?:#(?!\[)|//)[^\n]*\n|" + docstring + rb")\s*)*" + pattern.encode()
+    )
     return lambda head: wanted.match(head) is not None
 
 

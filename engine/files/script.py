@@ -49,7 +49,8 @@ class _Grammar:
 
     def module(self, tree: ast.Module) -> Script:
         metadata, found, sizes = "", [], []
-        for one in tree.body:
+        docstring = ast.get_docstring(tree, clean=False) is not None
+        for one in tree.body[docstring:]:
             if isinstance(one, ast.ImportFrom | ast.Import):
                 continue  # not run: names mean what they mean here
             if isinstance(one, ast.Assign) and _names(one.targets) == ["metadata"]:
@@ -238,6 +239,7 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
     Raises:
         EngineError: kind "file"; names the line.
     """
+    hint = _HINT + (f" Your own code is run as {name}:NAME." if name.endswith(".py") else "")
     try:
         return _Grammar(known).module(ast.parse(text))
     except _Refused as wrong:
@@ -245,14 +247,14 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
         what = ast.unparse(wrong.at).strip().splitlines()[0][:60] if wrong.at else "it"
         where = f"line {line}: {what!r}" if line else what
         message = f"{name} is not read as TVMScript: {where} {wrong.why}."
-        raise EngineError("file", message, f"{name}:{line}" if line else name, _HINT) from wrong
+        raise EngineError("file", message, f"{name}:{line}" if line else name, hint) from wrong
     except (RecursionError, MemoryError) as wrong:
         message = f"{name} is not read as TVMScript: it is nested too deeply."
-        raise EngineError("file", message, name, _HINT) from wrong
+        raise EngineError("file", message, name, hint) from wrong
     except (SyntaxError, ValueError) as wrong:
         said = getattr(wrong, "msg", str(wrong))
         message = f"{name} is not read as TVMScript: line {getattr(wrong, 'lineno', 1)}: {said}."
-        raise EngineError("file", message, name, _HINT) from wrong
+        raise EngineError("file", message, name, hint) from wrong
 
 
 def _path(one: ast.AST) -> tuple[str, ...]:

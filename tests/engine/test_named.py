@@ -127,16 +127,30 @@ def test_ones_own_code_makes_a_model(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
     file = f"python:{tmp_path}/mine.py"
-    assert _named("mine.py") == f"{file}:model"
     assert _named("mine.py:bad") == f"{file}:bad"
     assert _named("pack.mine:bad") == f"python:{tmp_path}/pack.mine:bad"
-    assert load(_named("mine.py"), "", batch=5).inputs[0].shape == (5, 4)
+    assert load(_named("mine.py:model"), "", batch=5).inputs[0].shape == (5, 4)
     assert load(f"{file}:by_name", "").input_names == ("input",)
     typed = load_model(ModelSource(f"{file}:Net", inputs=(("", model_type()),)), quiet)
     assert typed.outputs_flat[0].shape == (3, 3)
     for name, said in (("bad", "ValueError: no"), ("wrong", "no module"), ("nix", "no attribute")):
         with pytest.raises(EngineError, match=said):
             load(f"{file}:{name}", "")
+
+
+def test_a_python_file_runs_where_a_name_in_it_is_given_and_is_said_to(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    for text in (CODE, '"""A docstring."""\n' + CODE, "", "\0"):
+        path.write_text(text)
+        with pytest.raises(EngineError, match="is not run") as refused:
+            _named(str(path))
+        assert f"{path}:NAME" in refused.value.hint
+    assert capsys.readouterr().err == ""
+    _named(f"{path}:model")
+    assert capsys.readouterr().err == f"Running {path}:model, which is code.\n"
+    for head in ("", "# A comment.\n", '"""A docstring\n"with" quotes."""\n\n'):
+        path.write_text(head + "from tvm.script import ir as I\n")
+        assert _named(str(path)) == str(path)
 
 
 def model_type():

@@ -44,6 +44,10 @@ def test_a_module_is_written_anew_without_its_imports():
     assert checked(script.text).text == script.text
 
 
+def test_a_docstring_is_left_out():
+    assert checked(f'"""A module."""\n{PLAIN}').text == checked(PLAIN).text
+
+
 def test_a_function_alone_is_a_module():
     assert checked("@R.function\ndef main(x):\n    return x").metadata == ""
 

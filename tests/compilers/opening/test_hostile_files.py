@@ -154,7 +154,7 @@ def test_an_engine_runs_sandboxed(tmp_path):
         assert not set(done) & set(restricted)
         assert (victim.read_text() == "mine") == ("a read-only disk" in restricted)
         # A fleet is reached over the network, which is worth another process.
-        engine = client._engine
+        engine = client._supervisor
         engine.wants = engine.wants.with_("time_remote", (Fleet("127.0.0.1:1", "key"),))
         assert "no network" in client.call("reach", str(victim), server.getsockname()[1])
 
