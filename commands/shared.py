@@ -38,6 +38,7 @@ from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import Cut, Joint, cut
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
+from relascope.viz.rows import tables
 from relascope.viz.rows.formats import duration
 
 Connect = Callable[[str], EngineClient]
@@ -220,14 +221,18 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
 
 
 def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
-    """The cut that --strategy and the options beside it ask for.
+    """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
+    named on stderr.
 
     Raises:
         EngineError: kind "usage"; the graph cannot be cut so.
     """
     where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
     with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
-        return cut(joint, args.strategy, args.budget, args.save, args.recompute)
+        found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
+    for line in tables.idle_lines(found):
+        print(f"relascope: {line}", file=sys.stderr)
+    return found
 
 
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:

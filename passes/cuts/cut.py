@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -185,6 +185,39 @@ class Cut:
     def reasons(self) -> Reasons:
         """Why what is saved is, and why the rest is not."""
         return Reasons(self.joint, set(self.ids), self.recomputed, self.wish)
+
+    @cached_property
+    def idle(self) -> dict[str, str]:
+        """Wishes that change neither bytes nor work: by the node's id, why, in a sentence."""
+        rule, wish = STRATEGIES.get(self.strategy), self.wish
+        found = {}
+        for node_id in sorted(wish.save | wish.recompute) if rule else ():
+            others = replace(wish, save=wish.save - {node_id}, recompute=wish.recompute - {node_id})
+            assert rule is not None
+            without = frozenset(rule.choose(self.joint, others))
+            if self._price(without) == self._price(self.ids):
+                found[node_id] = self._idle(node_id, without)
+        return found
+
+    def _price(self, saved: Collection[str]) -> tuple[int, float]:
+        """Bytes that are kept, and estimated seconds of what is computed again."""
+        again, seconds = self.joint.computed_again(saved), self.joint.work.seconds
+        return self.joint.bytes_of(saved), math.fsum(seconds[i] for i in again)
+
+    def _idle(self, node_id: str, without: Collection[str]) -> str:
+        joint, owner = self.joint, self.joint.work.owner
+        views = [i for i in self.ids if i != node_id and owner[i] == owner[node_id]]
+        if owner[node_id] in joint.free:
+            given = joint.graph.by_id[owner[node_id]].title
+            return f"It is a view of {given}, which the backward is given."
+        if views and not (node_id in without and node_id in self.ids):
+            view = joint.graph.by_id[views[0]].title
+            return f"{view} ({views[0]}), a view of the same storage, is saved."
+        if node_id in self.ids:
+            return "The strategy saves it without that, too."
+        standing = self.reasons.standing(node_id)
+        again = standing.kind == "recomputed"
+        return "The strategy computes it again without that, too." if again else standing.reason
 
     @cached_property
     def _kept(self) -> dict[str, int | None]:

@@ -115,6 +115,13 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     assert "undo_r" not in {b.key for b in gradient.button}
 
 
+def test_what_is_forced_for_nothing_is_said(gradient, cards):
+    strategy(gradient, "min_cut")
+    select(gradient, "r")
+    cards.press(gradient, "save")
+    assert "To save r changes nothing. The strategy saves it" in words(gradient)
+
+
 def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient, cards):
     select(gradient, "d0")
     cards.press(gradient, "recompute")

@@ -215,6 +215,59 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
     assert [(s.id, s.reason[:7]) for s in by_hand.spared] == [("t", "by hand")]
 
 
+def idle_graph():
+    """h = x @ w, v a view of it that the backward reads; z is of no matter to it."""
+    return joint(
+        node("x", Kind.INPUT),
+        node("w", Kind.PARAMETER, out=tensor(4, 4)),
+        node("g", Kind.INPUT),
+        node("xv", reads=("x",), op="reshape"),
+        node("h", reads=("x", "w"), op="nn.dense"),
+        node("v", reads=("h",), op="reshape"),
+        node("t", reads=("v",), op="tanh"),
+        node("z", reads=("t",), op="negative"),
+        node("y", reads=("z", "xv"), op="add"),
+        node("dy", reads=("g", "t"), op="power"),
+        node("dz", reads=("dy", "xv"), op="power"),
+        outputs=("y",),
+        gradients=("dz",),
+    )
+
+
+def test_a_wish_that_changes_nothing_says_why():
+    def idle(**wish):
+        return cut(idle_graph(), "min_cut", **wish).idle
+
+    assert idle() == idle(recompute=["t"]) == {}
+    shared = "reshape (v), a view of the same storage, is saved."
+    assert idle(save=["h"], recompute=["t"]) == {"h": shared}
+    assert idle(recompute=["h"]) == {
+        "h": "Not saved: too far; tanh nearer to the backward will do."
+    }
+    assert idle(recompute=["z"]) == {"z": "Not needed: nothing in the backward depends on it."}
+    assert idle(save=["t"]) == {"t": "The strategy saves it without that, too."}
+    given = "It is a view of x, which the backward is given."
+    assert idle(save=["xv"]) == idle(recompute=["xv"]) == {"xv": given}
+    both = idle(recompute=["t", "v"])
+    assert both == {"v": shared.replace("reshape (v)", "nn.dense (h)")}
+
+
+def test_every_wish_changes_the_cut_or_is_said_to_be_idle():
+    for seed in range(12):
+        graph = messy(seed, 24)
+        plain = cut(graph, "min_cut")
+        for way in ("save", "recompute"):
+            for node_id in plain.joint.forward:
+                try:
+                    found = cut(graph, "min_cut", **{way: [node_id]})
+                except ValueError:
+                    continue  # refused, with a reason of its own
+                assert bool(found.idle) == (
+                    (found.bytes, found.recomputed_seconds)
+                    == (plain.bytes, plain.recomputed_seconds)
+                )
+
+
 def test_a_matrix_product_is_computed_again_by_wish():
     graph = messy(5, 30)
     product = next(c.id for c in cut(graph, "min_cut").captures if is_product(graph.by_id[c.id]))

@@ -169,7 +169,11 @@ def cut_document(cut: Cut) -> Row:
         **fields(cut, names),
         "captures": [row(c) for c in cut.captures],
         "masks": [row(m) for m in cut.masks],
-        "by_hand": {"save": sorted(cut.wish.save), "recompute": sorted(cut.wish.recompute)},
+        "by_hand": {
+            "save": sorted(cut.wish.save),
+            "recompute": sorted(cut.wish.recompute),
+            "idle": cut.idle,
+        },
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
     }
@@ -184,6 +188,12 @@ def spared_rows(document: Row) -> list[Row]:
     """What the backward reads and a cut does not save, for a table with the columns `SPARED`."""
     again = set(document["recomputed"])
     return [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
+
+
+def idle_lines(cut: Cut) -> list[str]:
+    """A line for each wish of a cut that changes nothing, with the reason."""
+    do = {i: f"compute {i} again" for i in cut.wish.recompute}
+    return [f"To {do.get(i, f'save {i}')} changes nothing. {why}" for i, why in cut.idle.items()]
 
 
 def cut_figures(document: Row) -> list[tuple[str, str]]:

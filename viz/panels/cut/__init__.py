@@ -93,7 +93,7 @@ def show(screen: Screen) -> None:
         _figures(document)
         if node_id is None:
             st.caption(by_hand.HINT)
-        by_hand.undo(screen, joint)
+        by_hand.undo(screen, joint, cut)
     with pane:
         frontier.show(screen, cut)
         cut_prices.control()

@@ -10,7 +10,7 @@ from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, chosen, force, forced_by_hand
 from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import formats
+from relascope.viz.rows import formats, tables
 
 HINT = (
     "Click a tensor in the graph, or a row below, to see why it is saved or not and to force it; "
@@ -19,8 +19,12 @@ HINT = (
 _DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
 
 
-def undo(screen: Screen, graph: Graph) -> None:
-    """List what is forced by hand, each with a button that takes it back."""
+def undo(screen: Screen, graph: Graph, cut: cuts.Cut | None = None) -> None:
+    """List what is forced by hand, each with a button that takes it back.
+
+    Args:
+        cut: the chosen one, of which is said what was forced for nothing.
+    """
     forced = forced_by_hand(screen)
     if not forced:
         return
@@ -39,6 +43,8 @@ def undo(screen: Screen, graph: Graph) -> None:
                 args=(screen, node_id, None),
                 help=f"In {module}. Leave it to the strategy again.",
             )
+    for line in tables.idle_lines(cut) if cut else ():
+        st.caption(plain_text(line))
 
 
 def highlight(cut: cuts.Cut, node_id: str | None) -> dict[str, str]:
