@@ -213,7 +213,7 @@ def measured(ir: str, source: ModelSource, names: list[str], args: Any) -> list[
     from relascope.engine.building.threads import set_threads
     from relascope.engine.in_process import load_engine
     from relascope.engine.pytorch.model import load_model
-    from relascope.engine.server.split_functions import forward_kernels
+    from relascope.engine.server.unbuilt import forward_kernels
     from relascope.passes.cuts.cut import Joint, cut
 
     backend, model = load_engine(ir), load_model(source, quiet)

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from relascope import __version__
 from relascope.commands.options import limits, positive
 from relascope.commands.shared import Connect, Document, Engine
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
+from relascope.core.version import __version__
 from relascope.engine.limits import CALLS, MEMORY, SECONDS
 from relascope.engine.places import MOST
 from relascope.engine.registry import ENGINES

@@ -19,9 +19,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from relascope import __version__
 from relascope.core.errors import EngineError, refusing
 from relascope.core.place import check_python
+from relascope.core.version import __version__
 from relascope.engine.registry import ENGINES
 
 if TYPE_CHECKING:

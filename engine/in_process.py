@@ -24,7 +24,7 @@ from relascope.engine.protocol.session import silent
 from relascope.engine.pytorch.model import Model
 from relascope.engine.registry import REGISTRY
 from relascope.engine.server.backend import Backend
-from relascope.engine.server.split_functions import forward_kernels
+from relascope.engine.server.unbuilt import forward_kernels
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.pipeline import Pipeline

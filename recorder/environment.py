@@ -7,6 +7,7 @@ imports relascope with them set records the TVM that it imports, before or later
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from relascope.recorder.writing import sibling
@@ -21,11 +22,9 @@ def variables(path: Path, level: str, python_path: str) -> dict[str, str]:
         path: of the file.
         python_path: PYTHONPATH as it is.
     """
-    import relascope
-
     start = Path(__file__).parent / "start"
     paths = os.pathsep.join(filter(None, (str(start), python_path)))
-    front = str(Path(str(relascope.__file__)).absolute())
+    front = str(Path(str(sys.modules["relascope"].__file__)).absolute())
     return {FILE: str(path.absolute()), LEVEL: level, FRONT: front, "PYTHONPATH": paths}
 
 

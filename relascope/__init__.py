@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relascope.core.version import __version__
     from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
     from relascope.recorder import Record, recording
     from relascope.viz.handed_on.notebook import show
 
-__version__ = "0.2.0"
 __all__ = ["Record", "__version__", "add_tvm_dispatch", "recording", "remove_tvm_dispatch", "show"]
 
 _here = Path(__file__).parent
@@ -29,6 +29,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("relascope.engine.dispatch"), name)
     if name in ("Record", "recording"):
         return getattr(import_module("relascope.recorder"), name)
+    if name == "__version__":
+        return import_module("relascope.core.version").__version__
     if name == "show":
         return import_module("relascope.viz.handed_on.notebook").show
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from relascope.engine.turns import alone
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, arguments, near, whole
-
-if TYPE_CHECKING:
-    from relascope.engine.server.backend import Backend
 
 Values = Mapping[str, np.ndarray]
 Passes = Sequence[tuple[Step, PassInfo]]
@@ -57,6 +54,29 @@ class Written:
     text: str
     constants: Values
     json: str = ""
+
+
+class PieceBackend(Protocol):
+    """What cutting pieces out of programs, and reporting them, needs of an IR."""
+
+    ir: str
+    replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
+
+    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; also the IR's expression of each node by id."""
+
+    def text(self, program: Any) -> str:
+        """The IR's own text of a program, without the values of its constants."""
+
+    def extract(self, program: Any, exprs: Mapping[str, Any], cutout: Cutout) -> Any:
+        """A program of its own that computes a few nodes of another.
+
+        Args:
+            exprs: the IR's expression of each node of its graph, by the node's id.
+        """
+
+    def written(self, program: Any) -> Written:
+        """A small program as text that TVM reads back to the same."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +143,7 @@ class Extracted:
     made_up: tuple[str, ...]
 
 
-def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
+def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     """Cut a piece out of the program before the suspected passes.
 
     The whole of a program that cannot be cut is the program as it is.
@@ -143,7 +163,7 @@ def extracted(backend: Backend, start: Start, piece: Piece) -> Extracted:
     return with_values(start, replace(program, params=params, inputs=inputs), names)
 
 
-def _cut_out(backend: Backend, start: Start, piece: Piece) -> Extracted:
+def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     graph = start.graph
     names: dict[str, str] = {}
     parameters: dict[str, str] = {}
@@ -182,7 +202,9 @@ def applied(program: Any, passes: Passes) -> Any:
     return program
 
 
-def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool = False) -> Shown:
+def look(
+    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
+) -> Shown:
     """What a piece shows; whatever goes wrong on the way is part of the answer.
 
     Args:

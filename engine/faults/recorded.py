@@ -10,7 +10,7 @@ with the right one in its place, the program after the pass must be what it was,
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from relascope.engine.faults.narrow import (
     After,
     Cutout,
     Extracted,
+    PieceBackend,
     Start,
     compared,
     extracted,
@@ -31,15 +32,14 @@ from relascope.engine.faults.narrow import (
 from relascope.engine.protocol.fault import Shown, Where
 from relascope.passes.search.reduce import Piece, arguments, whole
 
-if TYPE_CHECKING:
-    from relascope.engine.server.backend import Backend
-
 _LEFT = 0.1
 """How much of the program's error may be left with a right value in its place."""
 _ARGUMENTS = (Kind.INPUT, Kind.PARAMETER)
 
 
-def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool = False) -> Shown:
+def look(
+    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
+) -> Shown:
     """What a piece shows, as `narrow.look` says it of passes that can be run."""
     target = where.target if where.building else ""
     try:
@@ -68,7 +68,7 @@ def look(backend: Backend, start: Start, where: Where, piece: Piece, bare: bool 
     return shown
 
 
-def became(backend: Backend, start: Start, piece: Piece, found: Extracted) -> Extracted:
+def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) -> Extracted:
     """What computes a piece's results in the program after the pass.
 
     Args:
@@ -99,7 +99,7 @@ def became(backend: Backend, start: Start, piece: Piece, found: Extracted) -> Ex
 
 
 def _cut(
-    backend: Backend,
+    backend: PieceBackend,
     start: Start,
     wanted: Sequence[str],
     stops: Collection[str],
@@ -147,7 +147,7 @@ def _cut(
     return Extracted(program, named, {n: known[i] for i, n in named.items()}, ())
 
 
-def _blame(backend: Backend, start: Start, where: Where, ident: str) -> None:
+def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> None:
     """See that a node is to blame for the program's error.
 
     Raises:

@@ -15,21 +15,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from relascope.core.identity import carry_identity
 from relascope.engine.faults import bundle
-from relascope.engine.faults.narrow import Extracted, Passes, Start, Written, applied, extracted
+from relascope.engine.faults.narrow import (
+    Extracted,
+    Passes,
+    PieceBackend,
+    Start,
+    Written,
+    applied,
+    extracted,
+)
 from relascope.engine.faults.recorded import became
 from relascope.engine.protocol.fault import Account, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.search.reduce import Piece, operators
-
-if TYPE_CHECKING:
-    from relascope.engine.server.backend import Backend
 
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 
@@ -69,7 +74,9 @@ class Facts:
         return *self.suspected, *self.start.tail
 
 
-def report(backend: Backend, start: Start, where: Where, piece: Piece, account: Account) -> Report:
+def report(
+    backend: PieceBackend, start: Start, where: Where, piece: Piece, account: Account
+) -> Report:
     """Make the report of a piece that shows a fault.
 
     Where the fault is a crash, the suspected passes are not run again: they may end the process.

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relascope import __version__
 from relascope.core.graph import Graph, Kind, Node
+from relascope.core.version import __version__
 from relascope.engine.jobs.accuracy import OURS, Judged, Tolerance, judged
 from relascope.engine.jobs.cut import joint_of, with_cut
 from relascope.engine.jobs.step import step

@@ -23,15 +23,15 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.core.identity import own_key
-from relascope.engine.building.executables import Tensors
+from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
@@ -39,9 +39,7 @@ from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, N
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.reference import Reference
-
-if TYPE_CHECKING:
-    from relascope.engine.server.backend import Backend
+from relascope.passes.cuts.split_program import SplitProgram
 
 Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 """By a node's id, the name of what it is held against, and the tensor."""
@@ -49,6 +47,19 @@ Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 # Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
 # gradients that a small term tells apart would be taken for one another.
 _NEAR = {torch.float32: 1e-4, torch.float64: 1e-10}
+
+
+class InsideBackend(Protocol):
+    """What seeing inside a program needs of an IR."""
+
+    def build(self, program: Any, split: SplitProgram | None, target: str) -> Executable:
+        """Build a program whole, or as the two functions it was split into."""
+
+    def with_intermediates(self, program: Any, name: str, exprs: Sequence[Any]) -> Any:
+        """The program that returns these expressions of one of its functions."""
+
+    def can_show(self, expr: Any) -> bool:
+        """Whether `with_intermediates` can return an expression."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,9 @@ class Intermediates:
     gradients: tuple[str, ...]
 
 
-def values_inside(backend: Backend, model: Model, inside: Intermediates, target: str) -> Tensors:
+def values_inside(
+    backend: InsideBackend, model: Model, inside: Intermediates, target: str
+) -> Tensors:
     """Every tensor that a function computes, by its node's id."""
     function = inside.function
     exprs = shown_in(backend, function)
@@ -79,7 +92,7 @@ def values_inside(backend: Backend, model: Model, inside: Intermediates, target:
     return dict(zip(exprs, results, strict=True))
 
 
-def shown_in(backend: Backend, function: Function) -> dict[str, Any]:
+def shown_in(backend: InsideBackend, function: Function) -> dict[str, Any]:
     """The IR's expressions of the nodes whose tensors can be seen, by id."""
     exprs = {n.id: function.exprs[n.id] for n in function.graph if _is_shown(n)}
     return {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}

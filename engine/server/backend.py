@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from relascope.core.graph import Graph
 from relascope.engine.building.disassemble import Compile, Library
-from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions, Function
-from relascope.engine.faults import narrow, replay
+from relascope.engine.faults.narrow import PieceBackend
+from relascope.engine.measure.intermediates import InsideBackend
 from relascope.engine.measure.profile import Profiled
 from relascope.engine.measure.remote import Remote
 from relascope.engine.measure.tuner import Tunable, Tuner
@@ -20,18 +20,15 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
-from relascope.engine.server.examples import FunctionText
+from relascope.engine.server.examples import ExampleBackend
 from relascope.engine.server.program_model import Imported
-from relascope.passes.catalogue.example import Example, Parts
 from relascope.passes.cuts.split_program import SplitProgram
 
 Program = Any  # the engine's own: passes of its IR take and return it
 
 
-class Backend(Protocol):
+class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
     """What a `PipelineSession` needs of an IR."""
-
-    ir: str
 
     def describe(self) -> EngineInfo:
         """Which TVM runs and what it can compile for."""
@@ -50,31 +47,16 @@ class Backend(Protocol):
                 source does not give.
         """
 
-    def to_graph(self, program: Program, name: str = "main") -> tuple[Graph, dict[str, Any]]:
-        """Draw one function of a program; also the IR's expression of each node by id."""
-
     def check_formed(self, program: Program) -> None:
         """Raise what TVM says of a program that is not well-formed, whatever its type."""
 
     def problems(self, program: Program) -> Iterator[str]:
         """What is wrong with a program beside its numbers, a sentence each."""
 
-    def text(self, program: Program) -> str:
-        """The IR's own text of a program, without the values of its constants."""
-
-    def example(self, name: str, dtype: str) -> Example | None:
-        """The small program that a pass is shown on; None where it has none."""
-
-    def example_text(self, program: Program) -> tuple[FunctionText, ...]:
-        """The text of a small program, shortened for reading."""
-
     def split(
         self, program: Program, graph: Graph, exprs: dict[str, Any], captures: tuple[str, ...]
     ) -> SplitProgram:
         """Saw a joint program into two."""
-
-    def build(self, program: Program, split: SplitProgram | None, target: str) -> Executable:
-        """Build a program whole, or as the two functions it was split into."""
 
     def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:
         """Build one function of a program and hand it to a device of a fleet.
@@ -91,12 +73,6 @@ class Backend(Protocol):
 
     def compiler_for(self, target: str) -> Compile:
         """What compiles a GPU's source for a target."""
-
-    def with_intermediates(self, program: Program, name: str, exprs: Sequence[Any]) -> Program:
-        """The program that returns these expressions of one of its functions."""
-
-    def can_show(self, expr: Any) -> bool:
-        """Whether `with_intermediates` can return an expression."""
 
     def profile(self, function: Function, target: str) -> Profiled:
         """Build one function of a program to be profiled, kernel by kernel."""
@@ -130,24 +106,8 @@ class Backend(Protocol):
     def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
 
-    @property
-    def parts(self) -> Callable[[str], Parts]:
-        """What makes the parts of an example, from a dtype."""
-
     def same(self, left: Any, right: Any) -> bool:
         """Whether two modules are the same but for their variables' names."""
-
-    replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
-
-    def extract(self, program: Program, exprs: Mapping[str, Any], cutout: narrow.Cutout) -> Program:
-        """A program of its own that computes a few nodes of another.
-
-        Args:
-            exprs: the IR's expression of each node of its graph, by the node's id.
-        """
-
-    def written(self, program: Program) -> narrow.Written:
-        """A small program as text that TVM reads back to the same."""
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import PassInfo, user
-from relascope.passes.catalogue.example import Example
+from relascope.passes.catalogue.example import Example, Parts
 from relascope.passes.pipeline import Step
 from relascope.passes.program import Program
-
-if TYPE_CHECKING:
-    from relascope.engine.server.backend import Backend
-
 
 Make = Callable[..., Any]
 
@@ -53,7 +50,24 @@ class FunctionText:
         return [self.head, *body, *([self.tail] if self.tail else [])]
 
 
-def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
+class ExampleBackend(Protocol):
+    """What running examples needs of an IR."""
+
+    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+        """Draw one function of a program; also the IR's expression of each node by id."""
+
+    def example(self, name: str, dtype: str) -> Example | None:
+        """The small program that a pass is shown on; None where it has none."""
+
+    def example_text(self, program: Any) -> tuple[FunctionText, ...]:
+        """The text of a small program, shortened for reading."""
+
+    @property
+    def parts(self) -> Callable[[str], Parts]:
+        """What makes the parts of an example, from a dtype."""
+
+
+def run_example(backend: ExampleBackend, entry: PassInfo) -> PassExample | None:
     """Run a pass on its example, or on the first of a person's own; None where it has none."""
     example = None if entry.own_file else backend.example(entry.name, "float32")
     for before, _ in user.examples(entry).values():
@@ -84,7 +98,7 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
     return "\n".join(line for f in shown for line in f.whole)
 
 
-def made_by(backend: Backend, make: Make, dtype: str) -> Example:
+def made_by(backend: ExampleBackend, make: Make, dtype: str) -> Example:
     """What a function of a person's makes: an example, a program, a module, or what "main" is to
     compute.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
+from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
 from relascope.engine.protocol.results import Application, ImportChange, StepRecord
@@ -42,6 +43,11 @@ class State:
     done: frozenset[str] = frozenset()
     shown: Program | None = None
     applications: tuple[Application, ...] = ()
+
+    @property
+    def function(self) -> Function:
+        """The program's "main", with its graph."""
+        return Function(self.program, "main", self.base, self.exprs)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class _Relascope(MetaPathFinder):
 if os.environ.get("RELASCOPE_RECORD") and os.environ.get("RELASCOPE_RECORD_FRONT"):
     sys.meta_path.append(_Relascope())
     try:
-        import relascope  # noqa: F401 - which begins
+        importlib.import_module("relascope")  # which begins
     except Exception as wrong:  # the program itself must run
         print(f"relascope: nothing is recorded: {wrong}", file=sys.stderr)
 

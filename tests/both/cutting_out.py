@@ -77,7 +77,7 @@ def agrees(ir: str, opened: Opened) -> None:
     whole = ModelSource("bert")
     for source, given in ((replace(whole, module=PATH), opened), (whole, by_hand)):
         session = PipelineSession(backend)
-        session._opened.get(whole, lambda given=given: given)  # type: ignore[misc]
+        session.programs._opened.get(whole, lambda given=given: given)  # type: ignore[misc]
         info = session.load(source, progress=quiet)
         request = BuildRequest(source, default_pipeline(ir, False), QUICK)
         found = session.check(request, progress=quiet)
@@ -108,7 +108,7 @@ def check_import(ir: str) -> None:
     """Check what is listed of an import, and that what has nodes names them."""
     session = PipelineSession(load_engine(ir))
     opened = Opened(Net().eval(), ("x",), (torch.randn(2, 4),))
-    session._opened.get(ModelSource("mlp"), lambda: opened)
+    session.programs._opened.get(ModelSource("mlp"), lambda: opened)
     info = session.load(ModelSource("mlp"), progress=quiet)
     found = {(c.kind, c.operator): c for c in info.changes}
     counts = {key: c.count for key, c in found.items()}

@@ -7,7 +7,6 @@ import math
 import torch
 
 from quick import QUICK
-from relascope.engine.building.options import Function
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure.intermediates import Intermediates, values_inside
 from relascope.engine.protocol.request import BuildRequest
@@ -22,17 +21,16 @@ def quiet(fraction: float, text: str) -> None:
 
 def profile(session, source, pipeline, target=TARGET, repeats=2):
     """The profile, the graph that its ids are of, and the tensors inside by id."""
-    state = session._end(source, pipeline, quiet)
+    state = session.programs.end(source, pipeline, quiet)
     request = BuildRequest(source, pipeline, target, 1, repeats)
     if source.training:
         request = request.split_at(cut(state.base, "keep_all").ids)
     found = session.profile(request, progress=quiet)
     masks = draw_masks(state.program.masks, source.seed)
     gradients = state.program.gradients
-    function = Function(state.program, "main", state.base, state.exprs)
-    part = Intermediates(function, masks, {}, gradients)
-    model = session._load(source, quiet).model
-    return found, state.base, values_inside(session._backend, model, part, target)
+    part = Intermediates(state.function, masks, {}, gradients)
+    model = session.programs.loaded(source, quiet).model
+    return found, state.base, values_inside(session.backend, model, part, target)
 
 
 def check_figures(found, repeats=2):

@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from relascope import __version__
+from relascope.core.version import __version__
 from relascope.viz.drawing import javascript
 from relascope.viz.handed_on.pool import pooled
 from relascope.viz.rows import Row

@@ -281,7 +281,7 @@ def test_a_build_is_recorded_down_to_its_kernels_code(session, tmp_path):
     program = session.program_after(ModelSource("mlp", batch=2), pipeline)
     called = tvm.transform.Pass.__call__
     with recording(tmp_path / "run.rsc", "graphs"):
-        session._backend.build(program, None, "llvm -opt-level=0")
+        session.backend.build(program, None, "llvm -opt-level=0")
     found = read(tmp_path / "run.rsc")
     wanted = {
         "relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"},

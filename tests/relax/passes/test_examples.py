@@ -11,7 +11,7 @@ from relascope.passes.catalogue import info, names
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 
 SESSION = RelaxSession()
-BACKEND = SESSION._backend
+BACKEND = SESSION.backend
 NAMES = names("relax")
 
 

@@ -78,7 +78,7 @@ def test_the_text_of_a_step_has_no_values_and_one_argument_a_line(session):
 
 def test_a_text_that_is_too_long_says_how_much_is_missing(session, monkeypatch):
     whole = session.text(MLP, INFERENCE, -1, progress=quiet)
-    monkeypatch.setattr("relascope.engine.server.session.MOST_TEXT", 300)
+    monkeypatch.setattr("relascope.engine.server.programs.MOST_TEXT", 300)
     text = session.text(MLP, INFERENCE, -1, progress=quiet)
     kept, (last,) = text.splitlines()[:-1], text.splitlines()[-1:]
     assert whole.startswith("\n".join(kept))

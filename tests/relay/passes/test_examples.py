@@ -13,7 +13,7 @@ from relascope.passes.catalogue import info, names
 from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
 SESSION = RelaySession()
-BACKEND = SESSION._backend
+BACKEND = SESSION.backend
 NAMES = names("relay")
 
 

@@ -21,7 +21,7 @@ from relascope.passes.relay.examples.building import Tensors
 from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 SESSION = RelaySession()
-BACKEND = SESSION._backend
+BACKEND = SESSION.backend
 LIMIT = {"float32": 1e-5, "float64": 1e-12}
 
 

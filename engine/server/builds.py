@@ -1,0 +1,247 @@
+"""What is built of programs: libraries, times, profiles."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.memo import Memo
+from relascope.engine.building import executables, launches
+from relascope.engine.building.devices import torch_device
+from relascope.engine.building.disassemble import take_apart
+from relascope.engine.building.executables import Executable
+from relascope.engine.building.options import BuildOptions, FoundRecords
+from relascope.engine.building.threads import set_threads
+from relascope.engine.measure import compiling, peaks
+from relascope.engine.measure.compare import Built, Contender, measure
+from relascope.engine.measure.fleet import connected
+from relascope.engine.measure.profile import profile
+from relascope.engine.measure.remote import Remote, measure_remote, threads_of
+from relascope.engine.protocol import records
+from relascope.engine.protocol.artefact import Artefact
+from relascope.engine.protocol.profile import Peaks, Profile
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Progress, part, silent
+from relascope.engine.protocol.times import CompileTimes, TimeResult, Variant
+from relascope.engine.protocol.tuning import RECORDS, Fleet
+from relascope.engine.pytorch.model import Model
+from relascope.engine.server.backend import Program
+from relascope.engine.server.programs import Programs, sampled
+from relascope.engine.server.steps import entry_of
+from relascope.engine.server.unbuilt import Unbuilt, building, check_runs_here
+
+
+class Builds:
+    """Builds programs and times them; methods as of `Programs`."""
+
+    def __init__(self, programs: Programs) -> None:
+        self._programs = programs
+        self._peaks: Memo[Peaks] = Memo(16)
+        self._executables: Memo[Executable] = Memo(1)
+
+    def time(
+        self,
+        request: BuildRequest,
+        baselines: tuple[str, ...] = (),
+        variants: tuple[Variant, ...] = (),
+        *,
+        progress: Progress,
+    ) -> TimeResult:
+        """Build, compare, and time against PyTorch eager, interleaved.
+
+        Of a program that is split, forward and forward+backward are timed.
+
+        Args:
+            baselines: names in `BASELINES`, timed with them.
+            variants: built, compared and timed with them too, on the same device; one that cannot
+                be is left out, and a note says why.
+
+        Raises:
+            EngineError: kind "usage"; a joint graph is not split.
+        """
+        own, share = f"{self._programs.ir}, {request.target}", 0.5 / (1 + len(variants))
+        _, built = self.built(request, part(progress, 0.0, share), "timed")
+        contenders, notes = [Contender(own, request.target, built)], []
+        if torch_device(request.target) != "cpu":
+            notes.append(f"Kernels: {self._programs.backend.target(request.target).kernels}.")
+        for index, one in enumerate(variants, 1):
+            target = one.request.target
+            try:
+                if torch_device(target) != torch_device(request.target):
+                    raise EngineError("target", "It runs on another device.", target)
+                step = part(progress, share * index, share * (index + 1))
+                _, built = self.built(one.request, step)
+                contenders.append(Contender(f"{self._programs.ir}, {one.name}", target, built))
+            except EngineError as error:
+                notes.append(f"{one.name} is not timed: {error.message}")
+        result = measure(contenders, request.repeats, part(progress, 0.5, 1.0), baselines)
+        return replace(result, notes=(*notes, *result.notes))
+
+    def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
+        """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
+
+        Times are of the program alone, by the device's clock; PyTorch does not run beside it. The
+        target is the device's, without PyTorch's BLAS, which is not there; so are the threads.
+        """
+        unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "timed")
+        target, model = request.target, self._programs.loaded(request.source, progress).model
+        functions: dict[str, Remote] = {}
+        found = None
+        if RECORDS in target.split():
+            place = self.records(request, fleet)
+            found = FoundRecords(place, records.stamp(place))
+        with connected(fleet, progress) as session:
+
+            def build(program: Program, *, name: str) -> Remote:
+                progress(0.3, f"building for {target}, and sending it")
+                options = BuildOptions(target, records=found)
+                with building(f"Building the {name}", request):
+                    made = self._programs.backend.remote(program, options, session, name)
+                functions["backward" if name == "backward" else "forward"] = made
+                return made
+
+            count = threads_of(session, request.threads)
+            began = time.perf_counter()
+            step = executables.built(unbuilt.state.program, unbuilt.split, build)
+            built = _built(model.on("cpu"), unbuilt, step, began)
+            about = (self._programs.ir, target, count)
+            last = part(progress, 0.5, 1.0)
+            return measure_remote(built, functions, about, fleet, request.repeats, last)
+
+    def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
+        """Build for a target that need not be here; the library's size, and each kernel's code.
+
+        Args:
+            folder: where the engine's process leaves object files and code; "" to leave none.
+        """
+        known = self._programs.backend.target(request.target)
+        functions = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "compiled").functions
+        place, seconds = Path(folder).absolute() if folder else None, 0.0
+        taken = []
+        for index, (phase, one) in enumerate(functions.items()):
+            words = f"building the {phase} for {request.target}"
+            progress(0.3 + 0.7 * index / len(functions), words)
+            began = time.perf_counter()
+            with building(f"Building the {phase}", request):
+                library = self._programs.backend.library(one, phase, request.target)
+            seconds += time.perf_counter() - began
+            taken.append(
+                take_apart(library, self._programs.backend.compiler_for(request.target), place)
+            )
+        notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
+        notes += dict.fromkeys(n for t in taken for n in t.notes)
+        kernels = tuple(k for t in taken for k in t.kernels)
+        notes += launches.notes(kernels, request.target.split()[0])
+        files = sorted(str(f.relative_to(place)) for f in place.rglob("*.*")) if place else []
+        sizes = [t.library_bytes for t in taken]
+        size = None if None in sizes else sum(s for s in sizes if s is not None)
+        return Artefact(known, kernels, size, seconds, tuple(notes), tuple(files))
+
+    def compile_times(
+        self, request: BuildRequest, rounds: int, seconds: float, *, progress: Progress
+    ) -> CompileTimes:
+        """Time every pass and the build, again and again, in turns.
+
+        Args:
+            rounds: at most so many, and at least two.
+            seconds: no round is begun after so long.
+        """
+        unbuilt, built = self.built(request, part(progress, 0.0, 0.3))
+        steps = [(i, s) for i, s in enumerate(request.pipeline) if s.enabled]
+        entries = [(i, entry_of(self._programs.ir, s), s) for i, s in steps]
+
+        def build() -> object:
+            with building(f"Building for {request.target}", request):
+                return self._build(unbuilt, request.target)
+
+        start = self._programs.loaded(request.source, silent).state.program
+        later = part(progress, 0.3, 1.0)
+        passes, builds, yardstick = compiling.measure(start, entries, build, rounds, seconds, later)
+        with_backward = built.step.has_backward and unbuilt.split is not None
+        own = built.step.own_bytes({**built.values, **built.masks(None)}, with_backward)
+        return CompileTimes(passes, builds, yardstick, own)
+
+    def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
+        """Build, compare, and time every kernel by itself."""
+        unbuilt, built = self.built(request, part(progress, 0.0, 0.3), "profiled")
+        progress(0.3, "building it to be profiled")
+        target, functions = request.target, unbuilt.functions
+        with building("Building it to be profiled", request):
+            profiled = {
+                phase: self._programs.backend.profile(f, target) for phase, f in functions.items()
+            }
+        set_threads(request.threads)
+        graphs, repeats = {phase: f.graph for phase, f in functions.items()}, request.repeats
+        best = partial(self._peaks_of, target, turn=0)
+        return profile(built, profiled, graphs, target, repeats, part(progress, 0.6, 1.0), best)
+
+    def peaks(
+        self,
+        target: str,
+        threads: int,
+        dtypes: tuple[str, ...],
+        turn: int = 0,
+        *,
+        progress: Progress,
+    ) -> Peaks:
+        """What the device of a target does at best; see `engine.measure.peaks`.
+
+        Args:
+            threads: as of `time`.
+            dtypes: in which products are timed.
+            turn: 0 for what profiles are held against, which is measured once; another number
+                measures anew.
+        """
+        set_threads(threads)
+        progress(0.0, "what the machine does at best")
+        return self._peaks_of(target, dtypes, turn)
+
+    def _peaks_of(self, target: str, dtypes: tuple[str, ...], turn: int) -> Peaks:
+        device = torch_device(target)
+        key = str(device), torch.get_num_threads(), dtypes, turn
+        return self._peaks.get(key, lambda: peaks.measure(device, dtypes))
+
+    def built(
+        self, request: BuildRequest, progress: Progress, done: str = ""
+    ) -> tuple[Unbuilt, Built]:
+        """Build a program to be run here, by the records for its number of threads.
+
+        Args:
+            done: as of `Programs.unbuilt`.
+        """
+        check_runs_here(self._programs.backend.target(request.target))
+        set_threads(request.threads)
+        unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.4), done)
+        model = self._programs.loaded(request.source, progress).model
+        progress(0.4, f"building for {request.target}")
+        began = time.perf_counter()
+        own = replace(request, source=sampled(request.source))
+
+        def make() -> Executable:
+            with building(f"Building for {request.target}", own):
+                return self._build(unbuilt, request.target)
+
+        # Only what is sure to be run again, on other inputs, is worth the memory.
+        step = make() if own == request else self._executables.get(own, make)
+        built = _built(model.on(torch_device(request.target)), unbuilt, step, began)
+        return unbuilt, built
+
+    def _build(self, unbuilt: Unbuilt, target: str) -> Executable:
+        return self._programs.backend.build(unbuilt.state.program, unbuilt.split, target)
+
+    def records(self, request: BuildRequest, fleet: Fleet | None) -> Path:
+        """Where the tuning records are that a build for this target takes."""
+        programs = self._programs
+        about = programs.ir, programs.backend.version(), request.target, request.threads, fleet
+        return records.folder(*about)
+
+
+def _built(model: Model, unbuilt: Unbuilt, step: Executable, began: float) -> Built:
+    seconds = time.perf_counter() - began
+    captures = None if unbuilt.split is None else unbuilt.split.cut.bytes
+    return Built(model, unbuilt.state.program, step, captures, seconds)

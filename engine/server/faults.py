@@ -1,0 +1,144 @@
+"""Pieces of programs in which passes go wrong, and reports of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.core.memo import Memo
+from relascope.engine.building.devices import torch_device
+from relascope.engine.building.options import Function
+from relascope.engine.faults import narrow, report
+from relascope.engine.faults import recorded as by_record
+from relascope.engine.faults.narrow import Start, Values
+from relascope.engine.limits import limited
+from relascope.engine.measure.compare import values_for
+from relascope.engine.measure.intermediates import Intermediates, values_inside
+from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
+from relascope.engine.protocol.session import Progress, part, silent
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.server.backend import Program
+from relascope.engine.server.programs import Programs, masks_for
+from relascope.engine.server.steps import passes_of
+from relascope.engine.server.unbuilt import check_runs_here
+from relascope.passes.catalogue import recorded as recorded_pass
+from relascope.passes.search.reduce import Piece
+
+
+class Faults:
+    """Narrows a fault to nodes; methods as of `Programs`."""
+
+    def __init__(self, programs: Programs) -> None:
+        self._programs = programs
+        self._starts: Memo[Start] = Memo(1)
+
+    def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
+        """The program before suspected passes, and the nodes where values first differ after them.
+
+        Of a crash, and of what is slow, no such nodes are known.
+        """
+        start = self._start(source, where, part(progress, 0.0, 0.5))
+        if where.kind != "wrong" or where.tail:
+            return Suspects(start.graph, ())
+        after = self._programs.end(
+            source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8)
+        )
+        progress(0.8, "looking where values first differ")
+        with limited("Building what is inside after the passes", "suspects", "engine", where):
+            later = self._recorded(source, after.program, after.base, after.exprs, where.target)
+        return narrow.suspects(start, after.base, later, where.limit)
+
+    def narrow(
+        self,
+        source: ModelSource,
+        where: Where,
+        piece: Piece,
+        bare: bool = False,
+        *,
+        progress: Progress,
+    ) -> Shown:
+        """What the suspected passes do to a piece of the program before them.
+
+        What goes wrong is part of the answer, unless the process ends.
+
+        Args:
+            piece: of the graph of `suspects`.
+            bare: leave the suspected passes out: whether the piece can be run at all.
+        """
+        start = self._start(source, where, part(progress, 0.0, 0.5))
+        progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
+        about = source, where, piece, bare
+        with limited("A piece of the program, and the passes on it,", "narrow", "engine", about):
+            looked = narrow.look if start.after is None else by_record.look
+            return looked(self._programs.backend, start, where, piece, bare)
+
+    def report(
+        self,
+        source: ModelSource,
+        where: Where,
+        piece: Piece,
+        account: Account,
+        *,
+        progress: Progress,
+    ) -> Report:
+        """Make a report of such a piece, which runs by itself."""
+        start = self._start(source, where, part(progress, 0.0, 0.5))
+        progress(0.5, "writing the report")
+        return report.report(self._programs.backend, start, where, piece, account)
+
+    def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
+        """The program before the suspected passes, with the values of its nodes."""
+
+        def make() -> Start:
+            before = where.pipeline.upto(where.first - 1)
+            state = self._programs.end(source, before, part(progress, 0.0, 0.5))
+            program, graph, exprs = state.program, state.base, state.exprs
+            steps, tail = passes_of(self._programs.ir, where)
+            if state.shown is not None and steps and steps[0][1].looking:
+                program = state.shown
+                graph, exprs = self._programs.backend.to_graph(program)
+            recorded: Values = {}
+            if where.building:
+                progress(0.5, "recording what is inside the program")
+                with limited("Building what is inside before the passes", "", "engine", where):
+                    recorded = self._recorded(source, program, graph, exprs, where.target)
+            # Against this scale, just what differs by more is over the limit.
+            least = where.absolute / where.limit if where.absolute else 0.0
+            made = Start(program, graph, exprs, steps, tail, recorded, least)
+            if not any(s.name == recorded_pass.NAME for s, _ in steps):
+                return made
+            left = self._programs.end(
+                source, where.pipeline.upto(where.last), part(progress, 0.6, 0.8)
+            )
+            about = left.program, left.base, left.exprs
+            later = self._recorded(source, *about, where.target) if where.building else {}
+            same, differ = narrow.told_apart(made, later, where.limit)
+            after = narrow.After(*about, later, frozenset(same), frozenset(differ))
+            return replace(made, after=after)
+
+        return self._starts.get((source, where), make)
+
+    def _recorded(
+        self,
+        source: ModelSource,
+        program: Program,
+        graph: Graph,
+        exprs: Mapping[str, Any],
+        target: str,
+    ) -> Values:
+        """The values of a program's nodes by their ids, arguments included."""
+        check_runs_here(self._programs.backend.target(target))
+        model = self._programs.loaded(source, silent).model.on(torch_device(target))
+        masks = masks_for(program, source, model)
+        function = Function(program, "main", graph, exprs)
+        whole = Intermediates(function, masks, {}, program.gradients)
+        try:
+            inside = values_inside(self._programs.backend, model, whole, target)
+        except EngineError:  # a form that cannot be built so; what has no value gets a random one
+            inside = {}
+        given = {**values_for(model, program), **masks}
+        named = {n.id: given[n.name] for n in graph if n.name in given}
+        return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}

@@ -1,0 +1,169 @@
+"""Results beside PyTorch's: of a whole program, and of every node inside it."""
+
+from __future__ import annotations
+
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.memo import Memo
+from relascope.engine.building.devices import torch_device
+from relascope.engine.measure.compare import compare
+from relascope.engine.measure.intermediates import (
+    Counterparts,
+    ImportedRun,
+    Intermediates,
+    compare_captures,
+    compare_inside,
+    results_in,
+    shown_in,
+    values_inside,
+)
+from relascope.engine.protocol.accuracy import Comparison, NodeError
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Progress, part, silent
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.pytorch.reference import Reference, run_inside
+from relascope.engine.pytorch.saved import torch_saved
+from relascope.engine.server.builds import Builds
+from relascope.engine.server.program_model import ProgramModel, no_pytorch
+from relascope.engine.server.programs import Programs, masks_for
+from relascope.engine.server.steps import State
+from relascope.engine.server.unbuilt import building, check_runs_here
+
+
+class Numbers:
+    """Compares what an engine computes with PyTorch; methods as of `Programs`."""
+
+    def __init__(self, programs: Programs, builds: Builds) -> None:
+        self._programs, self._builds = programs, builds
+        self._references: Memo[Reference] = Memo(1)
+        self._imported_runs: Memo[ImportedRun] = Memo(1)
+        self._torch_saved: Memo[TorchSaved] = Memo(16)
+
+    def check(
+        self, request: BuildRequest, captures: bool = False, *, progress: Progress
+    ) -> tuple[Comparison, ...]:
+        """Build and run once; compare every output (and gradient) with PyTorch.
+
+        Args:
+            captures: compare what the forward saves as well, as far as PyTorch has it too; such a
+                comparison is named "capture" and the node's id.
+        """
+        unbuilt, built = self._builds.built(request, part(progress, 0.0, 0.9))
+        with building("Running what was built", request):
+            comparisons = compare(built, part(progress, 0.9, 1.0))
+        state, split = unbuilt.state, unbuilt.split
+        if not captures or split is None:
+            return comparisons
+        _, saved = built.forward(masks_for(state.program, request.source, built.model))
+        values = {i: saved[n] for i, n in zip(split.captures, split.capture_names, strict=True)}
+        reference = self._reference(request.source, state, progress)
+        return *comparisons, *compare_captures(values, self._results(request, reference))
+
+    def inside(self, request: BuildRequest, *, progress: Progress) -> tuple[NodeError, ...]:
+        """Compare the tensors inside what `check` builds with those inside PyTorch's run.
+
+        Every node is kept, so what is run here is fused less than what `check` runs. See
+        `engine.measure.intermediates` for what a node is held against; one that has no counterpart
+        is left out.
+
+        Returns:
+            In graph order; of a program that was split, the forward's nodes, then the backward's,
+            by their ids in the joint graph. A node that both compute stands there twice.
+        """
+        source, target = request.source, request.target
+        check_runs_here(self._programs.backend.target(target))
+        state = self._programs.end(source, request.pipeline, part(progress, 0.0, 0.2))
+        if "gradient" in state.done and not state.program.gradients:
+            message = (
+                "Right after the gradient the program is let bindings: their inside is not seen."
+            )
+            hint = "Look at the next step, which makes a graph of it."
+            raise EngineError("pass", message, str(request.pipeline), hint)
+        model = self._programs.loaded(source, progress).model.on(torch_device(target))
+        reference = self._reference(source, state, part(progress, 0.2, 0.3))
+        results = self._results(request, reference)
+        masks, gradients = masks_for(state.program, source, model), state.program.gradients
+        whole = Intermediates(state.function, masks, {}, gradients)
+        progress(0.3, "building the program to return what is inside")
+        with building("Building what is inside", request):
+            values = values_inside(self._programs.backend, model, whole, target)
+        if not request.split:
+            return compare_inside(whole, values, results, reference, {})
+        unbuilt = self._programs.unbuilt(request, progress)
+        split = unbuilt.split
+        assert split is not None
+        saved = dict(zip(split.captures, split.capture_names, strict=True))
+        given = {name: values[ident] for ident, name in saved.items() if ident in values}
+        found: list[NodeError] = []
+        for name, function in unbuilt.functions.items():
+            progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
+            half = Intermediates(function, masks, given, gradients if name == "backward" else ())
+            with building(f"Building what is inside of the {name}", request):
+                inside = values_inside(self._programs.backend, model, half, target)
+            if name == "forward":
+                given.update((saved[i], value) for i, value in inside.items() if i in saved)
+            found += compare_inside(half, inside, results, reference, values)
+        return tuple(found)
+
+    def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
+        """Measure what PyTorch keeps for the backward of a model in training."""
+        model = self._programs.loaded(source, part(progress, 0.0, 0.5)).model
+        if isinstance(model, ProgramModel):
+            raise no_pytorch(source, "has nothing that PyTorch keeps")
+        progress(0.5, "asking PyTorch what it keeps")
+        return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
+
+    def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
+        """PyTorch's results of operators, by the ids of nodes at the pipeline's end.
+
+        A node that lost what tells its operator on the way has the one that it had before.
+        """
+        states = self._programs.states(request.source, request.pipeline, silent)
+        if isinstance(self._programs.loaded(request.source, silent).model, ProgramModel):
+            program = states[-1].program
+            run = self._imported_run(request.source, bool(program.gradients))
+            ends = bool(program.gradients) or not program.grad_outs
+            return run.counterparts(states[-1].base, ends)
+        ordinals: dict[str, int] = {}
+        for state in states:
+            for ident, expr in state.exprs.items():
+                ordinal = self._programs.backend.ordinal(state.program, expr)
+                if ordinal is not None:
+                    ordinals[ident] = ordinal
+        return results_in(states[-1].base, ordinals, reference)
+
+    def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:
+        model, gradients = (
+            self._programs.loaded(source, progress).model,
+            bool(state.program.gradients),
+        )
+        if isinstance(model, ProgramModel):
+            progress(0.0, "running the program as it was imported")
+            return self._imported_run(source, gradients).reference
+        progress(0.0, "running PyTorch operator by operator")
+        key = source, gradients
+        return self._references.get(key, lambda: run_inside(model, gradients))
+
+    def _imported_run(self, source: ModelSource, gradients: bool) -> ImportedRun:
+        """What is inside the imported program, run without optimisation."""
+
+        def make() -> ImportedRun:
+            state, model = (
+                self._programs.least(source, gradients),
+                self._programs.loaded(source, silent).model,
+            )
+            assert isinstance(model, ProgramModel)
+            program, graph = state.program, state.base
+            exprs = shown_in(self._programs.backend, state.function)
+            values: dict[str, torch.Tensor] = {}
+            if exprs:
+                shown = self._programs.backend.with_intermediates(
+                    program, "main", list(exprs.values())
+                )
+                found = self._programs.runner(source, shown, model.arrays())()
+                values = dict(zip(exprs, map(torch.tensor, found), strict=True))
+            return ImportedRun(graph, values, program.gradients)
+
+        return self._imported_runs.get((source, gradients), make)

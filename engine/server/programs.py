@@ -1,0 +1,488 @@
+"""Models and what passes make of them: imported, stepped, split, and remembered.
+
+Everything is computed from what a call says and remembered by it: the state after a step by the
+source and the steps up to it, the split by the captures as well.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.core.identity import carry_identity
+from relascope.core.memo import Memo
+from relascope.engine.building.explain import explain
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.files.formats import is_program
+from relascope.engine.limits import limited
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import (
+    Application,
+    ModelInfo,
+    ModelInputs,
+    ModuleRow,
+    SplitResult,
+    StepRecord,
+)
+from relascope.engine.protocol.session import Progress, part, silent
+from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
+from relascope.engine.pytorch import submodules
+from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.sets import inputs_of
+from relascope.engine.pytorch.model import Model, Opened, checked_path, guarded, open_model
+from relascope.engine.server.backend import Backend, Program
+from relascope.engine.server.imported import changes
+from relascope.engine.server.program_model import (
+    Arrays,
+    ProgramModel,
+    Run,
+    input_words,
+    no_pytorch,
+    program_model,
+)
+from relascope.engine.server.steps import (
+    Loaded,
+    State,
+    check_gradient_of,
+    check_kind,
+    check_order,
+    check_signature,
+    count_of,
+    entry_of,
+    places_of,
+)
+from relascope.engine.server.unbuilt import Unbuilt, forward_kernels
+from relascope.passes.applications import Applications
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import recorded as recorded_pass
+from relascope.passes.cuts.cut import roles
+from relascope.passes.pipeline import Pipeline, Step
+from relascope.samples import SAMPLES
+
+MOST_TEXT = 400_000
+"""A program's text is cut after so many characters: more is not read, and slow to compare."""
+
+
+class Programs:
+    """The programs of one engine, over its backend.
+
+    Methods with a keyword `progress` are questions that the app asks. Every method may raise
+    EngineError.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.ir, self.backend = backend.ir, backend
+        self._opened: Memo[Opened] = Memo(1)
+        self._loaded: Memo[Loaded] = Memo(3)
+        self._sets: Memo[tuple[torch.Tensor, ...]] = Memo(8)
+        self._states: Memo[State] = Memo(96)
+        self._unbuilt: Memo[Unbuilt] = Memo(4)
+
+    def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
+        """Trace or read the model, import it, and return its graph."""
+        loaded = self.loaded(source, progress)
+        model, program = loaded.model, loaded.state.program
+        types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
+        arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
+        about = source, loaded.state.graph, model.parameter_elements, arguments
+        said = model.notes, model.calls, loaded.changes, model.against
+        return ModelInfo(*about, len(program.inputs), loaded.seconds, *said)
+
+    def modules(self, source: ModelSource, *, progress: Progress) -> tuple[ModuleRow, ...]:
+        """Every module of the whole model, which is run for that, and not imported."""
+        progress(0.0, "running the whole model once")
+        if _is_program(source):
+            raise no_pytorch(source, "has no modules")
+        with guarded(source):
+            return submodules.module_rows(self.opened(source, progress), source)
+
+    def inputs(self, source: ModelSource, *, progress: Progress) -> ModelInputs:
+        """What the inputs of a file's model are, which is not imported.
+
+        Raises:
+            EngineError: as `engine.pytorch.model.open_model`; kind "usage" of a sample.
+        """
+        if _is_program(source):
+            return input_words(self.loaded(source, progress).model)
+        with guarded(source):
+            given = self.opened(source, progress).given
+        if given is None:
+            raise EngineError("usage", "A sample brings its own inputs.", source.model)
+        return given
+
+    def step(
+        self, source: ModelSource, pipeline: Pipeline, *, progress: Progress
+    ) -> tuple[StepRecord, ...]:
+        """Run the pipeline over the imported program, one record a step."""
+        records = [s.record for s in self.states(source, pipeline, progress)[1:]]
+        return tuple(r for r in records if r is not None)
+
+    def graph_after(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        index: int,
+        built: bool = False,
+        *,
+        progress: Progress,
+    ) -> Graph:
+        """The graph after step `index` of the pipeline; -1 is the imported program.
+
+        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of
+        the cut that keeps everything that crosses.
+
+        Args:
+            built: what is built there: without the passes that are only for looking, and only where
+                no step failed.
+        """
+        if built:
+            return self.end(source, pipeline.upto(index), progress).base
+        return self.states(source, pipeline.upto(index), progress)[-1].graph
+
+    def applications(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> tuple[Application, ...]:
+        """Where step `index` put something else, in order, or did before it failed.
+
+        Of passes on our rewriters alone; others are not counted.
+        """
+        return self.states(source, pipeline.upto(index), progress)[-1].applications
+
+    def verify(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> tuple[str, ...]:
+        """What is wrong with the program after step `index` beside its numbers, a sentence each.
+
+        The graph's promises (`core.graph.Graph.validate`), and the program's own: see `problems` of
+        each IR's `ir.verify`. -1 is the imported program.
+        """
+        state = self.states(source, pipeline.upto(index), progress)[-1]
+        found: list[str] = []
+        try:
+            state.graph.validate()
+        except ValueError as wrong:
+            found.append(f"its graph breaks a promise: {wrong}")
+        program = state.program if state.shown is None else state.shown
+        return (*found, *self.backend.problems(program))
+
+    def program_after(
+        self, source: ModelSource, pipeline: Pipeline, shown: bool = False
+    ) -> Program:
+        """The engine's own program at the pipeline's end, for a script in the same process.
+
+        Args:
+            shown: after passes that are only for looking, what they show, and not what is built.
+
+        Raises:
+            EngineError: the model cannot be imported, or a step failed.
+        """
+        state = self.end(source, pipeline, silent)
+        return state.program if not shown or state.shown is None else state.shown
+
+    def text(
+        self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
+    ) -> str:
+        """The IR's own text after step `index`; -1 is the imported program.
+
+        Constants stand without their values, and what is very long is cut short, which its last
+        line then says.
+        """
+        state = self.states(source, pipeline.upto(index), progress)[-1]
+        text = self.backend.text(state.program if state.shown is None else state.shown)
+        if len(text) <= MOST_TEXT:
+            return text
+        lines = text[:MOST_TEXT].splitlines()[:-1]
+        more = text.count("\n") - len(lines)
+        return "\n".join([*lines, f"… {more} more lines"]) + "\n"
+
+    def split(
+        self,
+        source: ModelSource,
+        pipeline: Pipeline,
+        captures: tuple[str, ...],
+        *,
+        progress: Progress,
+    ) -> SplitResult:
+        """Saw the joint graph at the end of the pipeline into forward and backward.
+
+        Args:
+            captures: as of a `BuildRequest`.
+        """
+        began = time.perf_counter()
+        request = BuildRequest(source, pipeline, "").split_at(captures)
+        functions = self.unbuilt(request, progress).functions
+        seconds = time.perf_counter() - began
+        return SplitResult(functions["forward"].graph, functions["backward"].graph, seconds)
+
+    def kernels(
+        self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
+    ) -> tuple[tuple[str, ...], ...] | None:
+        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each.
+
+        The pipeline must take the gradient. It says what the forward writes to memory, and so what
+        recomputing costs (`passes.cost`). None where fusion cannot be followed back to nodes.
+
+        Args:
+            whole: of the program as it is built instead, with a gradient or without, not split.
+        """
+        state = self.end(source, pipeline, progress)
+        if whole:
+            progress(0.9, "fusing")
+            return self.backend.kernels(state.function)
+        if not state.program.gradients:
+            raise _no_gradient(pipeline)
+        progress(0.9, "fusing")
+        return forward_kernels(self.backend, state.program, state.base, state.exprs)
+
+    def opened(self, source: ModelSource, progress: Progress) -> Opened:
+        """The whole model of a source, as PyTorch has it."""
+        whole = replace(sampled(source), module="", call=1, gradient="tvm")
+        return self._opened.get(whole, lambda: open_model(whole, progress))
+
+    def loaded(self, source: ModelSource, progress: Progress) -> Loaded:
+        if source != sampled(source):
+            loaded = self.loaded(sampled(source), progress)
+            if set_of(source.values):
+                inputs = self._set(source, loaded.model)
+            else:
+                inputs = inputs_of(source.values, loaded.model.inputs, source.seed)
+            return replace(loaded, model=replace(loaded.model, inputs=inputs))
+
+        def make() -> Loaded:
+            began = time.perf_counter()
+            check_gradient_of(self.ir, source)
+            first = part(progress, 0.0, 0.5)
+            model: Model
+            if _is_program(source):
+                with guarded(source):
+                    path = checked_path(source)
+                    imported = self.backend.read_program(path, source, first)
+                    model = program_model(imported, source, partial(self._plain, source))
+                program = imported.program
+            else:
+                model = submodules.load(source, first, lambda: self.opened(source, first))
+                program = self.backend.import_model(model, part(progress, 0.5, 0.9))
+            progress(0.9, "drawing up the graph")
+            graph, exprs = self.backend.to_graph(program)
+            if graph.forward_outputs is not None:  # it was imported with its gradient
+                graph = graph.with_roles(roles(graph))
+            state = State(program, graph, graph, exprs)
+            if isinstance(model, ProgramModel):  # nothing was converted
+                return Loaded(model, state, time.perf_counter() - began, ())
+            did = changes(self.backend, model, program, graph, exprs)
+            return Loaded(model, state, time.perf_counter() - began, did)
+
+        return self._loaded.get(source, make)
+
+    def _set(self, source: ModelSource, first: Model) -> tuple[torch.Tensor, ...]:
+        """The inputs of another set of saved ones than the first, of the same types."""
+        number, sets = set_of(source.values), source.tensors
+        if number > len(sets):
+            message = f"There is no {source.values}: {len(sets)} sets of inputs are saved."
+            raise EngineError("usage", message, source.values, "Add a file of tensors.")
+        other = replace(sampled(source), tensors=(sets[number - 1], *sets[1:]))
+
+        def make() -> tuple[torch.Tensor, ...]:
+            found = submodules.load(other, silent, lambda: self.opened(other, silent)).inputs
+            for name, one, like in zip(first.input_names, found, first.inputs, strict=True):
+                if one.shape != like.shape or one.dtype != like.dtype:
+                    file, here = sets[number - 1][0].rpartition("/")[2], tensor_type(one)
+                    message = f"{name} is {here} in {file}, and {tensor_type(like)} in the first "
+                    hint = "All sets are run by one program: open this one by itself."
+                    raise EngineError("input", f"{message}set.", file, hint)
+            return found
+
+        return self._sets.get(other, make)
+
+    def _plain(
+        self, source: ModelSource, gradients: bool, arrays: Arrays
+    ) -> tuple[Run, tuple[str, ...]]:
+        """The imported program without optimisation; see `engine.server.program_model`.
+
+        In training it is what the passes make that every way to the gradient has: its dropout
+        draws masks, and with `gradients` it has those.
+        """
+        program = self.least(source, gradients).program
+        return self.runner(source, program, arrays), program.gradients
+
+    def least(self, source: ModelSource, gradients: bool) -> State:
+        """The imported program, in training after the passes that every way to the gradient has."""
+        whole = default_pipeline(self.ir, True) if source.training else Pipeline()
+        steps = tuple(s for s in whole if entry_of(self.ir, s).required)
+        names = [s.name for s in steps]
+        if source.training and not gradients:
+            steps = steps[: names.index("root_grad_out")]
+        return self.end(source, Pipeline(steps), silent)
+
+    def runner(self, source: ModelSource, program: Program, arrays: Arrays) -> Run:
+        """What runs a program's module without optimisation."""
+        model = self.loaded(source, silent).model
+        masks = draw_masks(program.masks, source.seed)
+        given = dict(zip(program.grad_outs, model.grad_outs(), strict=False))  # none without them
+        drawn = {n: t.numpy() for n, t in {**masks, **given}.items()}
+        run = self.backend.replay.runner(program.mod, {**arrays, **drawn}, "llvm", False)
+
+        def once() -> list[np.ndarray]:
+            run()
+            return run.results()
+
+        return once
+
+    def states(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
+        """The states from the import to the end of the pipeline."""
+        source = sampled(source)
+        state = self.loaded(source, part(progress, 0.0, 0.5)).state
+        states = [state]
+        for index, step in enumerate(pipeline):
+            progress(0.5 + 0.5 * index / len(pipeline), step.name)
+            unit = source, pipeline.upto(index)
+            make = partial(self._step, state, step, unit)
+            state = self._states.get(unit, make)
+            states.append(state)
+        return states
+
+    def _step(self, before: State, step: Step, unit: tuple[ModelSource, Pipeline]) -> State:
+        entry = entry_of(self.ir, step)
+        if not entry.looking:
+            before = replace(before, graph=before.base, shown=None)
+        if not step.enabled:
+            return self._unchanged(before, step, 0.0, None)
+        try:
+            check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
+            counted = Applications(count_of(entry, step))
+        except EngineError as error:
+            return self._unchanged(before, step, 0.0, error)
+        began, printed, message = time.perf_counter(), io.StringIO(), ""
+        start = before.program if before.shown is None else before.shown
+        failure: EngineError | None = None
+        try:
+            with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
+                if step.name == recorded_pass.NAME:
+                    program = self._recorded_module(unit[0], step, start)
+                else:
+                    program = entry.applied_and_counted(start, step, counted)
+            seconds = time.perf_counter() - began
+            check_kind(entry.title, start, program)
+            message = f"{entry.title} returned a program that is not well-formed: "
+            self.backend.check_formed(program)
+            message = ""
+            graph, exprs = self.backend.to_graph(program)
+            check_signature(entry, (start, before.graph), (program, graph))
+        except EngineError as error:
+            failure = error
+        except (Exception, SystemExit) as error:
+            fault = explain(error, "step")
+            where = fault.where.replace("step", entry.title, 1)
+            at = places_of(before, [counted.at] if counted.at is not None else [])
+            hint = " ".join([fault.hint, *(f"It looked at {a.words} then." for a in at)]).strip()
+            failure = EngineError("pass", message + fault.message, where, hint)
+        places = places_of(before, counted.made)
+        said = printed.getvalue()[:MOST_TEXT]
+        sys.stdout.write(said)
+        if failure is not None:
+            seconds = time.perf_counter() - began
+            same = self._unchanged(before, step, seconds, failure, said)
+            return replace(same, applications=places)
+        matched = carry_identity(before.graph, graph)
+        graph = matched.graph
+        if graph.forward_outputs is not None:
+            graph = graph.with_roles(roles(graph))
+        counts = len(matched.changed), len(matched.added), len(matched.removed), len(graph)
+        record = StepRecord(step.name, True, *counts, seconds, graph.operators, None, said)
+        if entry.looking:
+            return replace(before, graph=graph, record=record, shown=program, applications=places)
+        exprs = {matched.renamed[i]: e for i, e in exprs.items()}
+        done = before.done | {step.name}
+        return State(program, graph, graph, exprs, record, done, applications=places)
+
+    def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
+        """The module that a pass left in a recorded compile, read as any other file is."""
+        path = Path(source.model).with_name(recorded_pass.file_of(step))
+        read: Program = self.backend.read_program(path, source, silent).program
+        return replace(read, digests=start.digests)
+
+    def _unchanged(
+        self,
+        before: State,
+        step: Step,
+        seconds: float,
+        error: EngineError | None,
+        printed: str = "",
+    ) -> State:
+        """The state after a step that is switched off, or that failed: the program before it."""
+        counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
+        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error, printed)
+        return replace(before, record=record, applications=())
+
+    def end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
+        """The state at the pipeline's end, for what needs the program: a failed step ends it."""
+        states = self.states(source, pipeline, progress)
+        for state in states:
+            if state.record is not None and state.record.error is not None:
+                raise state.record.error
+        return states[-1]
+
+    def unbuilt(self, request: BuildRequest, progress: Progress, done: str = "") -> Unbuilt:
+        """What is to be built: the program at the pipeline's end, and its halves if it is split.
+
+        Args:
+            done: what is not done to a joint graph that is not split, such as "timed"; "" where
+                it may be.
+        """
+        state = self.end(request.source, request.pipeline, progress)
+        joint = bool(state.program.gradients)
+        if state.program.grad_outs and not joint:
+            message = "The pipeline ends on the way to the gradient, and what it has there is run "
+            hint = "Go on to the gradient and what needs it, or stop before root_grad_out."
+            raise EngineError("pass", f"{message}by nobody.", str(request.pipeline), hint)
+        key = sampled(request.source), request.pipeline
+        if not request.split:
+            if done and joint:
+                message = f"The pipeline ends in a joint graph, which is {done} as two functions."
+                hint = "Choose a capture strategy, or leave out the gradient's steps."
+                raise EngineError("usage", message, "captures", hint)
+            return self._unbuilt.get((key, None), lambda: Unbuilt(self.backend, state, None))
+        if not joint:
+            raise _no_gradient(request.pipeline)
+
+        def make() -> Unbuilt:
+            program, exprs = state.program, state.exprs
+            split = self.backend.split(program, state.base, exprs, request.captures)
+            return Unbuilt(self.backend, state, split)
+
+        return self._unbuilt.get((key, request.captures), make)
+
+
+def sampled(source: ModelSource) -> ModelSource:
+    """The same model with the sample's own inputs."""
+    return replace(source, values=INPUTS[0])
+
+
+def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:
+    """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
+    masks = draw_masks(program.masks, source.seed)
+    return {name: mask.to(model.device) for name, mask in masks.items()}
+
+
+def _is_program(source: ModelSource) -> bool:
+    """Whether a source is a file with a program that came without PyTorch."""
+    if source.model in SAMPLES or by_name(source.model):
+        return False
+    return is_program(checked_path(source))
+
+
+def _no_gradient(pipeline: Pipeline) -> EngineError:
+    message = "The pipeline ends without a gradient, so there is nothing to split."
+    hint = "Load the model for training and keep the gradient's steps on."
+    return EngineError("pass", message, str(pipeline), hint)

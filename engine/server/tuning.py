@@ -1,0 +1,93 @@
+"""Kernels that can be tuned, and runs that tune them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+from relascope.engine.building.threads import set_threads
+from relascope.engine.measure import tuner
+from relascope.engine.measure.tuner import Tunable
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Progress, part
+from relascope.engine.protocol.tuning import Fleet, TuneResult, TuneTask
+from relascope.engine.server.builds import Builds
+from relascope.engine.server.programs import Programs
+from relascope.engine.server.unbuilt import building
+from relascope.engine.turns import alone
+
+
+class Tuning:
+    """Tunes the kernels of what is built; methods as of `Programs`."""
+
+    def __init__(self, programs: Programs, builds: Builds) -> None:
+        self._programs, self._builds = programs, builds
+
+    def tasks(
+        self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
+    ) -> tuple[TuneTask, ...]:
+        """The kernels that can be tuned, those that take the largest share first.
+
+        A target with `engine.protocol.tuning.RECORDS` has the tasks that it has without.
+
+        Args:
+            fleet: whose records count; None for this machine's.
+        """
+        functions = self._tunable(request, True, part(progress, 0.0, 0.7))
+        values: Mapping[str, Any] = {}
+        set_threads(request.threads)
+        if all(f.profiled is not None for f in functions.values()):
+            progress(0.7, "building the program to be run")
+            _, built = self._builds.built(request, part(progress, 0.7, 0.9))
+            masks = built.masks(request.source.seed)
+            _, captures = built.forward(masks)
+            values = {**built.values, **masks, **captures}
+        place = self._builds.records(request, fleet)
+        return tuner.tasks(functions, values, place, part(progress, 0.9, 1.0))
+
+    def tune(
+        self,
+        request: BuildRequest,
+        keys: tuple[str, ...],
+        trials: int,
+        fleet: Fleet | None = None,
+        *,
+        progress: Progress,
+    ) -> TuneResult:
+        """Measure schedules of some of the tasks, and keep what was found on disk.
+
+        The records (`engine.protocol.records`) grow batch by batch while this works, so it may be
+        killed; called again it goes on from them, and measures no schedule twice.
+
+        Args:
+            keys: of tasks; one after the other, in this order. None of them means all.
+            trials: how many schedules to measure of each task, besides those measured before.
+            fleet: devices to measure on; None for this machine.
+
+        Raises:
+            EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be
+                measured; kind "file", where records cannot be kept or another process is tuning.
+        """
+        set_threads(request.threads)
+        functions = self._tunable(request, False, part(progress, 0.0, 0.05))
+        about = request.target, request.threads or len(os.sched_getaffinity(0))
+        measuring, place = (
+            self._programs.backend.tuner(*about, fleet),
+            self._builds.records(request, fleet),
+        )
+        rest = part(progress, 0.05, 1.0)
+        turn = alone if fleet is None else nullcontext
+        return tuner.tune(functions, keys, trials, measuring, place, about, rest, turn)
+
+    def _tunable(
+        self, request: BuildRequest, watch: bool, progress: Progress
+    ) -> dict[str, Tunable]:
+        """The kernels of what `time` builds, by phase."""
+        functions = self._programs.unbuilt(request, progress, "tuned").functions
+        with building(f"Building what is tuned{', to be profiled' * watch}", request):
+            return {
+                phase: self._programs.backend.tunable(f, request.target, watch)
+                for phase, f in functions.items()
+            }
