@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """The last `size` values by key, least recently used dropped first."""
+    """The last `size` values by key, least recently used dropped first.
+
+    Threads may share one: two that miss the same key at once both make its value, and one is kept.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value for a key; made, and remembered, where it is not known."""
-        if key not in self._values:
-            self.put(key, make())
-        self._values.move_to_end(key)
-        return self._values[key]
+        """The value for a key; made, and remembered, if it is not known."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        self.put(key, value)
+        return value
 
     def put(self, key: Hashable, value: T) -> None:
         """Remember a value, in place of another."""
-        self._values[key] = value
-        while len(self._values) > self._size:
-            self._values.popitem(last=False)
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)

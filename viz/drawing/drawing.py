@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
@@ -16,6 +15,7 @@ from sys import float_info
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node, Role
+from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
@@ -169,7 +169,7 @@ def opened_groups(
     return tuple(g for g in tree.groups if g in opened)
 
 
-_drawings: OrderedDict[tuple[int, int, int, int], Drawing] = OrderedDict()
+_DRAWINGS: Memo[Drawing] = Memo(12)
 
 
 def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> Drawing:
@@ -178,14 +178,9 @@ def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> Dra
     Args:
         union: steps of which the graph is one, in whose places it is drawn.
     """
+    # A drawing holds its graph and union, so nothing else has their ids while it is remembered.
     key = (id(graph), fewer_than, id(union), union.version if union else 0)
-    kept = _drawings.get(key)
-    if kept is None or kept.original is not graph or kept.union is not union:
-        kept = _drawings[key] = Drawing(graph, fewer_than, union)
-    _drawings.move_to_end(key)
-    while len(_drawings) > 12:
-        _drawings.popitem(last=False)
-    return kept
+    return _DRAWINGS.get(key, lambda: Drawing(graph, fewer_than, union))
 
 
 def family_of(graph: Graph) -> str:

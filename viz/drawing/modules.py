@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
+from relascope.core.memo import Memo
 
 FORWARD, BACKWARD = "forward:", "backward:"
+
+
+_FOLDED: Memo[tuple[Graph, Graph]] = Memo(24)
 
 
 def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
@@ -15,8 +19,13 @@ def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
 
     Only constants whose text is known (`attrs["value"]`) go; one that is itself a result of the
     graph stays. Bodies of fused functions are folded too. A graph without such constants comes
-    back as it is.
+    back as it is. The last few results are remembered with their graphs.
     """
+    key = id(graph), fewer_than
+    return _FOLDED.get(key, lambda: (graph, _folded(graph, fewer_than)))[1]
+
+
+def _folded(graph: Graph, fewer_than: int) -> Graph:
     texts = {
         n.id: Literal(str(n.attrs["value"]))
         for n in graph.nodes
@@ -30,7 +39,7 @@ def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
         if node.id in texts:
             continue
         if node.body is not None:
-            body = fold_constants(node.body, fewer_than)
+            body = _folded(node.body, fewer_than)
             if body is not node.body:
                 node, changed = replace(node, body=body), True
         if texts and any(i in texts for i in node.edges):

@@ -11,12 +11,12 @@ import torch
 from kernels import TARGET, Overflow, check_figures, check_fusion, check_node, profile, quiet
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
+from relascope.engine.measure import peaks
 from relascope.engine.protocol.profile import Peaks
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
 from relascope.engine.relax.session import RelaxSession
-from relascope.engine.server import session as pipeline_session
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.joint import MASK_PREFIX
 from relascope.passes.pipeline import Pipeline
@@ -126,7 +126,7 @@ def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(mon
         asked.append((device, torch.get_num_threads(), tuple(dtypes)))
         return Peaks("m", 1, (), ((1, 1.0),), float(len(asked)))
 
-    monkeypatch.setattr(pipeline_session.peaks, "measure", measure)
+    monkeypatch.setattr(peaks, "measure", measure)
     own, before = RelaxSession(), torch.get_num_threads()
     try:
         first = own.peaks(TARGET, 1, ("float32",), progress=quiet)

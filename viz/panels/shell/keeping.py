@@ -346,8 +346,8 @@ def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]
     context = get_script_run_ctx()
     if context is not None:
         _OPEN_IN[ident] = context.session_id
-        while len(_OPEN_IN) > _MOST_OPEN:
-            del _OPEN_IN[next(iter(_OPEN_IN))]
+        for old in list(_OPEN_IN)[:-_MOST_OPEN]:  # other tabs' threads may drop the same
+            _OPEN_IN.pop(old, None)
     if state.get(_KEPT) != (ident, session):
         try:
             for file in files:
