@@ -189,7 +189,7 @@ class _Writer:
         for at, row in enumerate(rows):
             size = (_TITLE, _SUBTITLE)[at]
             middle = y + h / 2 + ((-7.5, 9.0)[at] if len(rows) > 1 else 0.5) + size * 0.35
-            bold = ' font-weight="600"' if not at else ' opacity="0.8"'
+            bold = ' font-weight="600"' if not at else ""
             yield (
                 f'<text x="{_n(left)}" y="{_n(middle)}" font-size="{size:g}"{bold}{anchor} '
                 f"{_paint('fill', colour)}>{_text(_fitted(row, size, not at, room))}</text>"
