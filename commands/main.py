@@ -106,6 +106,10 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         args = parser(argv[0]).parse_args(argv)
         if not args.verbose:  # an error is told in words; Python would print the engine's log, too
             logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
+        if args.trust_files:
+            from relascope.engine.sandbox import TRUST
+
+            os.environ[TRUST] = "1"  # which engines inherit
         _own_passes(args)
         if connect is None:
             from relascope.engine.client import EngineClient as connect
@@ -199,6 +203,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         if name not in _NO_ENGINE:
             one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         one.add_argument("--json", action="store_true", help="print one JSON document")
+        about = "open models' files of others where there is no sandbox to do it in"
+        one.add_argument("--trust-files", action="store_true", help=about)
         one.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
         for group in groups.split():
             module, _, attribute = group.rpartition(".")

@@ -64,6 +64,10 @@ class Engine:
         self._line.clear()
         self._client.close()
 
+    def expect(self, source: ModelSource) -> None:
+        """Have the engine start with what it needs to open this model."""
+        self._client.expect(source)
+
     def __call__(self, method: str, *arguments: Any) -> Any:
         return self._client.call(method, *arguments, on_progress=self._line)
 
@@ -237,8 +241,11 @@ def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
 
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     """What is built and how it is run, as the options say; the program whole."""
+    source = source_of(args)
+    if isinstance(ask, Engine):
+        ask.expect(source)
     target, repeats = target_of(args, ask), getattr(args, "repeats", BuildRequest.repeats)
-    return BuildRequest(source_of(args), pipeline_of(args), target, args.threads, repeats)
+    return BuildRequest(source, pipeline_of(args), target, args.threads, repeats)
 
 
 def target_of(args: argparse.Namespace, ask: Ask) -> str:

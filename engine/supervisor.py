@@ -46,6 +46,7 @@ class Job:
     ) -> None:
         self.method, self.own = method, own  # own: nobody asked for it
         self._supervisor, self._number, self._payload = supervisor, number, payload
+        self.wants = Wants()  # of the process that serves it
         self._changed = threading.Condition()
         self._progress = (0.0, "waiting")
         self._version = 0
@@ -247,9 +248,10 @@ class Supervisor:
         except Exception as error:
             message = f"The arguments of {method} cannot be sent to the engine: {error}"
             raise EngineError("usage", message, method, "Pass plain data.") from error
-        job = Job(self, next(self.numbers), method, payload)
         with self.changed:
-            self.wants = self.wants.with_(method, (*args, *kwargs.values()))
+            self.expect(method, (*args, *kwargs.values()))
+            job = Job(self, next(self.numbers), method, payload)
+            job.wants = self.wants
             if self.closed:
                 raise EngineError("usage", "This engine is closed.", where=method)
             self.waiting.append(job)
@@ -259,6 +261,11 @@ class Supervisor:
                 self.thread.start()
             self.changed.notify_all()
         return job
+
+    def expect(self, method: str, arguments: tuple[Any, ...]) -> None:
+        """As of the client."""
+        with self.changed:
+            self.wants = self.wants.with_(method, arguments)
 
     def cancel(self, job: Job) -> None:
         if not job._finish(error=EngineError("cancelled", f"{job.method} was cancelled.")):
@@ -341,6 +348,7 @@ class Supervisor:
                 elif self.replays and time.monotonic() - self.idle_since >= _POLL:
                     self.replays -= 1  # nobody has asked for something else since
                     self.running = Job(self, next(self.numbers), *self.known, own=True)
+                    self.running.wants = self.wants
                 if self.running is not None:
                     self.cancelled = False
                     return self.running
@@ -454,14 +462,14 @@ class Supervisor:
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
-                    if self.process is not None and self.process.wants != self.wants:
+                    if self.process is not None and self.process.wants != job.wants:
                         # A sandbox cannot be widened.
                         self.process.kill()
                         self.process.end()
                         self.process = None
-                    if self.process is None and self.wants == Wants():
-                        self.process = STANDBY.take(self.ir, self.session)
-                    self.process = self.process or EngineProcess(self.ir, self.session, self.wants)
+                    if self.process is None:
+                        self.process = STANDBY.take(self.ir, self.session, job.wants)
+                    self.process = self.process or EngineProcess(self.ir, self.session, job.wants)
                     return self.process
                 return None
             finally:
