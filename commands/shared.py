@@ -52,9 +52,10 @@ class Engine:
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self._client = connect(args.engine)
         names = ("seconds", "memory", "calls")
-        limits = Limits(**{n: v for n in names if (v := getattr(args, f"limit_{n}", None))})
-        if limits != NO_LIMITS:
-            self._client.limit(limits)
+        given = {n: v for n in names if (v := getattr(args, f"limit_{n}", None))}
+        self.limits = Limits(**given)
+        if self.limits != NO_LIMITS:
+            self._client.limit(self.limits)
         self._line = ProgressLine(sys.stderr)
 
     def __enter__(self) -> Engine:
