@@ -34,7 +34,6 @@ from relascope.engine.faults.replay import (
     ran,
     ratio,
 )
-from relascope.engine.limits import resident
 from relascope.passes.tvm_calls import TvmCall
 
 
@@ -155,7 +154,7 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
                 began, had, before = time.monotonic(), int(noted[0]), float(noted[1])
             if not began:
                 continue
-            if fault.memory and (resident(child.pid) - had) / _MIB > fault.memory:
+            if fault.memory and (_resident(child.pid) - had) / _MIB > fault.memory:
                 crossed = f"The process took more than {fault.memory:g} MiB"
             elif fault.seconds and time.monotonic() - began > fault.seconds + 2 * before:
                 crossed = f"The passes did not end within {fault.seconds:g} s"
@@ -179,6 +178,18 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
 
 _MIB = 1 << 20
 _UNDECIDED = "Undecided: see README.md for what the report needs."
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has now; 0 where that is not known."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:  # macOS
+        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
+        return int(done.stdout.strip() or 0) * 1024
+    except (OSError, IndexError):  # it has just ended
+        return 0
 
 
 def _noted(notes: Path) -> list[str]:
@@ -236,7 +247,7 @@ class Trial:
         start = own or mod
         began = time.perf_counter()
         left = ran(engine, _module(_through(start, tail)), values, target)
-        self._note(f"{resident(os.getpid())} {time.perf_counter() - began}")
+        self._note(f"{_resident(os.getpid())} {time.perf_counter() - began}")
         try:
             if fault.recorded and not self.fix:
                 after = self._read(engine, "after", fault.after, stored)

@@ -27,7 +27,7 @@ from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.accuracy import Tolerance
-from relascope.engine.limits import Limits, Unit
+from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.protocol.fault import Report, Shown, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -365,13 +365,14 @@ def test_a_program_that_relascope_refuses_is_no_fault_of_the_pass():
 
 
 @pytest.mark.parametrize(
-    ("unit", "crash"), [((4.0, 0), "seconds"), ((0.0, 200 << 20), "memory"), (None, "ends")]
+    ("used", "crash"),
+    [(Usage(4.0), "seconds"), (Usage(memory=200 << 20), "memory"), (None, "ends")],
 )
-def test_the_report_of_a_crossed_limit_gets_the_limit(unit, crash):
+def test_the_report_of_a_crossed_limit_gets_the_limit(used, crash):
     limits = Limits(3.0, 100.0)
     death = EngineError("engine", "The relay engine's process was ended by signal 11.")
-    if unit is not None:
-        death = limits.crossed(Unit("A piece", "narrow", "engine", ""), *unit)
+    if used is not None:
+        death = limits.crossed(Unit("A piece", "narrow", "engine", ""), used)
 
     def dies(where, piece, bare=False):
         raise death
