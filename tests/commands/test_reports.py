@@ -23,7 +23,7 @@ SECONDS, MEMORY = "6", "400"
 
 # Faults from module to module; those of `WHERE` alone show them.
 FAULTS = """
-import os, signal, time
+import ctypes, time
 import tvm
 
 def found(mod):
@@ -39,7 +39,7 @@ def crash(mod):
 
 def ends(mod):
     if found(mod):
-        os.kill(os.getpid(), signal.SIGSEGV)
+        ctypes.string_at(0)
     return mod
 
 def malformed(mod):
