@@ -122,7 +122,9 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
         raise EngineError("usage", cannot(bisection), "bisection")
     assert found.bad is not None, "or there would be nothing to narrow"
     source = question.source
-    if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
+    double = bisection.double
+    off = double is not None and not double.passed and double.failure is None
+    if bisection.kind == "wrong" and off:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
     wrong = question.tolerance.limit(source.dtype).outputs
     limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0}

@@ -317,17 +317,20 @@ def test_the_suspects_alone_are_asked_about_on_a_plain_target():
 
 def test_what_is_wrong_in_float64_is_narrowed_in_float64():
     class Failed:
-        passed = False
+        passed, failure = False, None
 
     made = reduction.narrow(Answers(wrong), "relay", bisected(double=Failed()))
     assert (made.source.dtype, made.where.limit) == ("float64", 1e-10)
 
     class Rounded:
-        passed = True
+        passed, failure = True, None
 
-    assert reduction.narrow(Answers(wrong), "relay", bisected(double=Rounded())).source == (
-        ModelSource("mlp")
-    )
+    class NoSuchType:
+        passed, failure = False, EngineError("usage", "It has no --dtype to choose.")
+
+    for double in (Rounded(), NoSuchType()):
+        made = reduction.narrow(Answers(wrong), "relay", bisected(double=double))
+        assert made.source == ModelSource("mlp")
 
 
 def test_a_tolerance_holds_inside_a_pass_too():
