@@ -67,7 +67,7 @@ def run(
 
 def overlay(folder: Path, changed: str, text: str) -> Path:
     """A checkout of links to this one, with one file of another text; the command of it."""
-    checkout = Path(__file__).parents[2]
+    checkout = Path(__file__).parents[3]
     file = Path(changed)
     folder.mkdir()
     for depth in range(len(file.parts)):
