@@ -29,6 +29,7 @@ _log = logging.getLogger("relascope.engine")
 
 _POLL = 0.25  # s; how late the end of a process is seen when its socket outlives it
 _LOOK = 0.05  # s; how late the crossing of a limit is seen
+_LOOKING = 0.1  # share of a processor that looking may take
 _JOIN = 3.0  # s; for the thread to see that it is over
 _REPLAYED = ("load", "step", "graph_after", "text", "split")  # what makes the programs of a screen
 _REPLAYS = 3  # new processes for one death; that many only where they are killed, too
@@ -157,6 +158,7 @@ class _Exchange:
         self._since = time.monotonic()  # of what `Limits.calls` limits
         self._units: list[tuple[Unit, Usage]] = []  # under way, with what was used before
         self._paused: Usage | None = None  # what was used when nothing counted any more
+        self._look = _LOOK  # s; longer where measuring large processes takes long
 
     def answer(self) -> tuple[str, Any]:
         """Wait for the answer.
@@ -170,7 +172,7 @@ class _Exchange:
         """
         while True:
             try:
-                message = self._process.receive(_LOOK if self._units else _POLL)
+                message = self._process.receive(self._look if self._units else _POLL)
             except TooLarge as large:
                 raise _Stopped(_too_large(self._job.method)) from large
             answer = None if message is None else self._handle(*message)
@@ -213,7 +215,9 @@ class _Exchange:
         late = limits.overdue(kind, method, time.monotonic() - self._since)
         if late is not None:
             raise _Stopped(late)
+        began = time.thread_time()
         now = self._process.usage() if self._units else Usage()
+        self._look = max(_LOOK, (time.thread_time() - began) / _LOOKING)
         for unit, before in self._units:
             error = limits.crossed(unit, now - before)
             if error is not None:

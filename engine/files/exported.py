@@ -61,7 +61,8 @@ def is_expression(text: str) -> bool:
     """Whether a size's expression is made of numbers, symbols, known functions and signs alone.
 
     Both as torch prints one and as sympy spells it: `2*s30`, `Mul(Integer(2), Symbol('s30'))`.
-    There are few powers, of one digit, so that no number outgrows memory.
+    There are few powers, of one digit, and no precision beyond that of float64's like, so that no
+    number outgrows memory.
     """
     if len(text) > 2000:
         return False
@@ -75,9 +76,22 @@ def is_expression(text: str) -> bool:
     exponent = re.compile(r"-?\d|Integer\(-?\d\)|Rational\(-?\d, \d\)")
     return (
         all(map(_is_part, nodes))
+        and all(map(_is_precise, called))
         and len(powers) <= 3
         and all(exponent.fullmatch(ast.unparse(p)) for p in powers)
     )
+
+
+_PRECISION = 400  # bits or digits
+
+
+def _is_precise(call: ast.Call) -> bool:
+    """Whether a call asks for no more digits than numbers of programs have."""
+    asked = [k.value for k in call.keywords]
+    if isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal"):
+        asked += call.args[1:]
+    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in asked)
+    return all(isinstance(d, ast.Constant) and d.value in range(_PRECISION) for d in digits)
 
 
 def _is_part(node: ast.AST) -> bool:

@@ -127,6 +127,11 @@ def test_a_name_that_is_not_utf_8(tmp_path):
         ("os.system('s0')", False),
         ("(s0 := 3)", False),
         ("s0 if s0 else s1", False),
+        ("Mul(Float('0.5', precision=53), Symbol('s0', integer=True))", True),
+        ("Float('0.5', precision=4000000000)", False),
+        ("Float('0.5', 4000000000)", False),
+        ("RoundDecimal(Symbol('s0'), -2)", True),
+        ("RoundDecimal(Symbol('s0'), Integer(4000000000))", False),
     ],
 )
 def test_expressions_of_sizes(text, fits):
