@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from limits import FORWARD, rounding
+from limits import FORWARD, LIMITS, rounding
 from quick import QUICK
 from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
@@ -26,6 +26,9 @@ def imported(module, *inputs, training=False, dtype="float32"):
     inputs = tuple(i.to(getattr(torch, dtype)) if i.is_floating_point() else i for i in inputs)
     model = model_from_module(module, names, inputs, source, quiet)
     return model, import_model(model, quiet)
+
+
+LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def main_of(program):
