@@ -6,6 +6,7 @@ This file is copied into each report, so it needs nothing but numpy and what is 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import platform
 import signal
@@ -60,7 +61,8 @@ class Fault:
 
     Args:
         title: one line.
-        kind: "wrong", "slow" or "crash".
+        kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
+            than the limit) or "memory" (more bytes stay after them).
         ir: "relay" or "relax".
         program: the program's text; "" where it is in the file "program.json".
         inputs, parameters: names of its arguments, in order.
@@ -68,7 +70,7 @@ class Fault:
         steps: the suspected passes.
         tail: passes that are run after them, with them and without them.
         target: what is compiled for.
-        limit: of a difference relative to scale, or of the ratio of times.
+        limit: of a difference relative to scale, of the ratio of times, of seconds or of bytes.
         floor: what differences are relative to at least.
         building: whether it is compiled and run.
         same_result: whether the suspected passes must keep the type of the result.
@@ -81,6 +83,7 @@ class Fault:
             what the same takes without them; of a crash by "seconds".
         memory: MiB that the process may take beyond what it had before the passes; of a crash by
             "memory".
+        runs: how often the passes are run: the fault shows where it does once.
     """
 
     title: str
@@ -103,12 +106,14 @@ class Fault:
     error: str = ""
     seconds: float = 0.0
     memory: float = 0.0
+    runs: int = 1
 
 
 SHOWS, FIXED, UNDECIDED = 1, 0, 2
 """Exit statuses."""
 
 _SAID = {SHOWS: "The fault shows.", FIXED: "The fault does not show: it is fixed."}
+_OF_PASS = ("long", "memory")
 _LOOK = 0.02  # s, between looks at the process that runs the passes
 
 
@@ -249,22 +254,45 @@ class Trial:
         left = ran(engine, _module(_through(start, tail)), values, target)
         self._note(f"{_resident(os.getpid())} {time.perf_counter() - began}")
         try:
-            if fault.recorded and not self.fix:
-                after = self._read(engine, "after", fault.after, stored)
-            else:
-                after = _through(start, steps)
+            for _ in range(fault.runs):
+                gc.collect()
+                began, had = time.perf_counter(), _resident(os.getpid())
+                if fault.recorded and not self.fix:
+                    after = self._read(engine, "after", fault.after, stored)
+                else:
+                    after = _through(start, steps)
+                seconds = time.perf_counter() - began
                 if not fault.recorded:
                     taken = (_module(start), _module(after))
                     check_result(engine, *taken, fault.parameters, fault.same_result)
-            right = ran(engine, _module(_through(after, tail)), values, target)
+                gc.collect()
+                kept = _resident(os.getpid()) - had
+                right = ran(engine, _module(_through(after, tail)), values, target)
+                if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
+                    status = self._used(seconds, kept)
+                elif fault.kind == "slow":
+                    status = _slow(ratio(left, right), fault.limit)
+                else:
+                    count = 0 if tail else fault.outputs
+                    expected = [stored[f"expected {i}"] for i in range(count)]
+                    status = _wrong(left.results(), right.results(), expected, fault)
+                if status != FIXED:
+                    return status
         except (Exception, SystemExit) as error:
             return self._failed(error)
-        if left is None or right is None or fault.kind == "crash":
-            return FIXED
-        if fault.kind == "slow":
-            return _slow(ratio(left, right), fault.limit)
-        expected = [stored[f"expected {i}"] for i in range(fault.outputs)] if not tail else []
-        return _wrong(left.results(), right.results(), expected, fault)
+        return FIXED
+
+    def _used(self, seconds: float, kept: int) -> int:
+        """The status where the passes themselves are looked at, not what they make."""
+        limit = self.fault.limit
+        if self.fault.kind == "long":
+            print(f"The passes took {seconds:.3g} s; the limit is {limit:.3g} s.")
+            return SHOWS if seconds > limit else FIXED
+        if self.fault.kind == "memory":
+            used = f"{kept / _MIB:.1f} MiB; the limit is {limit / _MIB:.1f} MiB."
+            print(f"The memory that stays after the passes is {used}")
+            return SHOWS if kept > limit else FIXED
+        return FIXED
 
     def _steps(self) -> list[Callable[[Any], Any]]:
         engine: Engine = import_module(f"relascope.engine.{self.fault.ir}.faults.replay")

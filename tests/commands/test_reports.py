@@ -302,6 +302,20 @@ def memory(program):
     kept = [bytes(range(250)) * 100_000 for _ in range(40)]
     time.sleep(600)
 
+def leaks(program):
+    os.kept = bytes(range(250)) * 200_000
+    return program
+
+def slow(program):
+    time.sleep(0.3)
+    return program
+
+RUNS = []
+
+def flaky(program):
+    RUNS.append(1)
+    return replace(program, mod=program.mod + (len(RUNS) == 3))
+
 def right(program):
     return program
 
@@ -351,7 +365,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from relascope.engine.faults.show import Fault, ProgramCall, main
 
 call = ProgramCall("passes", {name!r})
-sys.exit(main(Fault("t", {kind!r}, "none", "2", (), (), 1, (call,), limit=0.1, **{more!r})))
+more = {{"limit": 0.1, **{more!r}}}
+sys.exit(main(Fault("t", {kind!r}, "none", "2", (), (), 1, (call,), **more)))
 """
 
 
@@ -395,6 +410,12 @@ RAISES = {"crash": "raises", "error": "ValueError: no axis 3 here"}
         ("right", "crash", {"crash": "seconds", "seconds": 60.0}, 0, "fixed"),
         ("memory", "crash", {"crash": "memory", "memory": 100.0}, 1, "more than 100 MiB"),
         ("right", "crash", {"crash": "memory", "memory": 100.0}, 0, "fixed"),
+        ("leaks", "memory", {"limit": 20 << 20}, 1, "MiB; the limit is 20.0 MiB"),
+        ("right", "memory", {"limit": 20 << 20}, 0, "fixed"),
+        ("slow", "long", {"limit": 0.2}, 1, "the limit is 0.2 s"),
+        ("right", "long", {"limit": 0.2}, 0, "fixed"),
+        ("flaky", "wrong", {"runs": 2}, 0, "fixed"),
+        ("flaky", "wrong", {"runs": 3}, 1, "WRONG"),
         ("missing", "wrong", {}, 2, "Undecided"),
     ],
 )
