@@ -121,7 +121,7 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     except (SyntaxError, ValueError) as wrong:
         line, why = getattr(wrong, "lineno", None) or 1, "is no statement"
     line += before.count("\n")
-    raise archive.refused(name, f"is not as torch.jit.save writes it: line {line} {why}")
+    raise archive.refused(name, f"is not a trace's code: line {line} {why}")
 
 
 class _Refused(Exception):

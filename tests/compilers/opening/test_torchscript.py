@@ -4,14 +4,17 @@ Whoever wrote the crafted code had read the grammar. Each text tries to have tor
 while it loads the file, where our check of operators is not asked yet.
 """
 
+import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from hostile import changed
+from hostile import changed, honest, members
 from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive
 from relascope.engine.files.torchscript import check_code
 from relascope.engine.protocol.source import source_from_file
@@ -154,7 +157,7 @@ def crafted(name, mark):
 def test_crafted_code_is_refused_before_torch_reads_it(name, tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(crafted(name, tmp_path / "mark"))
-    with pytest.raises(EngineError, match=r"is not as torch.jit.save writes it: line \d+ ") as got:
+    with pytest.raises(EngineError, match=r"is not a trace's code: line \d+ ") as got:
         check_code(Archive(path))
     assert got.value.kind == "file" and "code/" in got.value.where
 
@@ -228,3 +231,42 @@ def test_code_of_old_versions_is_read(tmp_path):
     head = b"op_version_set = 1\nimport __torch__.torch\n"
     path.write_bytes(changed(".pt", "", parts={"*.py": lambda code: head + code}))
     load_model(source_from_file(path), lambda *_: None)
+
+
+class Optional(nn.Module):
+    weight: Tensor | None
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.ones(4)
+
+    def forward(self, x):
+        return x * torch.jit._unwrap_optional(self.weight)
+
+
+def test_a_tensor_that_is_neither_parameter_nor_buffer_is_imported(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.jit.script(nn.Sequential(Optional())).save(str(path))
+    source = source_from_file(path)
+    types = (("input", TensorType((2, 4), "float32")),)
+    model = load_model(replace(source, inputs=types), lambda *_: None)
+    assert set(model.buffers) == set(model.flat.tensors) == {"0.weight"}
+
+
+PICKLES = {
+    "a class of PyTorch's, parted elsewhere": (
+        lambda data: b"\x80\x02c__torch__.torch\nclasses.quantized.LinearPackedParamsBase\n)\x81}b."
+    ),
+    "a storage of another type": lambda data: re.sub(rb"ctorch\nFloatStorage\n", b"K\x07", data),
+}
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_a_pickle_that_torch_would_take_for_another(name, tmp_path):
+    path = tmp_path / "model.pt"
+    data = members(honest(".pt"))["data.pkl"]
+    assert PICKLES[name](data) != data
+    path.write_bytes(changed(".pt", "", parts={"data.pkl": PICKLES[name]}))
+    with pytest.raises(EngineError, match=r"its member 'data.pkl'") as got:
+        check_code(Archive(path))
+    assert got.value.kind == "file"
