@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-MOST_STEPS = 500
+MOST_STEPS = 200
 _STEP = re.compile(r"(?P<off>-?)(?P<name>[a-z][a-z0-9_]*)(\((?P<params>[^()]*)\))?")
 
 
