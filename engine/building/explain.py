@@ -64,11 +64,15 @@ def _diagnostics() -> str:
     The exception itself only says that there is something to be read there, so this must be asked
     before anything else is written.
     """
-    sys.stderr.flush()
-    if not stat.S_ISREG(os.fstat(2).st_mode):
+    try:
+        sys.stderr.flush()
+        if not stat.S_ISREG(os.fstat(2).st_mode):
+            return ""
+        with open("/dev/fd/2", "rb", buffering=0) as file:  # 2 may be open for writing alone
+            file.seek(max(0, os.fstat(2).st_size - 8192))
+            text = file.read(8192).decode(errors="replace")
+    except (OSError, ValueError, AttributeError):  # closed, or not to be read
         return ""
-    size = os.fstat(2).st_size
-    text = os.pread(2, 8192, max(0, size - 8192)).decode(errors="replace")
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-12:]
     begin = max((i for i, line in enumerate(lines) if "error: " in line), default=len(lines) - 3)

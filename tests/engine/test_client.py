@@ -21,7 +21,7 @@ from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.places import PLACES
-from relascope.engine.process import STANDBY, EngineProcess, Wants, death, usage
+from relascope.engine.process import STANDBY, EngineProcess, death, usage
 from relascope.engine.supervisor import Job, _Exchange, _Stopped
 
 FAKE = "fake_session:FakeSession"
@@ -479,7 +479,7 @@ def test_one_stands_by_for_whoever_needs_it_next(client):
         assert len(pids) == 2
         STANDBY.keep("fake", session=FAKE)
         assert STANDBY.ready
-        assert STANDBY.take("relax", None, Wants()) is None
+        assert STANDBY.take("relax", None) is None
     finally:
         STANDBY.end()
     assert not STANDBY.ready
@@ -711,6 +711,27 @@ def test_the_reason_is_the_last_that_the_type_checker_wrote(capfd):
     os.write(2, b"older\n\x1b[31merror: \x1b[0mthe shapes do not fit\n --> here\n")
     told = explain(DiagnosticError("see above"), "load")
     assert told.message == "DiagnosticError: error: the shapes do not fit\n --> here"
+
+
+@pytest.mark.parametrize("kind", ["written only", "a pipe", "closed"])
+def test_a_reason_is_not_lost_where_stderr_cannot_be_read(kind, tmp_path, capfd):
+    class DiagnosticError(Exception):
+        pass
+
+    kept = os.dup(2)
+    try:
+        if kind == "closed":
+            os.close(2)
+        elif kind == "a pipe":
+            os.dup2(os.pipe()[1], 2)
+        else:
+            os.dup2(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT), 2)
+            os.write(2, b"error: the shapes do not fit\n")
+        said = explain(DiagnosticError("see above"), "load").message
+    finally:
+        os.dup2(kept, 2)
+    written = kind == "written only"
+    assert said == f"DiagnosticError: {'error: the shapes do not fit' if written else 'see above'}"
 
 
 TVM_MESSAGE = """Traceback (most recent call last):
