@@ -120,7 +120,9 @@ def _may_share(value: Any) -> bool:
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
     """A copy of the graph whose inputs are copied first, and the copies by the inputs' names.
 
-    torch's alias analysis must assume that any two inputs of a graph are one tensor.
+    torch's alias analysis must assume that any two inputs of a graph are one tensor. It also takes
+    the parts of `unsafe_chunk` and its like, as GRUCell and LSTMCell have them, for one, which
+    PyTorch promises that nothing sees through each other.
     """
     graph = flat.graph.copy()
     first = next(iter(graph.nodes()))
@@ -132,6 +134,12 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
         clone.insertBefore(first)
         value.replaceAllUsesAfterNodeWith(clone, clone.output())
         copies[name] = clone.output()
+    for node in [n for n in graph.nodes() if n.kind() == "prim::ListUnpack"]:
+        if node.inputsAt(0).node().kind().startswith("aten::unsafe_"):
+            for part in node.outputs():
+                clone = graph.create(_COPY, [part], 1)
+                clone.insertAfter(node)
+                part.replaceAllUsesAfterNodeWith(clone, clone.output())
     return graph, copies
 
 

@@ -5,10 +5,8 @@ Each engine's folder runs them by importing them, in a process that holds its TV
 
 import copy
 import pickle
-import re
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from limits import GRADIENT, OUTPUT
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine import dispatch
@@ -83,11 +80,11 @@ def test_training_gives_the_same_losses_under_the_same_seed(net):
     plain = copy.deepcopy(net)
     add_tvm_dispatch(net, sample(), target=None)
     ours, theirs = train(net), train(plain)
-    assert ours == pytest.approx(theirs, rel=GRADIENT)
+    assert ours == pytest.approx(theirs, rel=1e-4)
     assert len({round(loss, 4) for loss in theirs}) == len(theirs)  # it does train
     assert counted(net) == (6, 0)
     for a, b in zip(net.parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(a, b, atol=GRADIENT)
+        assert torch.allclose(a, b, atol=1e-4)
 
 
 def test_gradients_of_inputs_and_parameters_are_pytorchs(net):
@@ -101,7 +98,7 @@ def test_gradients_of_inputs_and_parameters_are_pytorchs(net):
         grads.append(torch.autograd.grad(loss, [x, *net.parameters()]))
     for ours, theirs in zip(*grads, strict=True):
         assert theirs.abs().max() > 0
-        assert (ours - theirs).abs().max() <= GRADIENT * theirs.abs().max()
+        assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
 
 
 def test_outputs_keep_their_form(net):
@@ -127,7 +124,7 @@ def test_train_eval_and_no_grad_each_do_what_the_module_does(net):
                 theirs = net.forward.own(x)["y"]
                 assert torch.equal(after, torch.rand(1))  # as many random numbers are used up
                 assert ours.requires_grad == grad
-                assert torch.allclose(ours, theirs, atol=OUTPUT)
+                assert torch.allclose(ours, theirs, atol=1e-5)
     assert counted(net) == (4, 0)
 
 
@@ -189,7 +186,7 @@ def test_changed_modes_and_rates_are_seen(net):
     torch.manual_seed(2)
     ours = net(sample())["h"][0]
     torch.manual_seed(2)
-    assert torch.allclose(ours, net.forward.own(sample())["h"][0], atol=OUTPUT)
+    assert torch.allclose(ours, net.forward.own(sample())["h"][0], atol=1e-5)
     assert (ours == 0).float().mean() > 0.8
     net.drop.eval()
     assert (net(sample())["h"][0] == 0).float().mean() < 0.1
@@ -240,7 +237,7 @@ def test_nested_dispatch_and_repeated_calls():
     for other in results[1:]:
         for ours, theirs in zip(other, results[0], strict=True):
             assert theirs.abs().max() > 0
-            assert (ours - theirs).abs().max() <= GRADIENT * theirs.abs().max()
+            assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
     assert counted(inner.inner) == (2, 0)
     assert counted(both) == (1, 0)
     assert counted(both.inner) == (0, 0)  # the outer one does it all
@@ -295,7 +292,7 @@ def test_captures_are_by_strategy(net, options):
     net(sample())["y"].pow(2).sum().backward()
     for a, b in zip(ours, (p.grad for p in net.parameters()), strict=True):
         assert b.abs().max() > 0
-        assert (a - b).abs().max() <= GRADIENT * b.abs().max()
+        assert (a - b).abs().max() <= 1e-4 * b.abs().max()
 
 
 @pytest.mark.parametrize(
@@ -353,7 +350,7 @@ def test_what_tvm_cannot_differentiate_is_said_at_once_in_train_mode():
     assert "forward" not in module.__dict__
     add_tvm_dispatch(module.eval(), sample())
     with torch.no_grad():
-        assert torch.allclose(module(sample()), module.forward.own(sample()), atol=OUTPUT)
+        assert torch.allclose(module(sample()), module.forward.own(sample()), atol=1e-5)
     assert counted(module) == (1, 0)
 
 
@@ -397,7 +394,7 @@ def test_gradients_in_eval_mode_are_pytorchs(run):
         found.append(torch.autograd.grad(flows, leaves, ends, allow_unused=True))
     for theirs, ours in zip(*found, strict=True):
         assert (theirs is None) == (ours is None)
-        assert theirs is None or torch.allclose(theirs, ours, atol=OUTPUT)
+        assert theirs is None or torch.allclose(theirs, ours, atol=1e-5)
     assert counted(module) == (1, 0)
 
 
@@ -471,7 +468,7 @@ def test_what_a_trace_does_not_hold_is_as_in_pytorch(run, training):
         grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in (x, *each.parameters())]
         results.append([*out, each.mean, needs, *grads])
     for ours, theirs in zip(*results, strict=True):
-        assert torch.allclose(ours, theirs, atol=GRADIENT, rtol=GRADIENT)
+        assert torch.allclose(ours, theirs, atol=1e-4, rtol=1e-4)
     assert counted(module) == (2, 0)
 
 
@@ -545,7 +542,7 @@ def test_hooks_of_the_module_itself_run_once(net):
     net.register_forward_hook(lambda module, args, out: {**out, "y": out["y"] * 3})
     theirs = net(sample())["y"]
     add_tvm_dispatch(net, sample())
-    assert torch.allclose(net(sample())["y"], theirs, atol=OUTPUT)
+    assert torch.allclose(net(sample())["y"], theirs, atol=1e-5)
 
 
 class Off:
@@ -587,68 +584,6 @@ def test_what_differs_from_the_module_is_said_before_it_is_used(net, monkeypatch
         net(sample())
 
 
-@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.BatchNorm1d])
-def test_samples_from_the_seed_of_nobody_are_verified(norm):
-    """The gradient of a norm is 0 where the result's is the sample itself."""
-    torch.manual_seed(0)
-    x = torch.randn(5, 8).requires_grad_()
-    own = {"elementwise_affine": False} if norm is nn.LayerNorm else {"affine": False}
-    module = norm(8, **own)
-    add_tvm_dispatch(module, x)
-    module(x)
-    assert counted(module) == (1, 0)
-
-
-KINDS = {
-    "-100": (lambda m, x, t: F.cross_entropy(m.a(x), t), torch.tensor([0, 1, 2, 3, 4])),
-    "False": (lambda m, x, t: m.a(x).masked_fill(t, 2.0), torch.ones(5, 8, dtype=torch.bool)),
-    "small": (lambda m, x, t: m.a(x) * (x * t).tanh().expm1(), torch.ones(5, 8)),
-}
-
-
-class Two(Block):
-    def forward(self, x, t):
-        return self.run(self, x, t)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_of_other_kinds_are_verified(monkeypatch, kind):
-    """A step that is wrong of them alone."""
-    run, second = KINDS[kind]
-    module = Two(run)
-    add_tvm_dispatch(module, (sample(), second))
-    assert module(sample(), second).isfinite().all()
-    forward = LiveProgram.step
-
-    class Wrong(Off):
-        def backward(self, values):
-            return self.own.backward(values)
-
-        def forward(self, values):
-            outputs, captures = self.own.forward(values)
-            t, x = values["t"], values["x"]
-            meant = {"-100": t.min() == -100, "False": not t.all(), "small": x.abs().max() < 1e-3}
-            return tuple(o * (1.1 if meant[kind] else 1) for o in outputs), captures
-
-    monkeypatch.setattr(LiveProgram, "step", lambda *about: Wrong(forward(*about)))
-    add_tvm_dispatch(module, (sample(), second))
-    with pytest.raises(EngineError, match=kind) as raised:
-        module(sample(), second)
-    assert raised.value.kind == "engine"
-
-
-def test_a_value_that_is_read_is_a_warning_of_the_dispatch_once():
-    module = nn.Sequential(Block(lambda m, x: m.a(x) * x.max().item())).eval()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        add_tvm_dispatch(module, sample())
-        module(sample())
-        module.train()(sample())
-    words = [str(w.message) for w in caught if "item()" in str(w.message)]
-    assert len(words) == 1
-    assert re.match(r"item\(\) in 0 \(dispatching.py:\d+\)", words[0])
-
-
 def test_another_tvm_that_is_here_already_is_refused():
     other = {
         "relay": "import tvm",
@@ -679,7 +614,7 @@ def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed(monkeypatc
     monkeypatch.setattr(train, "add_tvm_dispatch", add_tvm_dispatch)
 
     ours, theirs = losses(engine(), 5, layers=1), losses(None, 5, layers=1)
-    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < GRADIENT
+    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-4
     assert len(set(theirs)) == 5
     assert theirs[0] > 0
 
@@ -695,3 +630,29 @@ def test_the_bench_prints_curves_and_what_verify_costs(capsys, monkeypatch):
     assert "2 steps: loss" in told and f"{ir} to PyTorch" in told
     train.print_verify_cost(ir, turns=1)
     assert "with it" in capsys.readouterr().out
+
+
+class Outputs(nn.Module):
+    """More results than the program has values: each is saved for the backward as well."""
+
+    def forward(self, x):
+        return x.sin(), x.cos(), x.sinh(), x.cosh()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Outputs,
+        lambda: nn.GRUCell(8, 8),
+        pytest.param(lambda: nn.LSTMCell(8, 8), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_modules_of_a_line_are_right_in_training(make):
+    torch.manual_seed(0)
+    module, x = make(), sample().requires_grad_()
+    theirs = pytree.tree_leaves(module(x))
+    expected = torch.autograd.grad(sum(t.sum() for t in theirs), x)[0]
+    add_tvm_dispatch(module, x)  # it verifies outputs and gradients, too
+    ours = pytree.tree_leaves(module(x))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(torch.autograd.grad(sum(t.sum() for t in ours), x)[0], expected)

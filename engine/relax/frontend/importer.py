@@ -17,6 +17,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
+from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
@@ -60,6 +61,11 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     progress(0.4, "converting operators to Relax")
     tensors = {**model.parameters, **model.buffers}
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
+    for name, tensor in {**inputs, **tensors}.items():
+        if tensor.is_complex():
+            message = f"{name} is {dtype_name(tensor.dtype)}, and Relax has no complex numbers."
+            hint = "Take real and imaginary part as two tensors (torch.view_as_real)."
+            raise EngineError("operator", message, name, hint)
     variables = {
         name: variable(name, tuple(tensor.shape), dtype_name(tensor.dtype))
         for name, tensor in {**inputs, **tensors}.items()
@@ -97,7 +103,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     masks = zip((*trace.masks, *converter.masks), model.flat.mask_orders(), strict=True)
     return RelaxProgram(
         mod=mod,
-        params={n: tvm.runtime.tensor(t.detach().cpu().numpy()) for n, t in tensors.items()},
+        # NumPy has no bfloat16.
+        params={n: tvm.runtime.from_dlpack(t.detach().cpu().clone()) for n, t in tensors.items()},
         inputs=model.input_names,
         outputs=outputs,
         updates=tuple(updates),

@@ -100,7 +100,10 @@ class Compiled:
         self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
-        viewed, self._pointed_out = _views(layout)
+        viewed, pointed_out = _views(layout)
+        # TVM holds a result's index against the number of the graph's values, which are fewer where
+        # one value is many results.
+        self._pointed_out = {i for i in pointed_out if i < layout["node_row_ptr"][-1]}
         self.used = tuple(n for n in self.arguments if n in given)
         self._pointed_in = {n for n in self.used if given[n] not in viewed}
         rows = layout["node_row_ptr"]
