@@ -22,6 +22,8 @@ _LARGEST = ((".debug_pkl", 64), (".pkl", 4), (".py", 16), (".json", 64), (".pt",
 """MiB that a member of such a name may have unpacked."""
 _PACKED = 256 * MIB
 """Bytes by which all members may be larger than the file: of text, which torch packs."""
+_OLD_PROGRAM = "serialized_exported_program.json"
+"""Lies at the top of an old program's archive, where torch's reader takes no member."""
 _ENDS_HINT = "It may be cut short or changed: get it again, or write it again."
 
 
@@ -52,6 +54,10 @@ class Archive:
         except UnicodeDecodeError as wrong:
             raise self.refused("", "has a name that is not UTF-8") from wrong
         except (RuntimeError, MemoryError) as wrong:
+            if _OLD_PROGRAM in str(wrong):
+                said = "This program is of PyTorch 2.7 or older, in a format that is not read."
+                hint = "Export it again with PyTorch 2.8 or later."
+                raise EngineError("file", said, path.name, hint) from wrong
             said = f"This file's directory cannot be read: {plainly(wrong)}."
             raise EngineError("file", said, path.name, _ENDS_HINT) from wrong
         self.reader, self.sizes = reader, dict(zip(names, sizes, strict=True))

@@ -10,8 +10,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
+
+from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.archive import Archive
@@ -24,45 +27,52 @@ _MEMBERS = re.compile(
     r"|data/weights/weight_\d+|data/constants/tensor_\d+|data/sample_inputs/model\.pt"
     r"|archive_format|archive_version|byteorder|version|\.data/\w+|extra/.*"
 )
-_OLD = "serialized_exported_program.json"
 
-_NAME = re.compile(r"[A-Za-z_]\w*|", re.ASCII)
+_DOTTED = re.compile(r"[\w.]{1,300}", re.ASCII)
 _PATH = re.compile(r'[^"\\\x00-\x1f\x7f]{0,2000}')
 _WORDS = re.compile(r"[\w .,+<=>()\[\]{}*:;/-]{0,1000}", re.ASCII)
 _TEXT = re.compile(r"(?s).*")
+_FLOAT = re.compile(r"-?Infinity|NaN")
 _PAYLOAD = re.compile(r"(?:weight|tensor)_\d+")
 _DEVICE = re.compile(r"cpu|cuda|mps|xpu")
 _OPERATOR = re.compile(
     r"_operator\.(?:add|sub|mul|floordiv|truediv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_"
-    r"|not_|getitem)|math\.(?:ceil|floor|trunc|sqrt)"
+    r"|not_|lshift|rshift|getitem)|math\.(?:ceil|floor|trunc|sqrt)"
     r"|torch\.(?:sym_(?:max|min|float|int|ite|not|sum|sqrt)|_sym_sqrt)"
     r"|torch\.ops\.higher_order\.(?:wrap_with_set_grad_enabled|wrap_with_autocast|cond)"
     r"|torch\._C\._set_grad_enabled"
 )
 _ATEN = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+", re.ASCII)
+_ASSERTION = re.compile(r"torch\.ops\.aten\._(?:functional_)?assert_(?:scalar|async)\.\w+")
 
 _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,9}")
 _PLAIN = re.compile(r"([a-z]{1,4}\d{1,9})|Symbol\('([a-z]{1,4}\d{1,9})'[^()]*\)")
 _FUNCTION_NAMES = """
     FloorDiv ModularIndexing Where PythonMod Mod CleanDiv CeilToInt FloorToInt CeilDiv FloatTrueDiv
     IntTrueDiv TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity Max Min Abs Eq Ne Lt
-    Le Gt Ge And Or Not Piecewise floor ceiling sqrt OpaqueUnaryFn_sqrt Integer Float Rational Add
-    Mul Pow Symbol Equality Unequality LessThan StrictLessThan GreaterThan StrictGreaterThan
+    Le Gt Ge And Or Not Piecewise ExprCondPair floor ceiling sqrt OpaqueUnaryFn_sqrt Integer Float
+    Rational Add Mul Pow FloatPow PowByNatural Symbol Equality Unequality LessThan StrictLessThan
+    GreaterThan StrictGreaterThan
 """
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
 _NUMBERS = ("oo", "int_oo", "true", "false")
 _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.UAdd, ast.USub)
 _COMPARED = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert)
 _PARTS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Load, *_SIGNS, *_COMPARED)
-_CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+_CLASS = re.compile(r'"type": "(?!builtins\.(?:tuple|list|dict)"|collections\.OrderedDict")')
+_POWERS = ("Pow", "FloatPow", "PowByNatural")
+_EXPONENT = re.compile(
+    r"-?\d|Integer\(-?\d\)|Rational\(-?\d, \d\)|Float\('-?\d\.\d{1,20}', precision=53\)"
+)
+_DIGITS = re.compile(r"-?\d{1,20}\.\d{1,20}(?:e-?\d{1,2})?")
 
 
 def is_expression(text: str) -> bool:
     """Whether a size's expression is made of numbers, symbols, known functions and signs alone.
 
     Both as torch prints one and as sympy spells it: `2*s30`, `Mul(Integer(2), Symbol('s30'))`.
-    There are few powers, of one digit, and no precision beyond that of float64's like, so that no
-    number outgrows memory.
+    There are few powers, of one digit, and no precision but that of float64, so that no number
+    outgrows memory.
     """
     if len(text) > 2000:
         return False
@@ -72,26 +82,12 @@ def is_expression(text: str) -> bool:
         return False
     powers = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Pow)]
     called = [n for n in nodes if isinstance(n, ast.Call)]
-    powers += [n.args[-1] for n in called if n.args and ast.unparse(n.func) == "Pow"]
-    exponent = re.compile(r"-?\d|Integer\(-?\d\)|Rational\(-?\d, \d\)")
+    powers += [n.args[-1] for n in called if n.args and ast.unparse(n.func) in _POWERS]
     return (
         all(map(_is_part, nodes))
-        and all(map(_is_precise, called))
         and len(powers) <= 3
-        and all(exponent.fullmatch(ast.unparse(p)) for p in powers)
+        and all(_EXPONENT.fullmatch(ast.unparse(p)) for p in powers)
     )
-
-
-_PRECISION = 400  # bits or digits
-
-
-def _is_precise(call: ast.Call) -> bool:
-    """Whether a call asks for no more digits than numbers of programs have."""
-    asked = [k.value for k in call.keywords]
-    if isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal"):
-        asked += call.args[1:]
-    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in asked)
-    return all(isinstance(d, ast.Constant) and d.value in range(_PRECISION) for d in digits)
 
 
 def _is_part(node: ast.AST) -> bool:
@@ -100,10 +96,11 @@ def _is_part(node: ast.AST) -> bool:
     if isinstance(node, ast.Name):
         return node.id in (*_FUNCTIONS, *_NUMBERS) or bool(_SYMBOL.fullmatch(node.id))
     if isinstance(node, ast.keyword):
-        return node.arg is not None and node.arg.isalpha() and isinstance(node.value, ast.Constant)
+        wanted = (53,) if node.arg == "precision" else (True, False)
+        return isinstance(node.value, ast.Constant) and node.value.value in wanted
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str):
-            return bool(_SYMBOL.fullmatch(node.value) or re.fullmatch(r"-?\d+\.\d+", node.value))
+            return bool(_SYMBOL.fullmatch(node.value) or _DIGITS.fullmatch(node.value))
         return isinstance(node.value, int | float) and abs(node.value) < 2**64
     return isinstance(node, _PARTS)
 
@@ -119,22 +116,40 @@ def _is_operator(text: str) -> bool:
     return allowed(f"aten::{aten[1]}") if aten else bool(_OPERATOR.fullmatch(text))
 
 
-def _is_spec(text: str) -> bool:
-    """Whether a text says how inputs nest, in lists, tuples and dicts, and no class is named."""
+def nesting(text: str) -> pytree.TreeSpec:
+    """How inputs or outputs nest: in tuples, lists and dicts.
+
+    An instance of a class is a tuple of what it holds, and its class is not looked for: torch would
+    have the class's author make it anew, from a text that the file chooses.
+
+    Raises:
+        ValueError: it is no such text. So do KeyError, TypeError, RecursionError.
+    """
     version, tree = json.loads(text)
-    todo = [tree]
-    while todo:
-        node = todo.pop()
-        if node["type"] not in _CONTAINERS or set(node) != {"type", "context", "children_spec"}:
-            return False
-        context = node["context"]
+    if version != 1:
+        raise ValueError(f"its version is {version}")
+    return _nest(tree)
+
+
+def _nest(tree: dict[str, Any]) -> pytree.TreeSpec:
+    kind, context = tree["type"], tree["context"]
+    inner = [_nest(t) for t in tree["children_spec"]]
+    if kind is None:
+        return pytree.treespec_leaf()
+    if not isinstance(kind, str):
+        raise TypeError(f"a type is {kind}")
+    if kind == "builtins.list":
+        return pytree.TreeSpec(list, None, inner)
+    if kind in ("builtins.dict", "collections.OrderedDict"):
         keys = json.loads(context) if isinstance(context, str) else context
-        if not (
-            keys is None or (isinstance(keys, list) and all(type(k) in (str, int) for k in keys))
-        ):
-            return False
-        todo += node["children_spec"]
-    return version == 1
+        if len({*keys}) != len(inner) or not all(type(k) in (str, int) for k in keys):
+            raise ValueError(f"the keys of a dict are {keys}")
+        return pytree.TreeSpec(dict, keys, inner)
+    return pytree.TreeSpec(tuple, None, inner)
+
+
+def _is_nesting(text: str) -> bool:
+    return nesting(text) is not None
 
 
 def _by(pattern: re.Pattern[str]) -> Callable[[str], bool]:
@@ -142,20 +157,24 @@ def _by(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 _OF_PATHS = "parameter_name buffer_name tensor_constant_name user_input_name fqn nn_module_stack"
-_OF_TEXT = "stack_trace source_fn_stack torch_fn from_node custom guards_code"
+_OF_TEXT = "stack_trace source_fn_stack torch_fn from_node custom guards_code assert_msg"
+_OF_FLOATS = "as_float as_floats as_float_lists real imag"
 _Fits = Callable[[str], bool]
 _TEXTS: dict[str, tuple[_Fits, str]] = {
     **dict.fromkeys(("target", "as_operator"), (_is_operator, "an operator of tensors")),
     "expr_str": (is_expression, "an expression of a size"),
-    **dict.fromkeys(("in_spec", "out_spec"), (_is_spec, "plain lists, tuples and dicts")),
+    **dict.fromkeys(("in_spec", "out_spec"), (_is_nesting, "how tensors nest")),
     **dict.fromkeys(_OF_PATHS.split(), (_by(_PATH), "the name of a module or parameter")),
     **dict.fromkeys(_OF_TEXT.split(), (_by(_TEXT), "text")),
     **dict.fromkeys(("as_string", "as_strings"), (_by(_WORDS), "a plain word")),
+    **dict.fromkeys(_OF_FLOATS.split(), (_by(_FLOAT), "a number")),
     **dict.fromkeys(("verifiers", "torch_version"), (_by(_WORDS), "a plain word")),
     "path_name": (_by(_PAYLOAD), "the name of a tensor's member"),
     "type": (_by(_DEVICE), "a kind of device"),
 }
-_ELSE = _by(_NAME), "a name"
+_CONSTANTS = (("constant_input", "value", "as_string"), ("graph", "inputs", "as_string"))
+"""Where a text stands that was an input when the program was exported."""
+_ELSE = (lambda text: not text or text.isidentifier()), "a name"
 _REFUSED = {
     "as_custom_obj": "an object, which may run code when it is read",
     "custom_obj": "an object, which may run code when it is read",
@@ -170,9 +189,6 @@ def check_program(archive: Archive) -> None:
     Raises:
         EngineError: kind "file".
     """
-    if _OLD in archive.sizes:
-        message = "This program is of PyTorch 2.7 or older, in a format that nothing reads safely."
-        raise EngineError("file", message, archive.path.name, "Export it again.")
     if PROGRAM not in archive.sizes:
         raise EngineError("file", "This file is not an exported program.", archive.path.name)
     for member in archive.sizes:
@@ -213,6 +229,12 @@ def open_sizes(archive: Archive) -> dict[str, OpenSize]:
     return found_sizes
 
 
+def takes_classes(archive: Archive) -> bool:
+    """Whether a checked program was exported with inputs that are instances of classes."""
+    calls = json.loads(archive.text(PROGRAM))["graph_module"]["module_call_graph"]
+    return any(_CLASS.search((call["signature"] or {}).get("in_spec", "")) for call in calls)
+
+
 def _check_json(archive: Archive, member: str) -> None:
     try:
         value = json.loads(archive.text(member))
@@ -229,18 +251,77 @@ def _check_json(archive: Archive, member: str) -> None:
 
 
 def _texts(archive: Archive, member: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Each text with the key that it stands under; keys of dicts themselves are checked here."""
-    todo = [("", value)]
+    """Each text with the key that it stands under; keys of dicts themselves are checked here.
+
+    What an assertion says where it fails stands under `assert_msg`, and so does a text that was an
+    input and is a constant of the program now: torch writes both into code by `repr`, and nothing
+    evaluates them.
+    """
+    todo: list[tuple[tuple[str, ...], bool, Any]] = [(("",), False, value)]
     while todo:
-        key, one = todo.pop()
+        path, asserts, one = todo.pop()
         if isinstance(one, str):
-            yield key, one
+            printed = path[-1] == "as_string" and (asserts or path in _CONSTANTS)
+            yield ("assert_msg" if printed else path[-1]), one
         elif isinstance(one, list):
-            todo += [(key, inner) for inner in one]
+            todo += [(path, asserts, inner) for inner in one]
         elif isinstance(one, dict):
+            if (target := one.get("target")) is not None:
+                _check_target(archive, member, one)
+                asserts = _ASSERTION.fullmatch(target) is not None
             for name, inner in one.items():
                 if not _PATH.fullmatch(name):
                     raise archive.refused(member, f"has {name[:120]!r} as a name")
                 if name in _REFUSED and inner:
                     raise archive.refused(member, f"has {_REFUSED[name]} ({name})")
-                todo.append((name, inner))
+                todo.append(((*path[-2:], name), asserts, inner))
+
+
+def _check_target(archive: Archive, member: str, node: dict[str, Any]) -> None:
+    """Refuse a node that calls what no file may call; what looks like an operator, as one."""
+    target = node["target"]
+    if isinstance(target, str) and _is_operator(target):
+        return
+    if not isinstance(target, str) or not _DOTTED.fullmatch(target):
+        raise archive.refused(member, f"has {str(target)[:120]!r} as target, which is no operator")
+    notes = node.get("metadata")
+    stack, trace = (
+        str(notes.get(key, "")) if isinstance(notes, dict) else ""
+        for key in ("nn_module_stack", "stack_trace")
+    )
+    space = target.removeprefix("torch.ops.").partition(".")[0]
+    if space == "higher_order":
+        hint = (
+            "Export the module without it: with the branch or the loop that is meant, written out."
+        )
+    elif target.startswith("torch.ops.") and space not in ("aten", "prim", "prims"):
+        hint = "Export the module with PyTorch's own operators in its place."
+    else:
+        hint = "Open the module itself, by FILE.py:NAME, or export it without this."
+    message = f"{archive.path.name} calls {target}, which relascope runs from no file."
+    raise EngineError("operator", message, place_of(target, stack, trace), hint)
+
+
+_FRAMES = re.compile(r'File "((?!<)(?![^"\n]*/site-packages/torch/)[^"\n]+)", line (\d+), in ')
+
+
+def place_of(operator: str, stack: str, trace: str) -> str:
+    """Where an operator of a program stands, for an error's `where`.
+
+    Args:
+        stack: the modules around it, as torch writes them: "key,path,type;…".
+        trace: the lines that led to it in the model's source, outermost first.
+    """
+    path = stack.split(";")[-1].split(",")[1:2]
+    where = f"{operator} in {path[0][:200]}" if path and path[0] else f"{operator} at the top"
+    return at_line(where, lines_in(trace))
+
+
+def lines_in(trace: str) -> list[tuple[str, str]]:
+    """Files and lines of a traceback's text, outermost first, without those of torch."""
+    return _FRAMES.findall(trace)
+
+
+def at_line(where: str, lines: Sequence[tuple[str, str | int]]) -> str:
+    """A place with the last of some lines, if there are any."""
+    return f"{where}, {PurePath(lines[-1][0]).name}:{lines[-1][1]}" if lines else where

@@ -11,15 +11,18 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
 
 _DTYPES = (
     "Float=float32 Double=float64 Half=float16 BFloat16=bfloat16 Long=int64 Int=int32 "
-    "Short=int16 Char=int8 Byte=uint8 Bool=bool"
+    "Short=int16 Char=int8 Byte=uint8 Bool=bool "
+    "ComplexHalf=complex32 ComplexFloat=complex64 ComplexDouble=complex128"
 )
 _STORAGES = {f"{k}Storage": d for k, d in (pair.split("=") for pair in _DTYPES.split())}
-_ITEM = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "int8": 1, "uint8": 1, "bool": 1}
+_ITEM = {d: getattr(torch, d).itemsize for d in _STORAGES.values()}
 _LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
 _DEEPEST = 1000
 
@@ -66,8 +69,8 @@ class _Skeleton(pickle.Unpickler):
             return _KNOWN[f"{module}.{name}"]
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
-        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle parts them
-        if whole.startswith("__torch__.") and not whole.startswith("__torch__.torch.classes"):
+        own = f"{module}.{name}".startswith("__torch__.")
+        if own and not module.startswith("__torch__.torch.classes"):
             return type("_Object", (_Object,), {})  # nobody else's, so that a pickle spoils none
         raise self.archive.refused(self.member, f"names {module}.{name}, which has no place there")
 
@@ -77,8 +80,7 @@ class _Skeleton(pickle.Unpickler):
         # Values of recorded inputs are not kept; torch reads shapes alone.
         if folder != "traced_inputs":
             has = self.archive.sizes.get(f"{folder}/{key}", 0)
-            # torch takes a number for a dtype, too.
-            if dtype not in _STORAGES.values() or not 0 <= numel * _ITEM.get(dtype, 2) <= has:
+            if not 0 <= numel * _ITEM[dtype] <= has:
                 said = f"has a tensor of {numel} values of {dtype} in a member of {has} bytes"
                 raise self.archive.refused(self.member, said)
         return str(dtype)

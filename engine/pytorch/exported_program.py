@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
 from relascope.engine.files.archive import Archive, plainly
-from relascope.engine.files.exported import LIBRARY, PROGRAM, check_program, open_sizes
+from relascope.engine.files.exported import (
+    LIBRARY,
+    PROGRAM,
+    check_program,
+    nesting,
+    open_sizes,
+    takes_classes,
+)
 from relascope.engine.protocol.results import OpenSize
 from relascope.engine.pytorch.inputs import Input, rows_of_program, with_rows
 
@@ -27,6 +38,32 @@ def reader() -> Any:
     from torch.export.pt2_archive._package import load_pt2
 
     return load_pt2
+
+
+@contextmanager
+def _without_classes(archive: Archive) -> Iterator[None]:
+    """Have torch read inputs and outputs that are instances of classes as tuples.
+
+    The classes are not looked for: those of the file's author are not here, and torch makes
+    instances of others as the file says. Example inputs in classes are left out.
+    """
+    from torch._export.serde import serialize
+
+    whole = serialize.deserialize_torch_artifact
+
+    def artifact(saved: Any) -> Any:
+        try:
+            return whole(saved)
+        except pickle.UnpicklingError:
+            if not takes_classes(archive):
+                raise
+            return (), {}
+
+    with (
+        patch.object(serialize, "treespec_loads", nesting),
+        patch.object(serialize, "deserialize_torch_artifact", artifact),
+    ):
+        yield
 
 
 class Exported:
@@ -51,20 +88,18 @@ class Exported:
         load_pt2 = reader()
         if grouped := LIBRARY.encode() in archive.read(PROGRAM):
             self._learn_library()
-        with self._reading(), variables(_TENSORS_ONLY):
+        with self._reading(), variables(_TENSORS_ONLY), _without_classes(archive):
             # torch.export.load would try once more, with another reader, what this one refuses.
             self.program = load_pt2(str(path)).exported_programs["model"]
         if grouped:
             self._replace_library()
         program = self.program
-        named = program.example_inputs[1] if program.example_inputs else {}
-        if program.call_spec.in_spec is not None and named:
-            message = f"The program takes inputs by name only: {', '.join(named)}."
-            hint = "Export the module with all its inputs by position."
-            raise EngineError("input", message, path.name, hint)
+        self._take_flat()
         nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
-        names = map(str, program.graph_signature.user_inputs)
-        self.values: dict[str, Any] = {n: nodes.get(n) for n in names}
+        given = [
+            s.arg for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT
+        ]
+        self.values: dict[str, Any] = {a.name: nodes.get(a.name) for a in given}
         if strange := [n for n, v in self.values.items() if not isinstance(v, torch.Tensor)]:
             message = f"The input {strange[0]} of the program is no tensor."
             hint = "Export a module whose inputs are tensors."
@@ -75,6 +110,35 @@ class Exported:
             rows_of_program(program.graph),
         )
         self.sizes = self._sizes(open_sizes(archive))
+
+    def _take_flat(self) -> None:
+        """Have the program take its tensors by position, however they nest, and return a tuple.
+
+        What was no tensor when it was exported is a constant of it.
+        """
+        program = self.program
+        specs = program.graph_signature.input_specs
+        nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+        count = sum(spec.kind == InputKind.USER_INPUT for spec in specs)
+        for node, spec in zip(nodes, [*specs], strict=True):
+            if isinstance(spec.arg, ConstantArgument):
+                for user in [*node.users]:
+                    _put(user, {node: spec.arg.value})
+                program.graph.erase_node(node)
+                specs.remove(spec)
+        signature = program.module_call_graph[0].signature
+        leaf = pytree.treespec_leaf()
+        given = sum(spec.kind == InputKind.USER_INPUT for spec in specs)
+        if signature.in_spec.num_leaves != count:
+            said = f"The program says that it takes {signature.in_spec.num_leaves} inputs"
+            message = f"{said}, and has {count}."
+            raise EngineError("file", message, self.path.name, "Export it again.")
+        args, returned = (
+            pytree.TreeSpec(tuple, None, [leaf] * count)
+            for count in (given, signature.out_spec.num_leaves)
+        )
+        signature.in_spec = pytree.TreeSpec(tuple, None, [args, pytree.TreeSpec(dict, [], [])])
+        signature.out_spec = returned
 
     def _learn_library(self) -> None:
         """Register transformers' operator, with which torch reads the program."""
@@ -96,8 +160,9 @@ class Exported:
 
     def _seen(self, name: str) -> tuple[int, int] | None:
         """The least and the greatest of the example's integers."""
-        example = dict(zip(self.values, (self.program.example_inputs or ((),))[0], strict=False))
-        value = example.get(name)
+        leaves = pytree.tree_leaves(self.program.example_inputs)
+        tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
+        value = dict(zip(self.values, tensors, strict=False)).get(name)
         if not isinstance(value, torch.Tensor) or "int" not in str(value.dtype):
             return None
         return (int(value.min()), int(value.max())) if value.numel() else None
@@ -267,13 +332,8 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
     """Put numbers in the place of a graph's sizes, and take away what only looks at them."""
     graph = module.graph
     numbers: dict[torch.fx.Node, int | float | None] = {}
-
-    def number(argument: Any) -> Any:
-        return numbers.get(argument, argument) if isinstance(argument, torch.fx.Node) else argument
-
     for node in graph.nodes:
-        node.args = torch.fx.node.map_aggregate(node.args, number)
-        node.kwargs = torch.fx.node.map_aggregate(node.kwargs, number)
+        _put(node, numbers)
         if node.op != "call_function":
             continue
         if isinstance(value := node.meta.get("val"), _SIZES):
@@ -288,6 +348,13 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
     for node in reversed([*numbers]):
         graph.erase_node(node)
     module.recompile()
+
+
+def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:
+    """Put values in the place of what a node reads."""
+    node.args, node.kwargs = torch.fx.node.map_arg(
+        (node.args, node.kwargs), lambda read: values.get(read, read)
+    )
 
 
 _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)

@@ -201,7 +201,7 @@ class _Flattener:
         results = self.inline(graph, "", [_Module(""), *arguments])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
-                message = f"The model returns a {value.type()}, not a tensor."
+                message = f"The model returns a value of type {value.type()}, not a tensor."
                 hint = "Return tensors, or tuples, lists or dicts of them."
                 raise EngineError("operator", message, self.where(value), hint)
             self.graph.registerOutput(value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -21,6 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
+from relascope.engine.files.exported import at_line, lines_in
 from relascope.engine.files.opening import opening
 from relascope.engine.files.operators import allowed
 from relascope.engine.files.tensors import Saved, read_tensors
@@ -63,15 +65,12 @@ class Model:
         flat: the trace as one flat graph.
         parameters: parameters that the graph reads, by name, in the order of
             `module.named_parameters()`.
-        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`;
-            then tensors in other attributes of a script.
+        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`.
             They are arguments of the program, but no gradient is taken for them.
         unread: parameters that the graph does not read.
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
         no_gradient: why none can be that is PyTorch's own, where that is so.
-        reads: sentences about values that the module reads out of tensors, which are constants in
-            the trace; they are among the notes. A trace from a file does not tell.
         calls: of a submodule, how often the whole model calls it.
         composed: ordinals of operators that an importer has written with others.
     """
@@ -88,7 +87,6 @@ class Model:
     outputs_flat: tuple[TensorType, ...]
     differentiable: bool
     no_gradient: EngineError | None
-    reads: tuple[str, ...] = ()
     calls: int = 1
     composed: set[int] = field(default_factory=set)
     _notes: dict[str, None] = field(default_factory=dict)
@@ -268,7 +266,7 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
         value = tuple(value.values())
     if isinstance(value, list | tuple):
         return tuple(t for v in value for t in flat_tensors(v))
-    message = f"The model returns a {type(value).__name__}, not a tensor."
+    message = f"The model returns a value of type {type(value).__name__}, not a tensor."
     hint = "Return tensors, or tuples, lists or dicts of them."
     raise EngineError("operator", message, "forward()", hint)
 
@@ -359,7 +357,7 @@ def open_model(source: ModelSource, progress: Progress) -> Opened:
         chosen = program.pinned(source.pins, assigned(source.inputs, names), kinds)
         sizes = tuple(replace(one, size=chosen[one.symbol]) for one in program.sizes)
         module, wanted = program.filled_in(chosen)
-        module = module.to(getattr(torch, source.dtype))
+        module = _in_dtype(module, source)
     else:
         if source.pins:
             message = "A trace has no open sizes."
@@ -469,10 +467,6 @@ def model_from_module(
         _check_draws(flat, source, drawn)
     names = _apart(names, flat)
     said += without_writes(flat, [n for n, _ in module.named_buffers()])
-    parameters = {n: p for n, p in module.named_parameters() if n in flat.tensors}
-    buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
-    # A script may have a tensor that is neither, in an attribute that is optional.
-    buffers |= {n: t for n, t in flat.tensors.items() if n not in parameters | buffers}
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
@@ -480,13 +474,12 @@ def model_from_module(
         input_names=names,
         traced=traced,
         flat=flat,
-        parameters={**parameters},
-        buffers=buffers,
+        parameters={n: p for n, p in module.named_parameters() if n in flat.tensors},
+        buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,
         no_gradient=no_gradient,
-        reads=tuple(watch.reads),
     )
     for text in said:
         model.note(text)
@@ -540,7 +533,19 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
     if len(recorded) != len(names):
         recorded = ()
     inputs = tuple(map(Input, names, recorded)) if recorded else tuple(map(Input, names))
-    return module.to(getattr(torch, source.dtype)).train(source.training), inputs
+    return _in_dtype(module, source).train(source.training), inputs
+
+
+def _in_dtype(module: Any, source: ModelSource) -> Any:
+    """A file's module with its float32 and float64 tensors in the dtype that is run.
+
+    Others, such as bfloat16, are part of what it computes, as among its inputs. `Module.to` would
+    turn complex numbers into real ones.
+    """
+    dtype = getattr(torch, source.dtype)
+    wanted = dict.fromkeys((torch.float32, torch.float64), dtype)
+    wanted |= dict.fromkeys((torch.complex64, torch.complex128), dtype.to_complex())
+    return module._apply(lambda t: t.to(wanted.get(t.dtype, t.dtype)))
 
 
 def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
@@ -697,8 +702,14 @@ def _trace(
     was seen of it."""
     seen: list[tuple[torch.Tensor, ...]] = []
     watch = Watch(module)
+
+    def flat(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+        # A trace cannot return everything that a module can, but a tuple of tensors it can.
+        seen.append(flat_tensors(output))
+        return seen[-1]
+
     hooks = (
-        module.register_forward_hook(lambda *call: seen.append(flat_tensors(call[2]))),
+        module.register_forward_hook(flat),
         register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)),
         register_module_forward_hook(lambda *_: watch.inside.__delitem__(-1)),
     )
@@ -708,26 +719,66 @@ def _trace(
             with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
-    except (RuntimeError, IndexError, ValueError) as wrong:
-        message = f"PyTorch cannot run or trace the model: {_said(wrong)}"
-        raise EngineError("operator", message, watch.where) from wrong
+    except EngineError:
+        raise
+    except Exception as wrong:  # of the model's own code
+        raise _untraced(wrong, watch.where) from wrong
     finally:
         for hook in hooks:
             hook.remove()
-    if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
-        notes.append("The trace holds for these input shapes only.")
-    notes.extend(watch.reads)
+    warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
+    kept = {str(w.message).splitlines()[0] for w in warned}
+    if kept:
+        places = f"{len(kept)} place{'s' if len(kept) > 1 else ''}"
+        holds = "The trace holds for these input shapes only"
+        notes.append(f"{holds}: the model decides by values in {places}.")
     return traced, seen[-1], state, watch
 
 
-def _said(error: Exception) -> str:
-    """What PyTorch says, without its tracer's tensors and the place in its own code."""
-    text = str(error)
-    if missing := re.search(r"have an op for (\S+) but", text):
-        return f"its tracer knows no {missing[1]} of such arguments."
-    if "of traced region did not have" in text:
-        return "its tracer sees no way from the inputs to an output."
-    return lines_of(text)[-1]
+_UNTRACED = (
+    (
+        r"insert a Tensor that requires grad as a constant",
+        "forward() reads a tensor that requires grad and is neither an input nor a parameter.",
+        "Make it an nn.Parameter of a module, or detach it.",
+    ),
+    (
+        r"a dynamo-optimized function|kernel for HigherOrderOperator",
+        "a trace holds no control flow of tensors (torch.cond, while_loop), and no torch.compile.",
+        "Take the branch in Python, by what does not change, and compile nothing in forward().",
+    ),
+    (r"have an op for (\S+) but", "its tracer knows no {} of such arguments.", ""),
+    (r"of traced region did not have", "its tracer sees no way from the inputs to an output.", ""),
+    (
+        r"Tensor dtype mismatch! Expected: (\w+), Got: (\w+)",
+        "the program takes {} where it gets {}.",
+        "Open it in the dtype that it was exported in.",
+    ),
+    (r"didn't return any values", "forward() returns no tensor.", "Return a tensor."),
+    (r"maximum recursion depth", "forward() calls itself without end, or nests too deeply.", ""),
+)
+"""What PyTorch says, the same for people, and what to do."""
+
+
+def _untraced(error: Exception, module: str) -> EngineError:
+    """That a model cannot be traced, in which module, and at which line of its own source."""
+    text, _, program = str(error).partition("\n\nWhile executing ")
+    where = at_line(module, lines_in(program) or [*_own_lines(error)])
+    for pattern, said, hint in _UNTRACED:
+        if found := re.search(pattern, text):
+            message = f"PyTorch cannot trace the model: {said.format(*found.groups())}"
+            return EngineError("operator", message, where, hint)
+    name = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
+    said = plainly(RuntimeError(lines_of(text)[-1])) if text.strip() else "no word of what it is"
+    message = f"PyTorch cannot run or trace the model: {name}{said}."
+    return EngineError("operator", message, where, "Run the module in PyTorch with these inputs.")
+
+
+def _own_lines(error: BaseException) -> Iterator[tuple[str, int]]:
+    """Files and lines that led to an error, outermost first, without torch's and the engine's."""
+    others = f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/", "<"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not (file := frame.f_code.co_filename).startswith(others):
+            yield file, line
 
 
 @contextmanager

@@ -11,19 +11,13 @@ from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name, with_mod
-from relascope.passes.tvm_calls import run
-
-
-def applied(program: RelaxProgram, make: Callable[..., Any], *arguments: Any) -> RelaxProgram:
-    """A program after a pass of TVM's, made of plain arguments."""
-    return with_mod(program, run(program.mod, make, *arguments))
 
 
 def tvm_pass(
     make: Callable[[], Any], summary: str, before: str = "", after: str = "", looking: bool = False
 ) -> Callable[[RelaxProgram], RelaxProgram]:
     """A pass of TVM's that takes no parameters; the catalogue reads the rest from this file."""
-    return lambda program: applied(program, make)
+    return lambda program: with_mod(program, make()(program.mod))
 
 
 _t = relax.transform
@@ -144,7 +138,7 @@ def topological_sort(
         order: How the graph is gone through.
         direction: Where that begins.
     """
-    return applied(program, _t.TopologicalSort, order, direction)
+    return with_mod(program, _t.TopologicalSort(order, direction)(program.mod))
 
 
 @listed("DecomposeOpsForInference", "TVM")
@@ -159,7 +153,7 @@ def decompose_inference(program: RelaxProgram) -> RelaxProgram:
             would take the running statistics all the same.
     """
     _refuse_batch_norm(program, True, "decompose_inference")
-    return applied(program, _t.DecomposeOpsForInference)
+    return with_mod(program, _t.DecomposeOpsForInference()(program.mod))
 
 
 @listed("DecomposeOpsForTraining", "TVM")
@@ -175,7 +169,7 @@ def decompose_training(program: RelaxProgram) -> RelaxProgram:
             would take the batch's statistics all the same.
     """
     _refuse_batch_norm(program, False, "decompose_training")
-    return applied(program, _t.DecomposeOpsForTraining)
+    return with_mod(program, _t.DecomposeOpsForTraining()(program.mod))
 
 
 def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None:
@@ -213,7 +207,7 @@ def convert_layout(
         data: The order of the data's axes.
         kernel: The order of the weights' axes.
     """
-    return applied(program, _t.ConvertLayout, {"relax.nn.conv2d": [data, kernel]})
+    return with_mod(program, _t.ConvertLayout({"relax.nn.conv2d": [data, kernel]})(program.mod))
 
 
 @listed("ToMixedPrecision", "TVM")
@@ -236,4 +230,4 @@ def mixed_precision(
     ):
         message = "ToMixedPrecision takes float32, and this program computes in float64."
         raise EngineError("pass", message, "mixed_precision", "Leave it out in float64.")
-    return applied(program, _t.ToMixedPrecision, out)
+    return with_mod(program, _t.ToMixedPrecision(out_dtype=out)(program.mod))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from relascope.core.graph import Graph, Literal, Node
+from relascope.core.graph import Graph, Literal
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.modules import GroupTree, module_groups, regrouped
 from relascope.viz.drawing.union import Union
@@ -40,27 +39,20 @@ def drawn_block(
     tree = regrouped(graph, around, union.slot)
     at = {n.id: i for i, n in enumerate(backdrop.nodes)}
     return tree, _lists(graph, tree, strings) | {
-        "backdrop": _lists(backdrop, around, strings, union.nodes),
+        "backdrop": _lists(backdrop, around, strings),
         "slot": [at[union.slot[n.id]] for n in graph.nodes],
     }
 
 
-def _lists(
-    graph: Graph, tree: GroupTree, strings: Strings, by_slot: Mapping[str, Node] | None = None
-) -> dict[str, Any]:
-    """Nodes field by field, groups by id and in their order.
-
-    Args:
-        by_slot: what is written in the boxes, where that is of other nodes than the graph's.
-    """
+def _lists(graph: Graph, tree: GroupTree, strings: Strings) -> dict[str, Any]:
+    """Nodes field by field, groups by id and in their order."""
     nodes = graph.nodes
-    named = [by_slot[n.id] for n in nodes] if by_slot else nodes
     index = {n.id: i for i, n in enumerate(nodes)}
     return {
         "node": {
             "id": [n.id for n in nodes],
-            "title": [labels.title(n) for n in named],
-            "sub": [labels.subtitle(n) for n in named],
+            "title": [labels.title(n) for n in nodes],
+            "sub": [labels.subtitle(n) for n in nodes],
             "types": [[strings.number(str(t)) for t in n.outputs] for n in nodes],
             "group": [tree.group_of[n.id] for n in nodes],
             "inputs": [

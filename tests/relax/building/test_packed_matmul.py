@@ -5,7 +5,6 @@ import pytest
 import tvm
 from tvm import relax
 
-from limits import rounding
 from quick import combinations
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512
@@ -69,7 +68,7 @@ def test_products_agree_with_numpy(shape, columns):
         found = machine["main"](tvm.runtime.tensor(x)).numpy()
         exact = np.maximum(x.astype("float64") @ weight.astype("float64") + bias, 0)
         assert found.shape == exact.shape
-        assert np.abs(found - exact).max() < rounding("float32", shape[-1], np.abs(exact).max())
+        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max() * shape[-1] ** 0.5
         x = -x
 
 
@@ -83,9 +82,7 @@ def test_other_products_go_to_pytorch(shape, columns, dtype):
     machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
     x = np.random.default_rng(1).normal(size=shape).astype(dtype)
     found = machine["main"](tvm.runtime.tensor(x)).numpy()
-    assert found == pytest.approx(
-        x @ weight + bias, abs=rounding(dtype, shape[-1], np.abs(x @ weight).max())
-    )
+    assert found == pytest.approx(x @ weight + bias, rel=1e-3, abs=1e-4)
 
 
 def test_without_a_library_the_rest_stays_tvms():
@@ -150,7 +147,7 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
         found = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(w)).numpy()
         exact = x.astype("float64") @ (w.T if turned else w).astype("float64") + 1
         assert found.shape == exact.shape
-        assert np.abs(found - exact).max() < rounding("float32", inner, np.abs(exact).max())
+        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max() * inner**0.5
         x = -x
 
 
@@ -172,8 +169,7 @@ def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
     random = np.random.default_rng(1)
     a, b = (random.normal(size=(inner, e)).astype("float32") for e in (rows, columns))
     found = machine["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b)).numpy()
-    exact = a.T.astype("float64") @ b
-    assert np.abs(found - exact).max() < rounding("float32", inner, np.abs(exact).max())
+    assert np.abs(found - a.T.astype("float64") @ b).max() < 1e-5 * inner**0.5
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -326,6 +326,37 @@ def _leaf(kind, context):
 
 
 _RUN = "__import__('os').system('touch MARK')"
+_NONE = {"type": None, "context": None, "children_spec": []}
+_HIDDEN = {
+    "target": "torch.ops.aten._assert_scalar.default",
+    "inputs": [
+        {
+            "name": "self",
+            "arg": {
+                "as_graph": {
+                    "name": "g",
+                    "graph": {
+                        "nodes": [{"target": "torch.os.system", "inputs": [], "outputs": []}]
+                    },
+                }
+            },
+        }
+    ],
+    "outputs": [],
+    "metadata": {},
+}
+
+
+def _number(text):
+    argument = {"name": "other", "arg": {"as_float": text}, "kind": 1}
+    return {
+        "target": "torch.ops.aten.add.Scalar",
+        "inputs": [argument],
+        "outputs": [],
+        "metadata": {},
+    }
+
+
 _FACTORY = {"default_factory_module": "os", "default_factory_name": "abort", "dict_context": []}
 _ENUM = {"__enum__": True, "fqn": "os:system", "name": "x"}
 _META = '{"path_name": "%s", "is_param": false, "use_pickle": true, "tensor_meta": null}'
@@ -350,7 +381,24 @@ _PT2 = {
             "torch.utils.cpp_extension.load",
             "#sneaky:run",
             "torch.ops.higher_order.while_loop",
+            "torch.ops.aten._assert_scalar.default.__class__",
+            "torch.ops.aten._assert_async.msg\n",
+            "torch..ops.aten.relu.default;" + _RUN,
         )
+    },
+    **{
+        f"text for {t}": _call(f"torch.ops.aten.{t}.default", _RUN + "%99999999d")
+        for t in ("gelu", "einsum", "_assert_tensor_metadata", "_print")
+    },
+    "text for an operator's sign": _call("_operator.mod", "%99999999999d"),
+    "graph in an assertion": {
+        "models/model.json": _edit('"nodes": [', f'"nodes": [{json.dumps(_HIDDEN)}, ')
+    },
+    **{
+        f"number: {t}": {
+            "models/model.json": _edit('"nodes": [', f'"nodes": [{json.dumps(_number(t))}, ')
+        }
+        for t in ("inf", "1e999", "-NaN", "Infinity" * 9, _RUN, "0x10", "infinity")
     },
     **{
         f"size: {t[:24]}": _expression(t)
@@ -367,6 +415,18 @@ _PT2 = {
             "s0\n+1;import os",
             "1e999999999",
             "PowByNatural(9, 99999999999)",
+            "PowByNatural(Integer(9), Symbol('s0', positive=True, integer=True))",
+            "FloatPow(Float('9.5', precision=53), Float('99999999.5', precision=53))",
+            "FloatPow(9.0, FloatPow(9.0, FloatPow(9.0, 9.0)))",
+            "Float('1.5', precision=4000000000)",
+            "Float('1.5', dps=4000000000)",
+            "Float('1.5', precision=True)",
+            "Float('1.5e-999999999', precision=53)",
+            "Float('1." + "5" * 1900 + "')",
+            "Symbol('s0', positive=4000000000)",
+            "Symbol('s0', commutative='os')",
+            "Piecewise(ExprCondPair(Integer(1), open('MARK', 'w')))",
+            "LShift(Integer(1), Integer(99999999999))",
             "",
         )
     },
@@ -390,6 +450,20 @@ _PT2 = {
     "spec: factory": _spec(_leaf("collections.defaultdict", _FACTORY)),
     "spec: enumeration": _spec(_leaf("builtins.dict", [_ENUM])),
     "spec: class": _spec(_leaf("os.system", None)),
+    "spec: class with inputs": _spec(
+        {**_leaf("os.system", "touch MARK"), "children_spec": [_NONE]}
+    ),
+    "spec: class of torch": _spec(_leaf("torch.storage.UntypedStorage", [1 << 40])),
+    "spec: type": _spec(_leaf(["os", "system"], None)),
+    "spec: keys": _spec(_leaf("builtins.dict", ["a", "b"])),
+    "spec: version": {"models/model.json": _edit('"in_spec": "[1,', '"in_spec": "[2,')},
+    "spec: 100,000 leaves": _spec({**_leaf("os.system", None), "children_spec": [_NONE] * 100_000}),
+    "name of a node: no letter": {
+        "models/model.json": lambda d: d.replace(b'"name": "x"', '"name": "x²"'.encode())
+    },
+    "name of a node: a word of Python": {
+        "models/model.json": lambda d: d.replace(b'"name": "x"', b'"name": "lambda"')
+    },
     "spec: deep": {
         "models/model.json": lambda d: re.sub(
             rb'"in_spec": "(\\.|[^"\\])*"', b'"in_spec": "' + b"[" * 100_000 + b'"', d, count=1

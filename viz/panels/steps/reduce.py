@@ -72,8 +72,7 @@ def show(screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     try:
-        ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
-        made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
+        made = reduce.narrow(partial(asked.ask, screen.cache), screen.ir, found, log.append)
     except Waiting:
         _table(log)
         waiting(screen.cache)

@@ -1,0 +1,945 @@
+"""Models as researchers write them, and every file that some PyTorch writes of each.
+
+Run as a script by any Python that has a torch, of any version from 1.13 on, it writes them into a
+folder: by torch.jit.trace and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with
+a dynamic batch. None may be refused by the checks of files.
+"""
+
+import enum
+import math
+import sys
+import warnings
+from collections import OrderedDict, namedtuple
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+CASES = {}
+"""By name: a module's class, its inputs, its named inputs, whether a batch is dynamic."""
+WAYS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
+
+
+def case(*inputs, dynamic=True, **named):
+    """Enters a module's class with a function for each input; the first axis of all inputs is the
+    batch that `dynamic` leaves open."""
+
+    def enter(made):
+        CASES[made.__name__] = made, inputs, named, dynamic
+        return made
+
+    return enter
+
+
+def normal(*sizes, dtype=torch.float32):
+    return lambda: torch.randn(*sizes).to(dtype)
+
+
+def whole(most, *sizes, dtype=torch.int64):
+    return lambda: torch.randint(0, most, sizes).to(dtype)
+
+
+X = normal(4, 8)
+SEQUENCE = normal(4, 6, 8)
+IDS = whole(20, 4, 6)
+IMAGE = normal(4, 3, 12, 12)
+
+
+# Infinities, NaN, limits.
+
+
+@case(SEQUENCE)
+class CausalAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.out = nn.Linear(8, 8)
+        self.register_buffer("mask", torch.tril(torch.ones(6, 6)))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(8)
+        scores = scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]] == 0, float("-inf"))
+        return self.out(F.softmax(scores, dim=-1) @ v)
+
+
+@case(SEQUENCE, lambda: torch.ones(4, 6, dtype=torch.bool))
+class PaddingMask(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x, keep):
+        bias = torch.zeros(x.shape[:2]).masked_fill(~keep, -float("inf"))
+        weights = torch.softmax(x @ x.transpose(1, 2) + bias[:, None, :], -1)
+        return torch.nan_to_num(weights, nan=0.0, posinf=1.0, neginf=-1.0) @ x
+
+
+@case(SEQUENCE)
+class Alibi(nn.Module):
+    def __init__(self):
+        super().__init__()
+        slopes = torch.tensor([2.0 ** (-8 * (i + 1) / 2) for i in range(2)])
+        at = torch.arange(6)
+        bias = slopes[:, None, None] * (at[None, :] - at[:, None])
+        self.register_buffer("bias", bias.masked_fill(at[None, :] > at[:, None], float("-inf")))
+
+    def forward(self, x):
+        heads = x.view(x.shape[0], 6, 2, 4).transpose(1, 2)
+        return (torch.softmax(heads @ heads.transpose(-1, -2) + self.bias, -1) @ heads).mean((1, 2))
+
+
+@case(X, X)
+class Contrastive(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x, y):
+        a, b = F.normalize(self.a(x), dim=-1), F.normalize(self.b(y), dim=-1)
+        logits = self.scale.exp().clamp(max=100.0) * a @ b.t()
+        own = torch.eye(logits.shape[0], dtype=torch.bool)
+        hard = logits.masked_fill(own, -torch.inf).amax(1)
+        return F.cross_entropy(logits, torch.arange(logits.shape[0])) + hard.mean()
+
+
+@case(X)
+class Limits(nn.Module):
+    def forward(self, x):
+        least = torch.finfo(x.dtype).min
+        y = torch.where(x > 0, x, torch.full_like(x, float("inf")))
+        z = torch.where(x > 1, torch.tensor(float("nan")), x)
+        return torch.where(torch.isinf(y), torch.full_like(x, least), y), torch.nan_to_num(z)
+
+
+@case(X)
+class SkippedNaN(nn.Module):
+    def forward(self, x):
+        x = torch.where(x < -1, torch.full_like(x, math.nan), x)
+        return torch.nanmean(x, 1), torch.nansum(x, 1), torch.isnan(x), torch.isfinite(x)
+
+
+@case(SEQUENCE)
+class Pooled(nn.Module):
+    def forward(self, x):
+        padded = F.pad(x, (0, 0, 1, 1), value=float("-inf"))
+        return F.max_pool1d(padded.transpose(1, 2), 3, 1), torch.clamp(x, -math.inf, 1.0)
+
+
+@case(X)
+class LogSumExp(nn.Module):
+    def forward(self, x):
+        none = torch.full((x.shape[0], 1), -math.inf)
+        return torch.logsumexp(torch.cat([x, none], 1), 1), torch.norm(x, p=math.inf, dim=1)
+
+
+@case(X)
+class TopKSampling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 20)
+
+    def forward(self, x):
+        logits = self.head(x) / 0.7
+        kept = torch.topk(logits, 5).values[:, -1:]
+        logits = logits.masked_fill(logits < kept, -float("Inf"))
+        ordered, at = torch.sort(logits, descending=True)
+        gone = F.softmax(ordered, -1).cumsum(-1) > 0.9
+        return logits.masked_fill(gone.gather(1, at.argsort(1)), -float("Inf")).argmax(-1)
+
+
+# Assertions.
+
+
+@case(X)
+class AssertedShape(nn.Module):
+    def forward(self, x):
+        assert x.dim() == 2, f"expected a matrix, got {tuple(x.shape)}!"
+        torch._assert(x.shape[1] == 8, "8 features, please (see §3.1 of the paper) – não é 8?")
+        return x.relu()
+
+
+@case(X)
+class AssertedValues(nn.Module):
+    def forward(self, x):
+        torch._assert_async(torch.isfinite(x).all())
+        return x.exp()
+
+
+@case(X)
+class AssertedMessage(nn.Module):
+    def forward(self, x):
+        finite = torch.isfinite(x).all()
+        torch._assert_async(
+            finite, "loss is NaN/inf: check `lr`, 100%; see https://a.b/c?d=e&f#g\n"
+        )
+        return x.log1p()
+
+
+@case(X, lambda: torch.tensor(3))
+class CheckedItem(nn.Module):
+    def forward(self, x, n):
+        n = n.item()
+        torch._check(n >= 2)
+        torch._check(n < 5, lambda: f"n is {n}, not 2 … 4")
+        return x[:, :n] * 2
+
+
+@case(X, lambda: torch.tensor([1, 0, 2, 3]))
+class CheckedRange(nn.Module):
+    def forward(self, x, ids):
+        torch._assert(bool((ids >= 0).all()), 'ids must be >= 0; got "negative" ones')
+        return x[ids]
+
+
+# What a model returns.
+
+Scores = namedtuple("Scores", "logits hidden")
+
+
+class Typed(NamedTuple):
+    loss: torch.Tensor
+    logits: torch.Tensor
+
+
+@dataclass
+class Output:
+    logits: torch.Tensor
+    loss: torch.Tensor | None = None
+
+
+class ModelOutput(OrderedDict):
+    """As transformers has it."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+def _register():
+    from torch.utils import _pytree as pytree
+
+    for kind in (Scores, Typed):
+        pytree._register_namedtuple(kind, serialized_type_name=f"researcher.models.{kind.__name__}")
+    torch.export.register_dataclass(Output, serialized_type_name="researcher.outputs.Output")
+    pytree.register_pytree_node(
+        ModelOutput,
+        lambda made: (list(made.values()), list(made)),
+        lambda values, names: ModelOutput(zip(names, values, strict=True)),
+        serialized_type_name="researcher.outputs.ModelOutput",
+        to_dumpable_context=lambda context: context,
+        from_dumpable_context=lambda context: context,
+    )
+
+
+@case(X)
+class ReturnsNamedTuple(nn.Module):
+    def forward(self, x):
+        return Scores(x.softmax(-1), x * 2)
+
+
+@case(X)
+class ReturnsTyped(nn.Module):
+    def forward(self, x):
+        return Typed(x.square().mean(), x + 1)
+
+
+@case(X)
+class ReturnsDataclass(nn.Module):
+    def forward(self, x):
+        return Output(x.tanh(), x.sum())
+
+
+@case(X)
+class ReturnsPartOfDataclass(nn.Module):
+    def forward(self, x):
+        return {"out": Output(x.tanh()), "pair": (x, [x + 1, None])}
+
+
+@case(X)
+class ReturnsModelOutput(nn.Module):
+    def forward(self, x):
+        return ModelOutput(logits=x.exp(), hidden_states=(x, x + 1))
+
+
+@case(X)
+class ReturnsDict(nn.Module):
+    def forward(self, x):
+        return {"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x.tan()]}}
+
+
+@case(X)
+class ReturnsOddKeys(nn.Module):
+    def forward(self, x):
+        return {"val/loss (%)": x.mean(), "größe": x + 1, "a.b": x * 2, "it's": x * 3}
+
+
+@case(X)
+class ReturnsNumberedKeys(nn.Module):
+    def forward(self, x):
+        return {1: x.mean(), 2: x + 1}
+
+
+@case(X)
+class ReturnsOrderedDict(nn.Module):
+    def forward(self, x):
+        return OrderedDict(out=x.sigmoid(), aux=x.abs())
+
+
+@case(X)
+class ReturnsNone(nn.Module):
+    def forward(self, x):
+        return x * 2, None, x
+
+
+@case(X)
+class ReturnsNumbers(nn.Module):
+    def forward(self, x):
+        return x * 2, 3, 0.5, True
+
+
+@case(X)
+class ReturnsInput(nn.Module):
+    def forward(self, x):
+        y = x.t()
+        return x, y, x, y + 1, x.view(-1)
+
+
+# What a model takes.
+
+
+@case(X, mask=lambda: torch.ones(4, 8))
+class TakesKeyword(nn.Module):
+    def forward(self, x, *, mask=None):
+        return x * mask if mask is not None else x
+
+
+@case(batch=lambda: {"ids": torch.randint(0, 20, (4, 6)), "mask": torch.ones(4, 6)})
+class TakesNamedDict(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8, padding_idx=0)
+
+    def forward(self, batch):
+        return (self.words(batch["ids"]) * batch["mask"][..., None]).sum(1)
+
+
+@case(lambda: {"image": torch.randn(4, 8), "text": [torch.randn(4, 8), torch.randn(4, 8)]})
+class TakesDict(nn.Module):
+    def forward(self, batch: dict[str, torch.Tensor]):
+        return batch["image"] + batch["text"][0] * batch["text"][1]
+
+
+@case(lambda: [torch.randn(4, 8), torch.randn(4, 8)])
+class TakesList(nn.Module):
+    def forward(self, features: list[torch.Tensor]):
+        return torch.cat(features, 1)
+
+
+@case(lambda: Scores(torch.randn(4, 8), torch.randn(4, 8)))
+class TakesNamedTuple(nn.Module):
+    def forward(self, given):
+        return given.logits + given.hidden
+
+
+@case(lambda: Output(torch.randn(4, 8), torch.randn(4, 8)))
+class TakesDataclass(nn.Module):
+    def forward(self, given):
+        return given.logits - given.loss
+
+
+@case(X, lambda: 3, lambda: "relu", lambda: None, dynamic=False)
+class TakesNumbers(nn.Module):
+    def forward(self, x, times=1, act="gelu", extra=None):
+        return (F.relu(x) if act == "relu" else F.gelu(x)) * times
+
+
+@case(X, dynamic=False, scale=lambda: 0.5, flag=lambda: True)
+class TakesFlags(nn.Module):
+    def forward(self, x, scale=1.0, flag=False):
+        return x * scale if flag else x
+
+
+@case(X, X, X)
+class TakesAny(nn.Module):
+    def forward(self, *tensors, **others):
+        return torch.stack(tensors).mean(0)
+
+
+@case(X)
+class TakesInput(nn.Module):
+    """Its argument has the name of a function of Python's."""
+
+    def forward(self, input):
+        return input.abs()
+
+
+# Layers.
+
+
+@case(X)
+class Perceptron(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 2))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@case(IDS)
+class TiedWeights(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.words(ids))
+
+
+@case(IDS)
+class Bagged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(20, 8, mode="mean", padding_idx=0)
+
+    def forward(self, ids):
+        return self.bag(ids)
+
+
+@case(SEQUENCE)
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 6, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x):
+        out, (h, _) = self.lstm(x)
+        return out, h
+
+
+@case(SEQUENCE)
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(8, 6, batch_first=True)
+
+    def forward(self, x):
+        return self.gru(x)[0]
+
+
+@case(SEQUENCE)
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru, self.rnn = nn.LSTMCell(8, 8), nn.GRUCell(8, 8), nn.RNNCell(8, 8)
+
+    def forward(self, x):
+        h = c = torch.zeros(x.shape[0], 8)
+        g = r = h
+        for step in range(3):
+            h, c = self.lstm(x[:, step], (h, c))
+            g, r = self.gru(h, g), self.rnn(h, r)
+        return g + r
+
+
+@case(IMAGE)
+class Convolutional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+            nn.MaxPool2d(2, ceil_mode=True), nn.Conv2d(8, 8, 3, groups=8, padding="same"),
+            nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5),
+        )  # fmt: skip
+
+    def forward(self, image):
+        return self.body(image)
+
+
+@case(IMAGE)
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 1)
+        self.norm = nn.GroupNorm(3, 3)
+
+    def forward(self, x):
+        x = x + self.b(F.relu_(self.norm(self.a(x))))
+        return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
+
+
+@case(IMAGE)
+class Upsampled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(3, 4, 4, stride=2, padding=1)
+        self.shuffle = nn.PixelShuffle(2)
+
+    def forward(self, x):
+        return self.shuffle(self.up(x)).clamp_(0, 1)
+
+
+@case(normal(2, 1, 16, 6), dynamic=False)
+class Volumes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wave = nn.Conv1d(1, 4, 5, stride=2, padding=2, padding_mode="replicate")
+        self.solid = nn.Conv3d(1, 2, 3, padding=1)
+
+    def forward(self, x):
+        return self.wave(x[:, :, :, 0]), self.solid(x[:, :, :, :, None])
+
+
+@case(SEQUENCE)
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(6)
+        return self.encoder(x, mask=mask)
+
+
+@case(SEQUENCE, SEQUENCE)
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    def forward(self, x, memory):
+        return self.layer(x, memory)
+
+
+@case(SEQUENCE)
+class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        at = torch.outer(torch.arange(6.0), 10000 ** (-torch.arange(0, 4, 2) / 4))
+        self.register_buffer("cis", torch.polar(torch.ones_like(at), at), persistent=False)
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.reshape(x.shape[0], 6, 4, 2)[:, :, :2].contiguous())
+        return torch.view_as_real(pairs * self.cis).flatten(2)
+
+
+@case(SEQUENCE)
+class Spectral(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 8, dtype=torch.cfloat))
+
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x, dim=1) * self.weight, n=6, dim=1) * (1 + 0j).real
+
+
+@case(normal(4, 8, dtype=torch.complex64))
+class Complex(nn.Module):
+    def forward(self, z):
+        return (z * (0.5 - 2j)).abs(), torch.angle(z), z.conj().real
+
+
+@case(SEQUENCE)
+class RootMeanSquare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+
+    def forward(self, x):
+        y = x.to(torch.float32)
+        return (self.weight * y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+@case(SEQUENCE, normal(4, 2, 10, 4), normal(4, 2, 10, 4))
+class CachedAttention(nn.Module):
+    """A step of generation, which returns the cache that it goes on with."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x, keys, values):
+        q, k, v = (t.view(x.shape[0], 6, 2, 4).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+        return F.scaled_dot_product_attention(q, keys, values), (keys, values)
+
+
+@case(normal(4, 1, 8), dynamic=False)
+class StaticCache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 10, 8))
+        self.register_buffer("at", torch.tensor(0))
+
+    def forward(self, x):
+        self.cache[:, 2:3] = x
+        self.at += 1
+        return self.cache.sum(1) + self.at
+
+
+@case(X)
+class Running(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long), persistent=False)
+
+    def forward(self, x):
+        self.mean.lerp_(x.mean(0), 0.1)
+        self.steps.add_(1)
+        return x - self.mean
+
+
+@case(X)
+class Lists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+        self.heads = nn.ModuleDict({"cls": nn.Linear(8, 2), "a b/c-d": nn.Linear(8, 3)})
+        self.scales = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(3)])
+
+    def forward(self, x):
+        for layer, scale in zip(self.layers, self.scales):  # noqa: B905
+            x = x + layer(x) * scale
+        return {name: head(x) for name, head in self.heads.items()}
+
+
+@case(X)
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(8, 3)
+        self.experts = nn.Parameter(torch.randn(3, 8, 8))
+
+    def forward(self, x):
+        weight, at = self.gate(x).softmax(-1).topk(2)
+        chosen = torch.einsum("bi,bkio->bko", x, self.experts[at])
+        return torch.einsum("bk, bko -> bo", weight, chosen)
+
+
+@case(X, whole(4, 4))
+class Scattered(nn.Module):
+    def forward(self, x, to):
+        total = torch.zeros(4, 8).index_add(0, to, x)
+        return total, torch.zeros(4, 8).scatter_reduce(0, to[:, None].expand(-1, 8), x, "amax")
+
+
+@case(X)
+class Functions(nn.Module):
+    def forward(self, x):
+        low = F.gelu(x, approximate="tanh") + F.softplus(x, beta=2) + F.hardswish(x)
+        return low + torch.div(x, 3, rounding_mode="floor") + F.pad(x, (0, 0), "constant", -1e38)
+
+
+@case(X)
+class Distances(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.codes = nn.Parameter(torch.randn(5, 8))
+
+    def forward(self, x):
+        far = torch.cdist(x, self.codes)
+        code = self.codes[far.argmin(1)]
+        return x + (code - x).detach(), F.cosine_similarity(x, code), far.min(1).values
+
+
+@case(normal(4, 8, dtype=torch.bfloat16))
+class Brain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8).to(torch.bfloat16)
+
+    def forward(self, x):
+        return F.layer_norm(self.fc(x).float(), (8,)).to(torch.bfloat16)
+
+
+@case(normal(4, 8, dtype=torch.float64))
+class Double(nn.Module):
+    def forward(self, x):
+        return torch.special.erfinv(x.sigmoid()) * 1e-300, x.to(torch.float16).half()
+
+
+@case(whole(100, 4, 8, dtype=torch.uint8), whole(100, 4, 8, dtype=torch.int8))
+class Bytes(nn.Module):
+    def forward(self, x, y):
+        z = x.to(torch.int32) + y.to(torch.int16)
+        return z.float().div(255.0), (x >> 2) | 1, y.bool(), z.to(torch.complex64).abs()
+
+
+@case(X)
+class FakeQuantised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        weight = torch.randn(8, 8)
+        self.register_buffer("scale", weight.abs().amax(1, keepdim=True) / 127)
+        self.register_buffer("weight", (weight / self.scale).round().to(torch.int8))
+
+    def forward(self, x):
+        x = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)
+        return F.linear(x, self.weight.to(x.dtype) * self.scale)
+
+
+@case(X)
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.utils.weight_norm(nn.Linear(8, 8))
+        self.norm = nn.LayerNorm(8, elementwise_affine=False)
+
+    def forward(self, x):
+        return self.norm(self.fc(x))
+
+
+@case(X)
+class Parametrised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))
+        self.low = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval()
+
+    def forward(self, x):
+        return self.low(self.fc(x))
+
+
+@case(X)
+class LowRank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(8, 8).requires_grad_(False)
+        self.a, self.b = nn.Parameter(torch.randn(8, 2)), nn.Parameter(torch.zeros(2, 8))
+
+    def forward(self, x):
+        with torch.no_grad():
+            base = self.base(x)
+        return base + x @ self.a @ self.b * 0.5
+
+
+@case(X)
+class MixedPrecision(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.fc(x)
+        return y.float() + 1
+
+
+@case(X, whole(4, 4))
+class Losses(nn.Module):
+    def forward(self, x, y):
+        loss = F.cross_entropy(x, y, ignore_index=-100, label_smoothing=0.1)
+        return (
+            loss
+            + F.huber_loss(x, x * 0, delta=0.5)
+            + F.kl_div(F.log_softmax(x, -1), F.softmax(-x, -1), reduction="batchmean")
+        )
+
+
+@case(SEQUENCE)
+class Unfolded(nn.Module):
+    def forward(self, x):
+        windows = x.unfold(1, 3, 1)
+        return windows.mean(-1), torch.roll(x, (1,), (1,)), x.flip(1), torch.tril(x @ x.mT)
+
+
+@case(SEQUENCE)
+class Slices(nn.Module):
+    def forward(self, x):
+        return (
+            x[:, ::2, 1:],
+            x[..., -1],
+            x[:, [0, 2]],
+            x[:, None, :, 3:-1],
+            torch.split(x, [2, 6], 2),
+        )
+
+
+@case(X)
+class Drawn(nn.Module):
+    def forward(self, x):
+        mean, spread = x.chunk(2, 1)
+        return mean + torch.randn_like(spread) * (0.5 * spread).exp()
+
+
+@case(X)
+class Pruned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from torch.nn.utils import prune
+
+        self.fc = nn.Linear(8, 8)
+        prune.l1_unstructured(self.fc, "weight", amount=0.5)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+@case(X)
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        at = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        self.register_buffer("edges", at)
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        near = torch.zeros(4, 4).index_put((self.edges[0], self.edges[1]), torch.ones(3))
+        return near @ self.fc(x)
+
+
+# Control flow.
+
+
+@case(X)
+class Branches(nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@case(X)
+class Scripted(nn.Module):
+    """With what only torch.jit.script keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+        self.times: int = 3
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        if x.dim() != 2:
+            raise ValueError(f"expected two dimensions, got {x.dim()}: 'x' or \"y\"?")
+        assert x.size(1) == 8, "eight features"
+        for _ in range(self.times):
+            x = torch.relu(self.fc(x))
+        if bias is not None:
+            x = x + bias
+        return x
+
+
+class Mode(enum.Enum):
+    MEAN = "mean"
+    SUM = "sum"
+
+
+@case(X)
+class ScriptedNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.names: list[str] = ["a", "b c", 'it\'s "d"']
+        self.table: dict[str, int] = {"x": 1, "y": 2}
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Typed]:
+        y = x * self.table["y"]
+        if len(self.names) > 2:
+            y = y + float("-inf") * 0.0 + float("inf")
+        return y, Typed(y.mean(), self._half(y))
+
+    @torch.jit.export
+    def _half(self, x: torch.Tensor, by: float = 0.5, kind: str = "sum") -> torch.Tensor:
+        if kind == "mean":
+            return x.mean()
+        return x * by
+
+
+@case(SEQUENCE)
+class ScriptedLoop(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros(x.size(0), 8)
+        steps: list[torch.Tensor] = []
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)
+            steps.append(h)
+        return torch.stack(steps, 1)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@case(X)
+class OwnGradient(nn.Module):
+    def forward(self, x):
+        return Straight.apply(x) * 2
+
+
+@case(X)
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+
+        return checkpoint(self.fc, x, use_reentrant=False)
+
+
+@case(X)
+class Vectorised(nn.Module):
+    def forward(self, x):
+        return torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x)
+
+
+def write(folder):
+    """Write every file that this torch can write; what it cannot, it says."""
+    warnings.simplefilter("ignore")
+    version = torch.__version__.split("+")[0]
+    if hasattr(torch, "export"):
+        with suppress(AttributeError, TypeError):  # an older torch registers fewer
+            _register()
+    for name, (made, inputs, named, dynamic) in CASES.items():
+        for way in WAYS:
+            torch.manual_seed(0)
+            path = Path(folder) / f"{name}.{version}.{way}"
+            try:
+                module = made().eval()
+                given, by_name = [one() for one in inputs], {n: one() for n, one in named.items()}
+                _save(module, tuple(given), by_name, dynamic, way, path)
+            except Exception as error:  # whatever torch stumbles on
+                path.unlink(missing_ok=True)
+                print(f"  not written: {path.name}: {type(error).__name__}", file=sys.stderr)
+
+
+def _save(module, given, named, dynamic, way, path):
+    if way == "trace.pt":
+        more = {"example_kwarg_inputs": {**named}} if named else {"example_inputs": given}
+        if named and given:
+            raise ValueError("a trace takes one or the other")
+        torch.jit.trace(module, **more, check_trace=False, strict=False).save(str(path))
+    elif way == "script.pt":
+        torch.jit.script(module).save(str(path))
+    else:
+        shapes = None
+        if way == "dynamic.pt2":
+            if not dynamic:
+                raise ValueError("its sizes are fixed")
+            rows = torch.export.Dim("batch", min=2, max=512)
+            from torch.utils import _pytree as pytree
+
+            shapes = pytree.tree_map(lambda t: {0: rows} if t.dim() else None, (given, named))
+            shapes = (*shapes[0], *shapes[1].values())
+        program = torch.export.export(module, given, named, dynamic_shapes=shapes)
+        torch.export.save(program, str(path))
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])
