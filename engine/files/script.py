@@ -18,6 +18,8 @@ _DEEPEST = 60
 _PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)[\w ,.:<>*+/-]*")
 """Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
 _HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
+_BRANCH = "Give the module of each branch by itself."
+_EARLIER = "Give the module as it was before it was compiled."
 _OPTIONS = ("private", "pure", "check_well_formed")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
@@ -93,7 +95,7 @@ class _Grammar:
             path = _path(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if path[:1] == ("T",) and path[-1:] == ("prim_func",):
                 message = "is a kernel of its own: that is code, and is not run"
-                raise _Refused(one, message)
+                raise _Refused(one, message, _EARLIER)
             if path != wanted:
                 raise _Refused(decorator, "is no decorator of a module or function of Relax")
             given = decorator.keywords if isinstance(decorator, ast.Call) else []
@@ -139,6 +141,8 @@ class _Grammar:
                     self.block(one.body)
                 case ast.Pass():
                     pass
+                case ast.If():
+                    raise _Refused(one, "is a branch: `if` is not supported yet", _BRANCH)
                 case _:
                     raise _Refused(one, "is a statement that a module has no use for here")
 
@@ -218,15 +222,15 @@ class _Grammar:
             return
         if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
             return
-        raise _Refused(one, "is no operator or type of Relax that a file may use")
+        raise _Refused(one, "is no operator or type of Relax that a file may use", _EARLIER)
 
 
 class _Refused(Exception):
-    """A part of the text that the grammar does not have, and why."""
+    """A part of the text that the grammar does not have, why, and what to do."""
 
-    def __init__(self, at: ast.AST | None, why: str) -> None:
+    def __init__(self, at: ast.AST | None, why: str, hint: str = _HINT) -> None:
         super().__init__(why)
-        self.at, self.why = at, why
+        self.at, self.why, self.hint = at, why, hint
 
 
 def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str) -> Script:
@@ -239,7 +243,8 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
     Raises:
         EngineError: kind "file"; names the line.
     """
-    hint = _HINT + (f" Your own code is run as {name}:NAME." if name.endswith(".py") else "")
+    own = f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
+    hint = _HINT + own
     try:
         return _Grammar(known).module(ast.parse(text))
     except _Refused as wrong:
@@ -247,7 +252,8 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
         what = ast.unparse(wrong.at).strip().splitlines()[0][:60] if wrong.at else "it"
         where = f"line {line}: {what!r}" if line else what
         message = f"{name} is not read as TVMScript: {where} {wrong.why}."
-        raise EngineError("file", message, f"{name}:{line}" if line else name, hint) from wrong
+        place = f"{name}:{line}" if line else name
+        raise EngineError("file", message, place, wrong.hint + own) from wrong
     except (RecursionError, MemoryError) as wrong:
         message = f"{name} is not read as TVMScript: it is nested too deeply."
         raise EngineError("file", message, name, hint) from wrong

@@ -61,6 +61,26 @@ def module(body="pass", head="@I.ir_module", name="class Module"):
 
 
 @pytest.mark.parametrize(
+    ("text", "why", "hint"),
+    [
+        (
+            function("if x:\n        y = x\n    return x"),
+            "model.py is not read as TVMScript: line 3: 'if x:' is a branch: `if` is not supported "
+            "yet.",
+            "Give the module of each branch by itself.",
+        ),
+        (module("@T.prim_func\n    def k(): pass"), "is code", "as it was before it was compiled"),
+        (function("return R.call_tir(x)"), "that a file may use", "before it was compiled"),
+    ],
+)
+def test_the_hint_is_not_to_write_it_as_it_was_written(text, why, hint):
+    with pytest.raises(EngineError) as refused:
+        checked(text)
+    assert why in refused.value.message
+    assert hint in refused.value.hint and "show_meta" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("open('x')", "is no function and no module"),
