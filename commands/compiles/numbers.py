@@ -21,7 +21,7 @@ from relascope.viz.rows.recorded_numbers import (
     ir_of,
     parts,
     same_tvm,
-    why_not,
+    why_none,
 )
 
 Document = dict[str, Any]
@@ -55,12 +55,9 @@ def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) ->
     args.engine = ir_of(recording)
     found = parts(recording)
     if not found:
-        sides = [(run, after) for run in recording.passes for after in (False, True)]
-        reasons = (why_not(recording, *side) for side in sides)
         name = recording.path.name
         message = f"{name} has no two modules that could be run and compared."
-        said = next(filter(None, reasons), "No pass in it left another one.")
-        raise EngineError("file", f"{message} {said}", name)
+        raise EngineError("file", f"{message} {why_none(recording)}", name)
     document: Document = {"file": str(args.file), "engine": args.engine}
     document |= {"errors": None, "bisection": None, "reduction": None}
     with Scratch() as folder, Engine(args, connect) as ask:

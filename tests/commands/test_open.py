@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,14 +14,16 @@ import pytest
 
 from command_line import document, run
 from crafted.recorded import HOSTILE, recorded
+from page_session import forward_graph
 from relascope.commands import installation
 from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
 from relascope.recorder import reading
 from relascope.recorder.reading import read
 from relascope.recorder.writing import Writer, hashed
-from relascope.viz.rows.recorded_numbers import Made, parts
+from relascope.viz.rows.recorded_numbers import Made, parts, why_none
 from relascope.viz.rows.recording import end_words, pass_rows
 
 
@@ -66,6 +69,46 @@ def test_a_part_of_a_compile_goes_as_far_as_what_can_be_run(path):
     (part,) = parts(found)
     assert (part.first, part.by, part.after, part.made) == (0, 0, False, (Made(1, 1),))
     assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
+
+
+def written(path, passes):
+    """A recording of passes, each a name and the graph it leaves, or what it raises."""
+    writer = Writer(path, {"tvm": "0.99", "level": "modules"})
+
+    def content(graph):
+        text = json.dumps(graph.to_json())
+        writer.content("text", name := hashed(text), lambda: {"constants": [], "zlib": text})
+        writer.content("graph", name, lambda: {"zlib": text})
+        return name
+
+    last = [None, {"main": content(forward_graph())}, []]
+    for number, (name, left) in enumerate(passes):
+        about = {"begin": number, "depth": 0, "name": name, "opt_level": 0}
+        writer.line({**about, "module": number or last})
+        if isinstance(left, str):
+            writer.line({"failed": number, "seconds": 0.1, "message": left})
+            break
+        made = [number, {"main": content(left)}, []]
+        writer.line({"end": number, "seconds": 0.1, "module": made})
+    writer.close()
+    return read(path)
+
+
+def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
+    graph = forward_graph()
+    by_id = {n.id: n for n in graph}
+    other = replace(by_id[graph.outputs[0]], outputs=(TensorType((8, 32), "float16"),))
+    half = replace(graph, nodes=tuple(other if n.id == other.id else n for n in graph))
+    raised = written(tmp_path / "raised.rsc", [("Raises", "Traceback\nValueError: no good")])
+    assert parts(raised) == ()
+    assert why_none(raised) == "Pass 0, Raises: It raised ValueError: no good."
+    changed = written(tmp_path / "half.rsc", [("Half", half)])
+    assert parts(changed) == ()
+    assert why_none(changed).startswith("From pass 0, Half, on: It returns float16[8, 32], and no")
+    passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
+    (part,) = parts(written(tmp_path / "both.rsc", passes))
+    assert part.made == (Made(1, 0),)
+    assert part.end == "Pass 1, Raises: It raised no good."
 
 
 def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypatch):

@@ -215,7 +215,8 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     )
     page = choose(opened(path), 3)
     page.button(key="recorded_model_True").click()
-    assert "The recording has no module here." in run(page).error[0].value
+    said = "The recording has no module here. The file does not have it."
+    assert said in run(page).error[0].value
     client = shared("relax", "page_session:PageSession")
     monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
     page.button(key="recorded_model_False").click()

@@ -101,11 +101,21 @@ def same_tvm(recording: Recording, version: str) -> None:
         raise EngineError("file", f"{message}it would read other modules.", name, hint)
 
 
+def no_module(run: PassRun) -> str:
+    """Why a pass left no module, a sentence."""
+    if run.failure is not None:
+        raised = (run.failure.strip().splitlines() or ["an error without words"])[-1]
+        return f"It raised {raised[:200].rstrip('.')}."
+    if run.seconds is None:
+        return "It had not ended when the recording did."
+    return "It leaves code, and no module." if run.kind != "pass" else "The file does not have it."
+
+
 def why_not(recording: Recording, run: PassRun, after: bool) -> str:
     """Why the module before or after a pass is not run, a sentence; "" where it may be."""
     side = run.after if after else run.before
     if side is None:
-        return "It has no module here."
+        return no_module(run)
     if "main" not in side:
         return _NO_MAIN
     for content in dict.fromkeys(side.values()):
@@ -123,6 +133,21 @@ def parts(recording: Recording) -> tuple[Part, ...]:
     Raises:
         EngineError: as of `check`.
     """
+    return tuple(part for part in _all_parts(recording) if part.made)
+
+
+def why_none(recording: Recording) -> str:
+    """Why there are no `parts`: where the programs end, else the first reason not to run one."""
+    if ends := [part.end for part in _all_parts(recording) if part.end]:
+        return " ".join(ends[:3])
+    for run, after in ((r, after) for r in recording.passes for after in (False, True)):
+        if why := why_not(recording, run, after):
+            return f"Pass {run.number}, {run.name}: {why}"
+    return "No pass in it left another one."
+
+
+def _all_parts(recording: Recording) -> tuple[Part, ...]:
+    """The same with those of a single module."""
     check(recording)
     line: list[tuple[int, PassRun, bool]] = []  # module, pass, whether after it
     whole: list[list[tuple[int, PassRun, bool]]] = []
@@ -150,7 +175,7 @@ def parts(recording: Recording) -> tuple[Part, ...]:
 def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> list[Part]:
     """Of what became of one program, the parts that take and return the same."""
     found: list[Part] = []
-    signature: object = None
+    signature: _Signature | None = None
     part: Part | None = None
     for module, run, after in line:
         why = why_not(recording, run, after)
@@ -159,21 +184,42 @@ def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> l
             found[-1] = part = replace(part, made=(*part.made, Made(module, run.number)))
             continue
         if part is not None:
-            why = why or "It takes or returns something else."
+            why = why or _other(signature, its)
             found[-1] = replace(part, end=f"From pass {run.number}, {run.name}, on: {why}")
         part = None
         if its is not None:
             found.append(part := Part(module, run.number, after, ()))
         signature = its
-    return [one for one in found if one.made]
+    if part is not None:  # a pass may have raised on its last module
+        last = part.made[-1].module if part.made else part.first
+        given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
+        stopped = [
+            r for r in given if r.after is None and (r.failure is not None or r.seconds is None)
+        ]
+        if stopped:
+            run = max(stopped, key=lambda r: r.depth)
+            found[-1] = replace(part, end=f"Pass {run.number}, {run.name}: {no_module(run)}")
+    return found
 
 
-def _signature(recording: Recording, run: PassRun, after: bool) -> object:
+_Signature = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def _signature(recording: Recording, run: PassRun, after: bool) -> _Signature:
+    """The arguments and the results of "main", in words."""
     side = run.after if after else run.before
     graph: Graph | None = recording.graph(side["main"]) if side else None
     assert graph is not None, "or `why_not` says that there is none"
-    inputs = tuple((graph.by_id[i].name, graph.by_id[i].outputs) for i in graph.inputs)
-    return inputs, tuple(graph.by_id[i].outputs for i in graph.outputs)
+    nodes = [graph.by_id[i] for i in graph.inputs]
+    inputs = tuple(f"{n.name}: {', '.join(map(str, n.outputs))}" for n in nodes)
+    return inputs, tuple(str(t) for i in graph.outputs for t in graph.by_id[i].outputs)
+
+
+def _other(before: _Signature, after: _Signature) -> str:
+    """What a module takes or returns that the one before it does not, a sentence."""
+    does = "takes" if before[0] != after[0] else "returns"
+    was, now = (", ".join(s[does == "returns"]) or "nothing" for s in (before, after))
+    return f"It {does} {now[:200]}, and no longer {was[:200]}."
 
 
 def first_words(recording: Recording, part: Part) -> str:

@@ -24,6 +24,7 @@ from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
+from relascope.viz.rows.recorded_numbers import no_module
 from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts
 
 HEIGHT = 570
@@ -224,8 +225,10 @@ def _open_model(opened: Opened, number: int, after: bool) -> None:
     try:
         text = opened.recording.module(number, after)
         if text is None:
-            message = "The recording has no module here."
-            raise EngineError("file", message, opened.rows[number]["pass"])
+            run = opened.recording.passes[number]
+            raise EngineError(
+                "file", f"The recording has no module here. {no_module(run)}", run.name
+            )
     except EngineError as error:
         st.session_state[_REFUSED] = error
         return

@@ -20,7 +20,15 @@ from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.rows import Row
-from relascope.viz.rows.recorded_numbers import Numbers, Part, first_words, ir_of, parts, same_tvm
+from relascope.viz.rows.recorded_numbers import (
+    Numbers,
+    Part,
+    first_words,
+    ir_of,
+    parts,
+    same_tvm,
+    why_none,
+)
 
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 _COLUMNS = (
@@ -43,7 +51,8 @@ def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
         show_error(error)
         return
     if not found:
-        st.caption("No two of its modules can be run and compared.")
+        why = opened.derive(lambda: why_none(opened.recording), "why_none")
+        st.caption(plain_text(f"No two of its modules can be run and compared. {why}"))
         return
     if st.session_state.get(_ASKED) != opened.digest:
         st.button(
