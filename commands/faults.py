@@ -49,6 +49,7 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
 def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
-    how = (args.kind or "", args.factor, args.threads, args.repeats, tolerance_of(args))
-    question = Question(source, pipeline, target_of(args, ask), *how)
+    how = (args.kind or "", args.factor, args.threads, args.repeats or 30, tolerance_of(args))
+    taken = args.repeats or 1, args.pass_seconds, args.pass_memory
+    question = Question(source, pipeline, target_of(args, ask), *how, *taken)
     return jobs.bisect.bisect(ask, args.engine, question)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.engine.jobs import variants
-from relascope.engine.jobs.bisect import FACTOR
+from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS
 from relascope.engine.jobs.bisect import KINDS as FAULTS
 from relascope.engine.limits import KINDS, calls_of
 from relascope.engine.protocol.source import INPUTS, set_of
@@ -140,10 +140,19 @@ def values(command: ArgumentParser) -> None:
 def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
     values(command)
+    target(command)
     add = command.add_argument
     add("--kind", choices=FAULTS, help="what to look for; wrong or crash otherwise")
     about = "slow is a pass with which the pipeline takes longer than F times what it takes without"
     add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
+    about = "and one that runs longer than S seconds itself"
+    add("--pass-seconds", type=_ratio, default=SECONDS, metavar="S", help=about)
+    about = "memory is a pass after which more than so many MiB stay"
+    add("--pass-memory", type=_ratio, default=MEMORY, metavar="MIB", help=about)
+    threads(command)
+    about = "run the passes, build and run each try so often: it is bad where one run is (once "
+    about += "otherwise); of --kind slow, rounds that are timed, too (30 otherwise)"
+    add("--repeats", type=positive, metavar="N", help=about)
 
 
 def reduce(command: ArgumentParser) -> None:
@@ -224,11 +233,17 @@ def target(command: ArgumentParser) -> None:
     command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
 
 
+def threads(command: ArgumentParser) -> None:
+    """On how many threads."""
+    about = "for TVM and PyTorch alike; all cores otherwise"
+    command.add_argument("--threads", type=positive, default=0, metavar="N", help=about)
+
+
 def time(command: ArgumentParser) -> None:
     """How it is timed."""
     target(command)
-    add, about = command.add_argument, "for TVM and PyTorch alike; all cores otherwise"
-    add("--threads", type=positive, default=0, metavar="N", help=about)
+    threads(command)
+    add = command.add_argument
     add("--repeats", type=positive, default=30, metavar="N", help="runs a row")
 
 

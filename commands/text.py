@@ -355,6 +355,7 @@ def bisect(document: Document) -> str:
     for r in document["log"]:
         rows.append({**r, **tables.try_place(r), "error": _failed(r["error"])})
     found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
+    found += ["bad", "runs"] if any(r["runs"] > 1 for r in rows) else []
     table = text_table(rows, [*tables.try_place(document["log"][0]), "outcome", *found])
     verdict = f"{document['verdict']} {document['compiles']} compiles."
     return "\n\n".join([_head(document), table, verdict])

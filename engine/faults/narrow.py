@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,8 +20,8 @@ import numpy as np
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.building.explain import explain
-from relascope.engine.faults import replay
-from relascope.engine.protocol.fault import Shown, Suspects, Where
+from relascope.engine.faults import kept, replay
+from relascope.engine.protocol.fault import OF_PASS, Shown, Suspects, Where
 from relascope.engine.turns import alone
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.pipeline import Step
@@ -210,6 +211,8 @@ def look(
     Args:
         bare: leave the suspected passes out: whether the piece can be run at all.
     """
+    if where.kind in OF_PASS:
+        return _passes_alone(backend, start, where, piece, bare)
     target = where.target if where.building else ""
     try:
         found = extracted(backend, start, piece)
@@ -231,6 +234,25 @@ def look(
             ratio = replay.ratio(left, right)
         return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
     return compared(left.results(), right.results(), piece, where.limit, start.floor)
+
+
+def _passes_alone(
+    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool
+) -> Shown:
+    """What the suspected passes themselves take on a piece."""
+    try:
+        program = extracted(backend, start, piece).program
+        if bare:
+            return Shown("good")
+        memory, began = kept.since(), time.perf_counter()
+        after = applied(program, start.steps)
+        seconds, stayed = time.perf_counter() - began, memory()
+        stayed = kept.beyond(stayed, *(backend.to_graph(p)[0] for p in (program, after)))
+    except Exception as error:
+        return Shown("cannot be run", error=told(error))
+    taken = seconds if where.kind == "long" else stayed
+    outcome = where.kind if taken > where.limit else "good"
+    return Shown(outcome, seconds=seconds, kept_bytes=stayed)
 
 
 def compared(

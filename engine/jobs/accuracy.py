@@ -130,6 +130,7 @@ class Stage:
         strategy: of the cut; else "".
         budget: for a strategy that has one; None is the strategy's own.
         tolerance: what it is held to.
+        runs: how often; see `BuildRequest`.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Stage:
     strategy: str = ""
     budget: float | int | None = None
     tolerance: Tolerance = OURS
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
 
 
 def _request(ask: Ask, stage: Stage, target: str) -> BuildRequest:
-    request = BuildRequest(stage.source, stage.pipeline, target)
+    request = BuildRequest(stage.source, stage.pipeline, target, runs=stage.runs)
     if not stage.strategy:
         return request
     hint = "See what the steps of the training pipeline say."

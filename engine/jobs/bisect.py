@@ -15,7 +15,9 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
+from relascope.engine.limits import MIB
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import Variant
@@ -23,18 +25,24 @@ from relascope.passes.catalogue import info, recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
 
-KINDS = ("wrong", "slow", "crash")
+KINDS = ("wrong", "slow", "crash", "memory")
 FACTOR = 1.5
+SECONDS, MEMORY = 10.0, 256.0
+"""What a pass itself may take: seconds, and MiB that stay."""
 _MEASURED = ("wrong", "slow")  # what only a program that runs can be
 _CRASHES = ("pass", "engine")  # kinds of errors that a pass can be to blame for
 
 
-_FINE = {
-    "": "runs and agrees with PyTorch",
-    "wrong": "agrees with PyTorch",
-    "slow": "is not slower than that with any pass",
-    "crash": "does not crash",
+_DOES = {
+    "long": "is slow itself",
+    "memory": "keeps memory",
+    **{kind: f"makes it {kind}" for kind in ("wrong", "slow", "crash")},
 }
+
+
+def does(kind: str) -> str:
+    """What a pass does that a search found, by `Bisection.kind`, behind its name."""
+    return _DOES[kind]
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,15 @@ class Question:
 
     Args:
         kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the
-            program cannot be built or run, or the engine's process ends); "" for wrong or crash,
-            whichever it is.
+            program cannot be built or run, or the engine's process ends), "memory" (it stays when
+            a pass is done); "" for wrong or crash, whichever it is.
         factor: slow is a pass with which the pipeline takes longer than this times what it takes
             without that pass, both timed in turns.
         threads, repeats: of the timing; see `engine.server.session.PipelineSession.time`.
         tolerance: what is wrong.
+        runs: how often each try runs the passes, builds and runs the program: it is bad where one
+            run is.
+        seconds, memory: what a pass itself may take: slow is one that runs longer, too; MiB.
     """
 
     source: ModelSource
@@ -59,6 +70,24 @@ class Question:
     threads: int = 0
     repeats: int = 10
     tolerance: Tolerance = OURS
+    runs: int = 1
+    seconds: float = SECONDS
+    memory: float = MEMORY
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the passes of a pipeline took, the most of a question's runs.
+
+    Args:
+        longest: index of the step that took longest; seconds: that it took.
+        keeper: index of the step after which most memory stayed; kept: bytes, as of `StepRecord`.
+    """
+
+    longest: int
+    seconds: float
+    keeper: int
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -69,14 +98,15 @@ class Try:
         pipeline: what was tried.
         last: index of the last step that was on, -1 for the imported program; of what was timed,
             of the step that was left out, -1 for the whole pipeline.
-        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash" or "cannot
-            be run".
+        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory" or
+            "cannot be run".
         worst: the tensor that is nearest to its limit, or farthest over it; "" where none was
             compared.
         max_abs, max_rel, limit: of `worst`.
         ratio: of the whole pipeline's time to that of this try, where it was timed; of the whole,
             the largest.
         error: what the engine said, where it crashed or could not be run.
+        runs, bad: how often it ran, and how many of these runs were wrong.
     """
 
     pipeline: Pipeline
@@ -88,6 +118,8 @@ class Try:
     limit: float | None = None
     ratio: float | None = None
     error: EngineError | None = None
+    runs: int = 1
+    bad: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,12 +127,15 @@ class Bisection:
     """What was found.
 
     Args:
-        kind: what is the matter: "wrong", "slow" or "crash"; "" where nothing is.
+        kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash" or
+            "memory"; "" where nothing is.
         found: the suspects; see `passes.search.bisect.Found`.
         log: every try, in order.
         double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
             the node where the error first jumps: it tells rounding from a fault. A question about
             float32 whose answer was found in float64 is about float64 in the result.
+        taken: what the passes took, where it was looked at; not of those that were recorded.
+        against: what numbers were compared with, where nothing was found.
     """
 
     question: Question
@@ -108,11 +143,13 @@ class Bisection:
     found: Found
     log: tuple[Try, ...]
     double: accuracy.Row | None = None
+    taken: Taken | None = None
+    against: str = PYTORCH
 
     @property
     def compiles(self) -> int:
-        """How many tries the search took."""
-        return len(self.log)
+        """How many compiles the search took."""
+        return sum(one.runs for one in self.log)
 
 
 def bisect(
@@ -136,6 +173,8 @@ def bisect(
         pipeline = _built(ir, pipeline)
     if question.kind == "slow":
         return _slow(ask, ir, question, pipeline, tell)
+    if question.kind == "memory":
+        return _memory(ask, question, tell)
 
     def run(part: Pipeline) -> Try:
         done = _try(ask, replace(question, pipeline=part))
@@ -143,8 +182,14 @@ def bisect(
         tell(done)
         return done
 
-    whole = run(pipeline)
-    if whole.outcome == "good" and question.kind != "crash" and question.source.dtype == DTYPES[0]:
+    whole, against = run(pipeline), PYTORCH
+    if whole.outcome == "good":
+        against = ask("load", question.source).against
+    if (
+        whole.outcome == "good"
+        and question.kind != "crash"
+        and (question.source.dtype, against) == (DTYPES[0], PYTORCH)
+    ):
         asked, source = question, replace(question.source, dtype=DTYPES[1])
         question = replace(question, source=source)
         whole = run(pipeline)  # what float32's limit hides
@@ -154,7 +199,8 @@ def bisect(
         raise whole.error
     kind = whole.outcome
     if kind == "good" or question.kind not in ("", kind):
-        return Bisection(question, "", Found(()), tuple(log))
+        taken = _taken(ask, question)
+        return Bisection(question, "", Found(()), tuple(log), None, taken, against)
     if kind != "crash":
         pipeline = _built(ir, pipeline)
 
@@ -178,7 +224,9 @@ def bisect(
     single = question.source.dtype == DTYPES[0] and not one
     if kind == "wrong" and single and found.bad is not None:
         source = replace(question.source, dtype="float64")
-        stage = accuracy.Stage("forward", source, found.bad, tolerance=question.tolerance)
+        stage = accuracy.Stage(
+            "forward", source, found.bad, tolerance=question.tolerance, runs=question.runs
+        )
         (double,) = accuracy.run(ask, stage, question.target)
         if double.passed and found.suspects == (IMPORT,):
             # Float32 rounds by more than the limit wherever one looks: a fault hides behind that.
@@ -230,14 +278,48 @@ def _try(ask: Ask, question: Question) -> Try:
 
 
 def _checked(ask: Ask, question: Question, done: Try) -> Try:
-    source = question.source
-    found = ask("check", BuildRequest(source, question.pipeline, question.target))
+    source, runs = question.source, question.runs
+    found = ask("check", BuildRequest(source, question.pipeline, question.target, runs=runs))
     limit = question.tolerance.limit(source.dtype)
+    each = len(found) // runs
+    bad = sum(any(map(limit.over, found[i : i + each])) for i in range(0, len(found), each))
     row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, limit)
     worst = next(c for c in found if c.name == row.worst)
     outcome = "good" if row.passed else "wrong"
     errors = worst.name, worst.max_abs, worst.max_rel, row.limit
-    return Try(done.pipeline, done.last, outcome, *errors)
+    return Try(done.pipeline, done.last, outcome, *errors, runs=runs, bad=bad)
+
+
+def _taken(ask: Ask, question: Question) -> Taken | None:
+    """What the passes took; None where none ran, or none can be run again."""
+    if any(s.name == recorded.NAME for s in question.pipeline):
+        return None
+    records = ask("step", question.source, question.pipeline, question.runs)
+    ran = [i for i, r in enumerate(records) if r.enabled and r.error is None]
+    if not ran:
+        return None
+    longest = max(ran, key=lambda i: records[i].seconds)
+    keeper = max(ran, key=lambda i: records[i].kept_bytes)
+    return Taken(longest, records[longest].seconds, keeper, records[keeper].kept_bytes)
+
+
+def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisection:
+    """The pass after which most memory stayed, where that is more than it may be."""
+    taken, pipeline = _taken(ask, question), question.pipeline
+    over = taken is not None and taken.kept > question.memory * MIB
+    last = taken.keeper if taken is not None else IMPORT
+    done = Try(pipeline, last, "memory" if over else "good", runs=question.runs)
+    tell(done)
+    return _of_pass(question, "memory" if over else "", last, (done,), taken)
+
+
+def _of_pass(
+    question: Question, kind: str, index: int, log: tuple[Try, ...], taken: Taken | None
+) -> Bisection:
+    """A bisection that blames what a pass itself takes; `kind` "" where none takes too much."""
+    pipeline = question.pipeline
+    found = Found((index,), pipeline.upto(index), pipeline.upto(index - 1)) if kind else Found(())
+    return Bisection(question, kind, found, log, None, taken)
 
 
 def _slow(
@@ -276,8 +358,8 @@ def _slow(
     own = next(iter(paces.values()))
     tries: dict[int, Try] = {}
     for index in free:
-        if (found := paces.get(f"{ir}, without {index}")) is not None:
-            ratio = own / found
+        if (other := paces.get(f"{ir}, without {index}")) is not None:
+            ratio = own / other
             without = pipeline.switched(index, False)
             tries[index] = Try(without, index, _pace(ratio, question), ratio=ratio)
     most = max((t.ratio or 0.0 for t in tries.values()), default=1.0)
@@ -285,10 +367,14 @@ def _slow(
     log = (done, *tries.values())
     for one in log:
         tell(one)
+    taken = _taken(ask, question)
     if done.outcome == "good":
-        return Bisection(question, "", Found(()), log)
+        long = taken is not None and taken.seconds > question.seconds
+        index = taken.longest if taken is not None else IMPORT
+        return _of_pass(question, "long" if long else "", index, log, taken)
     worst = max(tries, key=lambda i: tries[i].ratio or 0.0)
-    return Bisection(question, "slow", Found((worst,), pipeline, tries[worst].pipeline), log)
+    found = Found((worst,), pipeline, tries[worst].pipeline)
+    return Bisection(question, "slow", found, log, None, taken)
 
 
 def _pace(ratio: float, question: Question) -> str:
@@ -296,28 +382,86 @@ def _pace(ratio: float, question: Question) -> str:
 
 
 def verdict(ir: str, result: Bisection) -> str:
-    """What was found, in a few sentences."""
+    """What was found, in a few sentences; where nothing was, what was tried."""
     pipeline, kind = result.question.pipeline, result.kind
-    if not kind and any(s.name == recorded.NAME for s in pipeline):
-        return (
-            "Nothing to find: every recorded module that can be run computes what the first does."
-        )
     if not kind:
-        return f"Nothing to find: the whole pipeline {_FINE[result.question.kind]}."
-    make = f"makes it {kind}"
+        return " ".join(filter(None, (f"Nothing to find: {_tried(result)}", _took(ir, result))))
     names = [_name(ir, pipeline, i) for i in result.found.suspects]
     bad = next((t for t in result.log if t.pipeline == result.found.bad), result.log[0])
+    if kind in ("long", "memory"):
+        return f"{names[0]} {does(kind)}: {_too_much(result)}."
     if result.found.suspects == (IMPORT,):
         text = f"The imported program is at fault, before any pass: {_of(bad)}."
     elif len(names) == 1:
-        text = f"{names[0]} {make}: {_of(bad)}."
+        text = f"{names[0]} {does(kind)}: {_of(bad)}."
         good = next((t for t in result.log if t.pipeline == result.found.good), None)
         if good is not None and kind != "slow":
             text += f" Without it: {_of(good)}."
     else:
-        text = f"One of {', '.join(names)} {make}: {_of(bad)}."
+        text = f"One of {', '.join(names)} {does(kind)}: {_of(bad)}."
         text += " What lies between cannot be run by itself."
     return " ".join(filter(None, (text, _rounding(result))))
+
+
+def _tried(result: Bisection) -> str:
+    """What was tried where nothing was found, as a sentence without its beginning."""
+    question, kind = result.question, result.question.kind
+    runs = "once" if question.runs == 1 else f"{question.runs} times"
+    values = f"{question.source.values} inputs" if not question.source.tensors else "saved inputs"
+    on = f"on {values} (seed {question.source.seed})"
+    if kind == "memory":
+        return f"after no pass more than {question.memory:g} MiB stayed; the passes ran {runs}."
+    if kind == "slow":
+        return (
+            f"without any one pass the program is not more than {question.factor:g} times as fast, "
+            f"timed in {question.repeats} rounds {on}, and no pass takes longer than "
+            f"{question.seconds:g} s."
+        )
+    if kind == "crash":
+        return f"the whole pipeline does not crash, built and run {runs} {on}."
+    dtypes = dict(zip((question.source.dtype, DTYPES[1]), result.log, strict=False))
+    limits = [f"{t.limit:.0e} of the scale in {d}" for d, t in dtypes.items() if t.error is None]
+    text = (
+        f"the whole pipeline runs and agrees with {result.against} within {' and '.join(limits)}, "
+        f"built and run {runs} {on}."
+    )
+    if any(s.name == recorded.NAME for s in question.pipeline):
+        text = (
+            f"the last recorded module of {len(question.pipeline)} that can be run computes what "
+            f"the first does, within {' and '.join(limits)}, built and run {runs} {on}."
+        )
+    failed = next((t.error for t in result.log[1:] if t.error is not None), None)
+    if failed is not None:
+        text += f" In {DTYPES[1]} it could not be run: {failed.message.partition(chr(10))[0]}"
+    return text
+
+
+def _took(ir: str, result: Bisection) -> str:
+    """The longest pass, and the one after which most memory stayed."""
+    taken, pipeline = result.taken, result.question.pipeline
+    if taken is None:
+        return ""
+    longest, keeper = (
+        _name(ir, pipeline, i).rstrip(",").replace("Step", "step", 1)
+        for i in (taken.longest, taken.keeper)
+    )
+    memory = f"most memory stayed after {keeper}: {_mib(taken.kept)}" if taken.kept else ""
+    return (
+        f"The longest pass, {longest}, took {taken.seconds:.2g} s; {memory or 'no memory stayed'}."
+    )
+
+
+def _too_much(result: Bisection) -> str:
+    """What a pass takes too much of, and what it may take."""
+    question, taken = result.question, result.taken
+    assert taken is not None, "or no pass would be blamed for it"
+    if result.kind == "long":
+        return f"it took {taken.seconds:.3g} s (limit {question.seconds:g} s)"
+    return f"{_mib(taken.kept)} stayed when it was done (limit {question.memory:g} MiB)"
+
+
+def _mib(count: int) -> str:
+    return f"{count / MIB:.1f} MiB"
 
 
 def _name(ir: str, pipeline: Pipeline, index: int) -> str:
@@ -334,7 +478,9 @@ def _of(one: Try) -> str:
         return one.error.message.partition("\n")[0].rstrip(".")  # the rest is in the log
     if one.ratio is not None:
         return f"{one.ratio:.2f} times the time without it"
-    return f"{one.worst} is off by {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
+    often = f" in {one.bad} of {one.runs} runs" if one.bad else f" in all {one.runs} runs"
+    of = f"{one.worst} is off by {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
+    return of + (often if one.runs > 1 else "")
 
 
 def _rounding(result: Bisection) -> str:

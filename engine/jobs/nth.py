@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.bisect import Bisection, Try, tried
+from relascope.engine.jobs.bisect import Bisection, Try, does, tried
 from relascope.engine.protocol.results import Application
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import info
@@ -88,7 +88,7 @@ def nth(
 def verdict(ir: str, result: Bisection, found: Nth) -> str:
     """What was found, in a sentence."""
     name = result.question.pipeline.steps[found.index].name
-    bad = f"makes it {result.kind}"
+    bad = does(result.kind)
     if not found.number:
         return f"It is so without any of the {found.of} applications of {name} to a place, too."
     assert found.place is not None

@@ -18,7 +18,8 @@ from pathlib import Path
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection
-from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
+from relascope.engine.limits import MIB
+from relascope.engine.protocol.fault import OF_PASS, Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
@@ -53,7 +54,7 @@ class Reduction:
         shown: what that piece shows.
         operators: what it calls, in order.
         minimal: whether the fault goes away without any one of its nodes.
-        report: of the piece; None where there is none.
+        report: of the piece; None where there is none, as of what passes themselves take.
     """
 
     bisection: Bisection
@@ -98,6 +99,8 @@ def narrow(
     shown, named = search.known[found.piece], tuple(operators(graph, found.piece))
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
+    if where.kind in OF_PASS:
+        return made
     words = how_found(made, calls(graph, found.piece))
     account = Account(Path(source.model).name, shown, words, found.minimal)
     return replace(made, report=ask("report", source, where, found.piece, account))
@@ -106,7 +109,7 @@ def narrow(
 def cannot(bisection: Bisection) -> str:
     """Why there is nothing to narrow, in a sentence; "" where there is."""
     if not bisection.kind:
-        return "There is no fault to narrow: the pipeline is as it should be."
+        return "There is no fault to narrow: bisection found none."
     if bisection.found.bad is None or set(bisection.found.suspects) <= {IMPORT}:
         return (
             "The imported program is at fault, before any pass: there is no pass to narrow inside "
@@ -126,12 +129,16 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
     wrong = question.tolerance.limit(source.dtype).outputs
+    taken = bisection.taken
     limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0}
+    if taken is not None:  # half way, by ratio, to what the whole takes
+        limit["long"] = math.sqrt(question.seconds * max(question.seconds, taken.seconds))
+        limit["memory"] = MIB * math.sqrt(question.memory * max(question.memory, taken.kept / MIB))
     # What is a machine's own (its processor, its libraries) is left to the report's reader.
     target = question.target.split()[0]
     about = found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
     absolute = question.tolerance.absolute if bisection.kind == "wrong" else 0.0
-    return source, Where(*about, absolute=absolute)
+    return source, Where(*about, absolute=absolute, runs=question.runs)
 
 
 def _slow(bisection: Bisection) -> float:
@@ -156,8 +163,8 @@ class _Search:
         Passes that crash by themselves are not built. Where it does not show right after the
         suspected passes, the steps after them are run too.
         """
-        ways = (False, True) if where.kind == "crash" else (True,)
-        has_tail = last_built(ir, where.pipeline) > where.last
+        ways = {"crash": (False, True)}.get(where.kind, (where.kind not in OF_PASS,))
+        has_tail = last_built(ir, where.pipeline) > where.last and where.kind not in OF_PASS
         for building, tail in itertools.product(ways, (False, True) if has_tail else (False,)):
             asked = replace(where, building=building, tail=tail)
             start: Suspects = self.ask("suspects", self.source, asked)
@@ -269,6 +276,10 @@ def _instead(made: Reduction) -> str:
 def _of(shown: Shown) -> str:
     if shown.error is not None:
         return shown.error.message.partition("\n")[0].rstrip(".")
+    if shown.outcome == "memory":
+        return f"{(shown.kept_bytes or 0) / MIB:.1f} MiB stay"
+    if shown.seconds is not None:
+        return f"the pass takes {shown.seconds:.3g} s"
     if shown.ratio is not None:
         return f"it takes {shown.ratio:.2f} times as long as before"
     return f"off by {shown.max_rel:.1e} of the scale"

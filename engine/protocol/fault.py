@@ -8,6 +8,9 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.passes.pipeline import Pipeline
 
+OF_PASS = ("long", "memory")
+"""Kinds of faults that are of the passes themselves, and not of the program that they make."""
+
 
 @dataclass(frozen=True)
 class Where:
@@ -16,7 +19,8 @@ class Where:
     Args:
         pipeline: ends with the fault.
         first, last: indices of the first and the last suspected step.
-        kind: "wrong", "slow" or "crash".
+        kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
+            than the limit) or "memory" (more bytes stay).
         target: what is compiled for.
         limit: wrong is what differs by more than this, relative to scale; slow is what takes
             longer than this times what it took before.
@@ -24,6 +28,7 @@ class Where:
             without them: the fault shows only then.
         building: whether it is compiled and run; a pass that crashes by itself needs neither.
         absolute: what differs by no more is not wrong.
+        runs: how often a piece is looked at: it shows the fault where one look does.
     """
 
     pipeline: Pipeline
@@ -35,6 +40,7 @@ class Where:
     tail: bool = False
     building: bool = True
     absolute: float = 0.0
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,13 @@ class Shown:
     """What a piece of a program shows.
 
     Args:
-        outcome: "good", "wrong", "slow", "crash" or "cannot be run".
+        outcome: "good", a kind of `Where`, or "cannot be run".
         outputs: ids of the outputs that are wrong, the worst first.
         max_abs, max_rel: of the worst output, after the passes against before them.
         ratio: of the time after the passes to that before them.
         error: what was raised, where it crashed or cannot be run.
+        seconds, kept_bytes: of the passes, where they themselves are looked at; the latter as of
+            `engine.protocol.results.StepRecord`.
     """
 
     outcome: str
@@ -67,6 +75,8 @@ class Shown:
     max_rel: float | None = None
     ratio: float | None = None
     error: EngineError | None = None
+    seconds: float | None = None
+    kept_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class BuildRequest:
             needs of the forward, it computes again. Of a split program alone.
         split: whether the joint graph is split there. Else the program is built as it is: the
             inference function, or forward and gradients in one.
+        runs: of a check, how often: each time the passes are run, the program is built and run.
     """
 
     source: ModelSource
@@ -31,6 +32,7 @@ class BuildRequest:
     repeats: int = 10
     captures: tuple[str, ...] = ()
     split: bool = False
+    runs: int = 1
 
     def split_at(self, captures: Iterable[str]) -> BuildRequest:
         """The same, split where the forward saves these."""

@@ -155,6 +155,8 @@ class StepRecord:
         error: why the pass failed, or None. The steps after a failed one go on from the program
             before it.
         printed: what the pass printed.
+        kept_bytes: memory of the process that stayed when the pass was done, without what new
+            constants of the program take. What the allocator keeps counts, too.
     """
 
     pass_name: str
@@ -167,6 +169,7 @@ class StepRecord:
     operators: dict[str, int] = field(default_factory=dict)
     error: EngineError | None = None
     printed: str = ""
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,11 @@ class Faults:
         about = source, where, piece, bare
         with limited("A piece of the program, and the passes on it,", "narrow", "engine", about):
             looked = narrow.look if start.after is None else by_record.look
-            return looked(self._programs.backend, start, where, piece, bare)
+            for _ in range(where.runs):
+                shown = looked(self._programs.backend, start, where, piece, bare)
+                if shown.outcome != "good":
+                    break
+            return shown
 
     def report(
         self,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import torch
 
 from relascope.core.errors import EngineError
@@ -44,12 +47,23 @@ class Numbers:
     def check(
         self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
-        """Build and run once; compare every output (and gradient) with PyTorch.
+        """Build and run; compare every output (and gradient) with PyTorch.
 
         Args:
             captures: compare what the forward saves as well, as far as PyTorch has it too; such a
                 comparison is named "capture" and the node's id.
+
+        Returns:
+            Those of each of the request's runs, one run after the other.
         """
+        shares = enumerate(self._programs.anew(request.runs, progress), 1)
+        # The number tells a run's build from that of the run before, which is not asked for again.
+        runs = (self._checked(replace(request, runs=n), captures, share) for n, share in shares)
+        return tuple(itertools.chain.from_iterable(runs))
+
+    def _checked(
+        self, request: BuildRequest, captures: bool, progress: Progress
+    ) -> tuple[Comparison, ...]:
         unbuilt, built = self._builds.built(request, part(progress, 0.0, 0.9))
         with building("Running what was built", request):
             comparisons = compare(built, part(progress, 0.9, 1.0))

@@ -16,6 +16,7 @@ from torch import nn
 from accuracies import asking
 from quick import QUICK
 from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import reduce
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, user
@@ -174,3 +175,25 @@ def test_a_pass_that_raises_is_found_and_the_session_goes_on(case, session, tmp_
     assert "no good after 4 parameters" in bisection.verdict(case.ir, result)
     right = search(session, small(tmp_path), pipeline.switched(index, False))
     assert (right.kind, right.found.suspects, right.compiles) == ("", (), 2)
+
+
+def test_a_pass_that_breaks_one_run_in_two_is_found_by_repeating(case, session, tmp_path):
+    pipeline = Pipeline.parse("cse|breaks_every_second_run|dce")
+    result = search(session, small(tmp_path, dtype="float64"), pipeline, runs=2)
+    assert (result.kind, result.found.suspects) == ("wrong", (1,))
+    assert (result.log[0].runs, result.log[0].bad) == (2, 1)
+    assert " in 1 of 2 runs" in bisection.verdict(case.ir, result)
+
+
+def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path):
+    source, pipeline = small(tmp_path), Pipeline.parse("sleeps|leaks")
+    memory = search(session, source, pipeline, kind="memory", memory=48)
+    assert (memory.kind, memory.found.suspects) == ("memory", (1,))
+    slow = search(session, source, pipeline, kind="slow", factor=1e9, repeats=2, seconds=0.2)
+    assert (slow.kind, slow.found.suspects) == ("long", (0,))
+    made = reduce.narrow(asking(session), case.ir, memory, most=4)
+    assert made.shown.outcome == "memory" and made.report is None
+    assert "MiB stay" in reduce.verdict(case.ir, made)
+    nothing = bisection.verdict(case.ir, search(session, source, pipeline))
+    assert "The longest pass, step 1, sleeps (sleeps), took 0.3" in nothing
+    assert "most memory stayed after step 2, leaks (leaks): " in nothing

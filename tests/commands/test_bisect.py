@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
@@ -20,6 +21,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
 from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import catalogue
 from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
@@ -312,6 +314,75 @@ def test_nothing_wrong_is_said_so(asked):
     assert data["verdict"].startswith("Nothing to find")
 
 
+def test_nothing_to_find_says_what_was_tried(asked):
+    data = asked(0, "--passes", PIPELINE, "--repeats", "3")
+    assert data["compiles"] == 6
+    assert data["verdict"] == (
+        "Nothing to find: the whole pipeline runs and agrees with PyTorch within 1e-05 of the "
+        "scale in float32 and 1e-10 of the scale in float64, built and run 3 times on sample "
+        "inputs (seed 0). The longest pass, step 1, bind (bind parameters), took 0.002 s; "
+        "no memory stayed."
+    )
+    crash = asked(0, "--passes", PIPELINE, "--kind", "crash")["verdict"]
+    assert "the whole pipeline does not crash, built and run once on sample inputs" in crash
+    taking = asked(faulty_session.TAKING_FOLD, "--passes", PIPELINE)
+    assert "The longest pass, step 2, fold (FoldConstant), took 15 s; " in taking["verdict"]
+    assert "most memory stayed after step 2, fold (FoldConstant): 3072.0 MiB." in taking["verdict"]
+    assert taking["taken"]["longest"] == {"index": 1, "pass": "fold", "seconds": 15.0}
+    assert taking["taken"]["most_kept"] == {"index": 1, "pass": "fold", "bytes": 3 << 30}
+
+
+def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
+    flaky = faulty_session.FLAKY_FOLD, "--passes", PIPELINE
+    once = asked(*flaky)
+    assert once["culprit"] is None and "built and run once" in once["verdict"]
+    data = asked(*flaky, "--repeats", "4")
+    assert data["culprit"] == {"index": 1, "pass": "fold"}
+    assert data["compiles"] == sum(t["runs"] for t in data["log"]) == 4 * len(data["log"])
+    assert (data["log"][0]["runs"], data["log"][0]["bad"]) == (4, 2)
+    assert "(limit 1e-05) in 2 of 4 runs. Without it: " in data["verdict"]
+
+
+def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
+    taking = faulty_session.TAKING_FOLD, "--passes", PIPELINE
+    slow = asked(*taking, "--kind", "slow")
+    assert (slow["culprit"]["pass"], slow["kind"]) == ("fold", "long")
+    said = "Step 2, fold (FoldConstant), is slow itself: it took 15 s (limit 10 s)."
+    assert slow["verdict"] == said
+    memory = asked(*taking, "--kind", "memory")
+    assert (memory["culprit"]["pass"], memory["kind"]) == ("fold", "memory")
+    said = "Step 2, fold (FoldConstant), keeps memory: 3072.0 MiB stayed when it was done "
+    assert memory["verdict"] == f"{said}(limit 256 MiB)."
+    for kind, option, much in (
+        ("slow", "--pass-seconds", "16"),
+        ("memory", "--pass-memory", "4e3"),
+    ):
+        data = asked(*taking, "--kind", kind, option, much)
+        assert data["culprit"] is None and data["verdict"].startswith("Nothing to find: ")
+        assert f"{float(much):g}" in data["verdict"]
+
+
+class WithoutPyTorch:
+    """An engine of a program that came without PyTorch."""
+
+    def __call__(self, method, *given):
+        if method == "check":
+            return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
+        if method == "step":
+            return ()
+        assert method == "load"
+        return SimpleNamespace(against=IMPORTED)
+
+
+def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():
+    question = bisection.Question(ModelSource("a.json"), Pipeline.parse("cse"), "llvm")
+    result = bisection.bisect(WithoutPyTorch(), "relay", question)
+    assert result.compiles == 1  # it has one precision
+    said = bisection.verdict("relay", result)
+    assert "agrees with the imported program within 1e-05 of the scale in float32, " in said
+    assert "PyTorch" not in said and "float64" not in said
+
+
 def test_what_no_pass_is_to_blame_for_is_an_error(asked):
     error = asked(page_session.BROKEN_SEED, status=1)["error"]
     assert error["kind"] == "operator"
@@ -395,6 +466,24 @@ def test_the_page_takes_a_tolerance(page):
     page.button(key="bisect_button").click()
     settle(page.run())
     assert page.success[0].value.startswith("Nothing to find")
+
+
+def test_the_page_repeats_and_has_memory_as_a_kind(page):
+    page.number_input(key="keep_seed").set_value(faulty_session.FLAKY_FOLD)
+    settle(page.run())
+    page.number_input(key="keep_bisect_runs").set_value(4)
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    assert "in 2 of 4 runs" in page.error[0].value
+    page.number_input(key="keep_seed").set_value(faulty_session.TAKING_FOLD)
+    page.selectbox(key="keep_bisect_kind").set_value("keeping memory")
+    settle(page.run())
+    page.button(key="bisect_button").click()
+    settle(page.run())
+    assert "fold (FoldConstant), keeps memory: " in page.error[0].value
+    page.button(key="reduce_button").click()
+    settle(page.run())
+    assert "the fault shows with 1 of the" in page.warning[0].value
 
 
 def test_the_page_says_that_nothing_is_wrong(page):

@@ -184,7 +184,8 @@ def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> l
             found[-1] = part = replace(part, made=(*part.made, Made(module, run.number)))
             continue
         if part is not None:
-            why = why or _other(signature, its)
+            if signature is not None and its is not None:
+                why = _other(signature, its)
             found[-1] = replace(part, end=f"From pass {run.number}, {run.name}, on: {why}")
         part = None
         if its is not None:

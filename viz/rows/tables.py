@@ -465,7 +465,7 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
     """
     question = result.question
     suspects = [_step_at(question.pipeline, i) for i in result.found.suspects]
-    log = (*result.log, *(inside.log if inside else ()))
+    log, taken = (*result.log, *(inside.log if inside else ())), result.taken
     said = [bisect.verdict(ir, result), *([nth.verdict(ir, result, inside)] if inside else [])]
     return {
         "model": question.source.model,
@@ -475,9 +475,14 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
         "culprit": suspects[0] if len(suspects) == 1 else None,
         "suspects": suspects,
         "kind": result.kind or None,
-        "compiles": len(log),
+        "compiles": sum(t.runs for t in log),
         "log": [try_row(question.pipeline, t) for t in log],
         "float64": plain(result.double),
+        "taken": taken
+        and {
+            "longest": {**_step_at(question.pipeline, taken.longest), "seconds": taken.seconds},
+            "most_kept": {**_step_at(question.pipeline, taken.keeper), "bytes": taken.kept},
+        },
         "application": inside
         and {**fields(inside, "number before of"), "node": plain(inside.place)},
         "verdict": " ".join(said),

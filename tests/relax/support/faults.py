@@ -1,12 +1,15 @@
 """Relax passes that are wrong, for bisection to find."""
 
 import ctypes
+import itertools
+import time
 
 from tvm import relax
 
 from relascope.passes.relax.ir.rewrite import dtype, op_name, rewrite, shape
 
 IR = "relax"
+_RUNS, _KEPT = itertools.count(), []
 
 
 def gelu_tanh(program):
@@ -94,6 +97,23 @@ def kills(program):
             ctypes.string_at(0)
 
     return rewrite(program, visit)
+
+
+def breaks_every_second_run(program):
+    """Transposes weights in its second run, its fourth, and so on."""
+    return weight_transposed(program) if next(_RUNS) % 2 else program
+
+
+def sleeps(program):
+    """Takes 0.3 s."""
+    time.sleep(0.3)
+    return program
+
+
+def leaks(program):
+    """Keeps 64 MiB."""
+    _KEPT.append(b"x" * (64 << 20))
+    return program
 
 
 def raises(program):

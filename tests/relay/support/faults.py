@@ -1,13 +1,16 @@
 """Relay passes that are wrong, for bisection to find."""
 
 import ctypes
+import itertools
 import math
+import time
 
 from tvm import relay
 
 from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 
 IR = "relay"
+_RUNS, _KEPT = itertools.count(), []
 
 
 def gelu_tanh(program):
@@ -111,6 +114,23 @@ def kills(program):
             ctypes.string_at(0)
 
     return rewrite(program, visit)
+
+
+def breaks_every_second_run(program):
+    """Transposes weights in its second run, its fourth, and so on."""
+    return weight_transposed(program) if next(_RUNS) % 2 else program
+
+
+def sleeps(program):
+    """Takes 0.3 s."""
+    time.sleep(0.3)
+    return program
+
+
+def leaks(program):
+    """Keeps 64 MiB."""
+    _KEPT.append(b"x" * (64 << 20))
+    return program
 
 
 def raises(program):

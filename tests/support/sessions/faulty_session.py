@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from page_session import PageSession, forward_graph
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.fault import Report, Shown, Suspects
+from relascope.engine.protocol.fault import OF_PASS, Report, Shown, Suspects
 
 WRONG_FOLD = 21  # with this seed fold makes it wrong, in float64 too
 ROUGH_FOLD = 22  # … in float32 alone
@@ -19,14 +19,20 @@ WHOLE_FOLD = 28  # as WRONG_FOLD, but it takes a pipeline to show it
 SLOW_NARROW = 29  # as WRONG_FOLD, and `narrow` takes a minute
 FINE_FOLD = 30  # as WRONG_FOLD, in float64 alone
 ROUGH_IMPORT = 31  # as FINE_FOLD, and all is wrong in float32
+FLAKY_FOLD = 32  # fold makes it wrong in every second run, the first is right
+TAKING_FOLD = 33  # fold takes 15 s and keeps 3 GiB
 
 
 class FaultySession(PageSession):
     """See the module."""
 
-    def step(self, source, pipeline, *, progress):
+    def step(self, source, pipeline, runs=1, *, progress):
         self._run(source, pipeline)
-        return super().step(source, pipeline, progress=progress)
+        found = super().step(source, pipeline, progress=progress)
+        if source.seed != TAKING_FOLD:
+            return found
+        taken = {"seconds": 15.0, "kept_bytes": 3 << 30}
+        return tuple(replace(r, **taken) if r.pass_name == "fold" else r for r in found)
 
     def graph_after(self, source, pipeline, index, built=False, *, progress):
         self._run(source, pipeline.upto(index))
@@ -47,7 +53,10 @@ class FaultySession(PageSession):
             "fold" in on and source.seed in (FINE_FOLD, ROUGH_IMPORT) and source.dtype == "float64"
         )
         found = super().check(request, captures, progress=progress)
-        return tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found) if wrong else found
+        bad = tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found)
+        if source.seed == FLAKY_FOLD and "fold" in on:
+            return tuple(c for run in range(request.runs) for c in (bad if run % 2 else found))
+        return (bad if wrong else found) * request.runs
 
     def time(self, request, baselines=(), variants=(), *, progress):
         result = super().time(request, baselines, variants, progress=progress)
@@ -77,6 +86,8 @@ class FaultySession(PageSession):
             return Shown("crash", error=EngineError("pass", "No good.", "FoldConstant"))
         if where.kind == "slow":
             return Shown("slow", ratio=3.0)
+        if where.kind in OF_PASS:
+            return Shown(where.kind, seconds=15.0, kept_bytes=3 << 30)
         return Shown("wrong", piece.outputs, 0.25, 0.5)
 
     def report(self, source, where, piece, account, *, progress):

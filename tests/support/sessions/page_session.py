@@ -212,7 +212,7 @@ class PageSession(FakeTuning):
             for path, kind, width, out in rows
         )
 
-    def step(self, source, pipeline, *, progress):
+    def step(self, source, pipeline, runs=1, *, progress):
         records, before = [], self._graph(source, pipeline, -1)
         for index, one in enumerate(pipeline):
             after = self._graph(source, pipeline, index)

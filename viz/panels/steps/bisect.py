@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect
-from relascope.engine.jobs.accuracy import OURS, Tolerance
-from relascope.engine.jobs.bisect import FACTOR, Bisection, Question, Try
+from relascope.engine.jobs.accuracy import Tolerance
+from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS, Bisection, Question, Try
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
@@ -23,18 +24,16 @@ from relascope.viz.rows import tables
 from relascope.viz.rows.columns import renamed
 from relascope.viz.sessions import results
 
-_WISHES = {"wrong or crashing": "", "slow": "slow"}
+_WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A search that was asked for."""
+    """A search that was asked for, with fields of a `Question`."""
 
     source: ModelSource
     pipeline: Pipeline
-    kind: str
-    factor: float
-    tolerance: Tolerance
+    wish: tuple[tuple[str, Any], ...]
 
 
 @dataclass
@@ -58,7 +57,7 @@ class Search:
         if self.result is None:
             return {}
         found = self.result.found.suspects
-        words = "makes it crash" if self.result.kind == "crash" else f"makes it {self.result.kind}"
+        words = bisect.does(self.result.kind) if found else ""
         return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
 
 
@@ -73,10 +72,7 @@ def search(screen: Screen) -> Search | None:
     found = Search()
     try:
         best = screen.cache.ask("describe").best
-        question = Question(
-            *(screen.source, screen.pipeline, best, asked.kind, asked.factor),
-            tolerance=asked.tolerance,
-        )
+        question = Question(screen.source, screen.pipeline, best, **dict(asked.wish))
         found.result = bisect.bisect(screen.cache.ask, screen.ir, question, found.log.append)
     except Waiting as wait:
         found.wait = wait
@@ -96,7 +92,7 @@ def show(screen: Screen, found: Search | None) -> None:
         "until the first pass is known that makes it so.",
     ):
         screen.cache.forget_errors()
-        st.session_state.bisect = Asked(screen.source, screen.pipeline, *wish)
+        st.session_state.bisect = Asked(screen.source, screen.pipeline, tuple(wish.items()))
         st.rerun()
     if found is None:
         judged = "relative to scale: max_rel; limit; worst tensor: worst; failure"
@@ -121,34 +117,59 @@ def _recorded(screen: Screen) -> bool:
     return any(s.name == recorded.NAME for s in screen.pipeline)
 
 
-def _wish(wishes: list[str]) -> tuple[str, float, Tolerance]:
-    """What to look for: a kind of `engine.jobs.bisect.Question`, its factor and tolerance."""
-    left, right = st.columns(2, vertical_alignment="bottom")
+def _wish(wishes: list[str]) -> dict[str, Any]:
+    """What to look for: fields of an `engine.jobs.bisect.Question`."""
+    left, *places, right = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
     if st.session_state.get("keep_bisect_kind") not in wishes:
         st.session_state.pop("keep_bisect_kind", None)
     wish = left.selectbox("Look for what is", wishes, key="keep_bisect_kind")
     kind = _WISHES[wish or wishes[0]]
-    if kind != "slow":
-        given = right.number_input(
-            "tolerance",
-            min_value=0.0,
-            value=0.0,
-            format="%g",
-            key="keep_bisect_rtol",
-            help="How far a result may be off, relative to its scale, so that a fault behind a "
+    found: dict[str, Any] = {"kind": kind}
+    for place, (name, label, least, value, about) in zip(places, _LIMITS[kind], strict=False):
+        found[name] = place.number_input(
+            label, min_value=least, value=value, format="%g", key=f"keep_bisect_{name}", help=about
+        )
+    if not kind:
+        found["tolerance"] = Tolerance(found.pop("rtol") or None)
+    found["runs"] = right.number_input(
+        "runs",
+        min_value=1,
+        value=1,
+        key="keep_bisect_runs",
+        help="How often each try runs the passes, builds and runs the program: it is bad where one "
+        "run is, so that a pass is found that breaks some runs only.",
+    )
+    return found
+
+
+_LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
+    "": [
+        (
+            *("rtol", "tolerance", 0.0, 0.0),
+            "How far a result may be off, relative to its scale, so that a fault behind a "
             "permitted rounding is found; 0 for the limits of the accuracy report.",
         )
-        return kind, FACTOR, Tolerance(given or None)
-    factor = right.number_input(
-        "times the time without a pass",
-        min_value=0.1,
-        value=FACTOR,
-        step=0.5,
-        key="keep_bisect_factor",
-        help="Slow is a pass with which the pipeline takes longer than so many times what it takes "
-        "without that pass, both timed in turns.",
-    )
-    return kind, float(factor), OURS
+    ],
+    "slow": [
+        (
+            *("factor", "times the time without a pass", 0.1, FACTOR),
+            "Slow is a pass with which the pipeline takes longer than so many times what it takes "
+            "without that pass, both timed in turns.",
+        ),
+        (
+            *("seconds", "seconds of a pass", 0.0, SECONDS),
+            "Slow is also a pass that runs longer than so many seconds itself.",
+        ),
+    ],
+    "memory": [
+        (
+            *("memory", "MiB of a pass", 0.0, MEMORY),
+            "A pass keeps memory where more than so many MiB stay in the engine when it is done, "
+            "beside new constants of the program.",
+        )
+    ],
+}
+"""What the fields of a question are called, by its kind, with the least, the default and a help."""
 
 
 def _table(screen: Screen, found: Search) -> None:
