@@ -144,7 +144,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
             stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
         target = target_of(args, ask)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
-    document = tables.accuracy_document(args.model, args.engine, target, rows)
+    document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
     verdicts = {row["verdict"] for row in document["inputs"]}
     bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
     return kept(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from relascope.commands.gate import text as gate
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.protocol.times import TimeRow
+from relascope.passes.lint import LINTERS
 from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.artefact import LAUNCH, launch_cells
 from relascope.viz.rows.example import Document, example_block
@@ -170,7 +171,8 @@ def step(document: Document) -> str:
     verified = [r for r in rows if r.get("problems") is not None]
     if verified:
         broken = sum(bool(r["problems"]) for r in verified)
-        sound = f"{len(verified)} programs verified: graph and types are sound."
+        sound = f"{len(verified)} programs verified: graph and types are sound"
+        sound += "." if any(r["error"] for r in rows) else "; numbers were not compared (--check)."
         failed.append(f"{broken} of {len(verified)} programs are broken." if broken else sound)
     return "\n".join([text_table(rows, columns), *failed, *told])
 
@@ -345,8 +347,7 @@ def check(document: Document) -> str:
     columns += ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
     columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
     parts += [text_table(rows, columns)] if rows else []
-    verdict = document["verdict"].replace("PyTorch", document["against"])
-    return "\n\n".join([*parts, verdict])
+    return "\n\n".join([*parts, document["verdict"]])
 
 
 def bisect(document: Document) -> str:
@@ -410,7 +411,8 @@ def replay(document: Document) -> str:
     lines.append(f"TVM {now}, then {then}")
     compared = ", ".join(document["compared"]) or "nothing: the session found nothing yet"
     lines.append(f"Compared: {compared}")
-    lines.append("The same." if document["same"] else "It differs:")
+    if document["compared"]:
+        lines.append("What was compared is the same." if document["same"] else "It differs:")
     lines += [f"  {d['where']}: {d['then']}, now {d['now']}" for d in document["differences"]]
     return "\n".join(lines)
 
@@ -423,7 +425,7 @@ def lint(document: Document) -> str:
         f"costs are {how}"
     )
     if not document["findings"]:
-        return f"{head}\nNothing was found."
+        return f"{head}\nNone of {len(LINTERS)} linters found anything."
     hazards = [{**h, "moves": size(h["bytes"])} for h in document["hazards"]]
     rows = [
         {

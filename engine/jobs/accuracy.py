@@ -428,12 +428,21 @@ def _share(row: Row) -> float:
     return (row.error or 0.0) / row.limit if row.limit else 0.0
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """The table in a few sentences: is it rounding, or is it wrong?"""
+def verdict(rows: Sequence[Row], against: str = PYTORCH) -> str:
+    """The table in a few sentences: is it rounding, or is it wrong?
+
+    Args:
+        against: what was compared with; as of `engine.protocol.results.ModelInfo`.
+    """
     if not rows:
         return "Nothing was compared."
     if all(row.passed for row in rows):
-        return "Every stage agrees with PyTorch."
+        limits: dict[str, float] = {}
+        for row in rows:
+            limits[row.dtype] = max(limits.get(row.dtype, 0.0), row.limit or 0.0)
+        within = " and ".join(f"{limit:.0e} of the scale in {d}" for d, limit in limits.items())
+        kinds = ", ".join(dict.fromkeys(row.inputs for row in rows))
+        return f"Every stage agrees with {against}: within {within}, on {kinds} inputs, run once."
     return " ".join(_sentences(rows))
 
 

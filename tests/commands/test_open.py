@@ -130,6 +130,13 @@ def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypa
         found.module(2, after=True)
 
 
+def test_a_pass_that_raised_is_not_said_to_have_changed_nothing(path):
+    said = run("open", path, "--step", "5")
+    assert said.returncode == 1
+    assert "What pass 5, Breaks, changed is not known. It raised ValueError: no axis" in said.stderr
+    assert "It changed nothing." in run("open", path, "--step", "2").stdout
+
+
 def test_it_filters(path):
     def numbers(only):
         return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from page_session import forward_graph, joint_graph
+from relascope.commands import text as texts
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.accuracy import WHOLE, Comparison, NodeError
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
+from relascope.viz.rows import tables
 
 LIMIT = accuracy.LIMITS["float64"]
 RIGHT, WRONG = 1e-15, 1e-3
@@ -110,6 +112,23 @@ def rows(size):
 )
 def test_float64_tells_rounding_from_a_fault(size, words):
     assert words in accuracy.verdict(rows(size))
+
+
+def test_a_table_without_a_fault_says_what_was_compared():
+    right = rows({"float32": 1e-6, "float64": 0.0})
+    assert accuracy.verdict([replace(r, inputs="tiny") for r in right], "ONNX Runtime") == (
+        "Every stage agrees with ONNX Runtime: within 1e-04 of the scale in float32 and 1e-10 of "
+        "the scale in float64, on tiny inputs, run once."
+    )
+    document = tables.accuracy_document("a.onnx", "relax", "llvm", right, "ONNX Runtime")
+    assert "PyTorch" not in document["verdict"]
+
+
+def test_a_session_of_which_nothing_was_compared_is_not_the_same():
+    about = {"versions": {"then": "1", "now": "1"}, "differences": [], "same": True}
+    about |= {"model": "mlp", "engine": "relay", "pipeline": "cse"}
+    assert texts.replay({**about, "compared": []}).endswith("the session found nothing yet")
+    assert texts.replay({**about, "compared": ["cut"]}).endswith("What was compared is the same.")
 
 
 def test_what_fails_for_one_reason_is_told_once():

@@ -26,6 +26,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import PassRun, Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows import Row, tables
+from relascope.viz.rows.recording import no_module
 
 _KERNELS = "It has kernels of its own, which are code and are not run."
 _NO_MAIN = 'It has no function "main" that could be run.'
@@ -99,16 +100,6 @@ def same_tvm(recording: Recording, version: str) -> None:
         message = f"{name} was recorded with TVM {its[:60]}, and the engine here has {version}: "
         hint = "Look at its numbers where that TVM is, or record it with this one."
         raise EngineError("file", f"{message}it would read other modules.", name, hint)
-
-
-def no_module(run: PassRun) -> str:
-    """Why a pass left no module, a sentence."""
-    if run.failure is not None:
-        raised = (run.failure.strip().splitlines() or ["an error without words"])[-1]
-        return f"It raised {raised[:200].rstrip('.')}."
-    if run.seconds is None:
-        return "It had not ended when the recording did."
-    return "It leaves code, and no module." if run.kind != "pass" else "The file does not have it."
 
 
 def why_not(recording: Recording, run: PassRun, after: bool) -> str:

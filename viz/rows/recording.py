@@ -235,17 +235,30 @@ def shown_totals(totals: Sequence[Row]) -> list[Row]:
     ]
 
 
+def no_module(run: PassRun) -> str:
+    """Why a pass left no module, a sentence."""
+    if run.failure is not None:
+        raised = (run.failure.strip().splitlines() or ["an error without words"])[-1]
+        return f"It raised {raised[:200].rstrip('.')}."
+    if run.seconds is None:
+        return "It had not ended when the recording did."
+    return "It leaves code, and no module." if run.kind != "pass" else "The file does not have it."
+
+
 def step_diff(recording: Recording, number: int) -> str:
     """What a pass changed, function by function, each as `viz.compare.text.text_diff` has it.
 
     Raises:
-        EngineError: kind "usage"; there is no such pass.
+        EngineError: kind "usage"; there is no such pass. Kind "file"; what it left is not known.
     """
     if not 0 <= number < len(recording.passes):
         message = f"There is no pass {number}: the recording has {len(recording.passes)}."
         raise EngineError("usage", message, str(number), "They are counted from 0.")
     run, parts = recording.passes[number], []
-    for name in run.touched or ():
+    if run.touched is None:
+        message = f"What pass {number}, {run.name}, changed is not known. "
+        raise EngineError("file", message + no_module(run), recording.path.name)
+    for name in run.touched:
         old, new = (
             recording.text(side[name]) if side and name in side else ""
             for side in (run.before, run.after)

@@ -441,8 +441,10 @@ def error_text(inside: Inside, ident: str) -> str:
     return "; ".join([numbers, *wrong, f"held against {error.counterpart}"])
 
 
-def accuracy_document(model: str, ir: str, target: str, rows: Sequence[accuracy.Row]) -> Row:
-    """The document of `check MODEL`."""
+def accuracy_document(
+    model: str, ir: str, target: str, rows: Sequence[accuracy.Row], against: str
+) -> Row:
+    """The document of `check MODEL`; `against` is as of `accuracy.verdict`."""
     return {
         "model": model,
         "engine": ir,
@@ -453,7 +455,7 @@ def accuracy_document(model: str, ir: str, target: str, rows: Sequence[accuracy.
             for one in accuracy.by_inputs(rows)
         ],
         "passed": bool(rows) and all(r.passed for r in rows),
-        "verdict": accuracy.verdict(rows),
+        "verdict": accuracy.verdict(rows, against),
     }
 
 

@@ -151,7 +151,7 @@ def _is_first(row: Row, first: Row | None) -> bool:
 
 def _steps(rows: list[Row], first: Row | None, key: str) -> None:
     if not rows:
-        st.caption("Both have the same passes, which take as long.")
+        st.caption("Both have the same passes; none took much longer in one (run once).")
         return
 
     def word(row: Row) -> str:

@@ -126,7 +126,7 @@ def _compare(one: store.Entry, other: store.Entry) -> None:
     if rows:
         table(rows)
     else:
-        st.caption("They are the same.")
+        st.caption("What both keep, of choices and results, is the same.")
 
 
 def _open_file(upload: io.BytesIO) -> None:

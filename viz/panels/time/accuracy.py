@@ -64,6 +64,7 @@ def show(screen: Screen, target: str) -> None:
             found = _run(screen.cache, stage, target)
             rows += found
             shown += [stage] * len(found)
+        against = screen.cache.ask("load", screen.source).against
         complete = True
     except Waiting:
         waiting(screen.cache)
@@ -72,7 +73,7 @@ def show(screen: Screen, target: str) -> None:
         st.session_state.check_all_of = None
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
-        say(plain_text(accuracy.verdict(rows)))
+        say(plain_text(accuracy.verdict(rows, against)))
         noting.found(screen, "accuracy", results.accuracy_found(target, kinds, rows))
     at = _table(rows)
     if at is not None and rows[at].first_bad is not None:

@@ -24,8 +24,7 @@ from relascope.viz.panels.steps.recorded.opened import Opened
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.recorded_numbers import no_module
-from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts
+from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, no_module
 
 HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
