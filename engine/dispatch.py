@@ -12,18 +12,22 @@ by PyTorch's generator in the order in which the module's own dropouts draw, so 
 numbers are the same.
 
 What TVM runs is what the module did when it was traced, in the mode (train, eval, each submodule
-for itself) that it is called in. What hooks on submodules computed then is part of it.
+for itself) that it is called in. What hooks on submodules computed then is part of it, and so is a
+number that it read out of a tensor (`x.sum().item()`, `if x.any()`): a warning names where it did.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -67,9 +71,14 @@ def add_tvm_dispatch(
         budget: most bytes to save, for the strategies that have one: a float is a fraction of what
             everything that crosses takes, an int is bytes; None takes half of it.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
-        verify: compare what was built with the module's own `forward` on the samples, before it is
-            first used: outputs, gradients, changed buffers, and the state of PyTorch's generator.
-            The call that it was built for raises an EngineError of kind "engine" where they differ.
+        verify: compare what was built with the module's own `forward` before it is first used, on
+            the samples and on values of other kinds that the module takes (see `_other_values`):
+            outputs, gradients, changed buffers, and the state of PyTorch's generator. The call that
+            it was built for raises an EngineError of kind "engine" where they differ.
+
+    Warns:
+        UserWarning: the module reads a number out of a tensor, which stays as it is with the
+            samples; names the submodule and the line, once.
 
     Raises:
         EngineError: kind "usage" for wrong arguments; kind "engine" if the engine's TVM cannot be
@@ -167,6 +176,7 @@ class _Route:
     target: str | None
     verify: bool
     modes: dict[tuple[Any, ...], _Mode] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.samples = tuple(s.detach().clone() for s in self.samples)
@@ -257,6 +267,11 @@ class _Mode:
                 for hook in hooks:
                     hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)
+        self.reads = model.reads
+        self.ties = any(n.kind() in _TIED for n in model.flat.graph.nodes())
+        for text in set(model.reads) - route.warned:
+            route.warned.add(text)
+            warnings.warn(text, stacklevel=4)  # the call of add_tvm_dispatch
         effects.check(self.live.program.updates)
         self.replaced = tuple(effects.new)
         self.verified: set[frozenset[str] | None] = set()
@@ -363,60 +378,106 @@ class _Mode:
         return [*found, *(set() for _ in self.replaced)]
 
     def _verify(self, wanted: frozenset[str]) -> None:
-        """Hold a run on the samples against the module's own.
+        """Compare runs with the module's own, on the samples and on values of other kinds.
 
         Raises:
             EngineError: kind "engine"; names the tensor that differs most, and its error.
         """
-        module, route = self.route.module, self.route
-        samples = dict(zip(self.inputs, route.samples, strict=True))
-        device = route.samples[0].device if route.samples else torch.device("cpu")
-
-        def results(own: bool) -> dict[str, torch.Tensor]:
-            values = {n: s.clone().requires_grad_(n in wanted) for n, s in samples.items()}
-            inputs = tuple(values.values())
-            values |= {n: getattr(*self.owners[n]) for n in self.live.program.params}
-            with _own_forwards(module), kept_buffers(module), _seeded(device):
-                out = route.own(*inputs) if own else self._run(inputs, values, list(wanted))
-                tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-                found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
-                found |= {f"buffer {n}": b.detach().clone() for n, b in module.named_buffers()}
-                found["the generator's state"] = _generator(device)
-                drawn = torch.Generator().manual_seed(0)
-                # One for every tensor: which of them require a gradient may differ.
-                weights = [torch.randn(t.shape, generator=drawn).to(t.device) for t in tensors]
-                pairs = [(t, w.to(t)) for t, w in zip(tensors, weights, strict=True)]
-                ends = [pair for pair in pairs if pair[0].requires_grad]
-                leaves = {n: values[n] for n in values if n in wanted}
-                grads: Sequence[Any] = [None] * len(leaves)
-                if ends and leaves:
-                    about = [e for e, _ in ends], list(leaves.values()), [w for _, w in ends]
-                    grads = torch.autograd.grad(*about, allow_unused=True)
-                for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
-                    dense = torch.zeros_like(leaf) if grad is None else grad.to_dense()
-                    found[f"gradient of {name}"] = dense
-                return found
-
-        ours, theirs = results(own=False), results(own=True)
-        scales = {n: scale_of(t) for n, t in theirs.items()}
-        floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
-        worst = "", 0.0
-        for name in dict.fromkeys((*theirs, *ours)):
-            error = math.inf
-            if name in ours and name in theirs and ours[name].shape == theirs[name].shape:
-                least = floor if name.startswith("gradient") else 0.0
-                about = ours[name], theirs[name], scales[name], max(scales[name], least), False
-                error = comparison(name, *about).max_rel / _LIMITS.get(theirs[name].dtype, 0.5)
-                error = math.inf if ours[name].dtype != theirs[name].dtype else error
-            worst = max(worst, (name, error), key=lambda pair: pair[1])
+        module, samples = self.route.module, self.route.samples
+        first = self._results(samples, wanted, module)
+        worst, words = self._difference(samples, wanted, first), "on the samples"
+        scales = {n: scale_of(t) for n, t in first.items()}
+        # Where it reads values, others make another program, which a warning says.
+        others = () if self.reads else _other_values(module, samples, self.ties)
+        for name, values in others:
+            if worst[1] > 1:
+                break
+            try:
+                theirs = self._results(values, wanted, module)
+            except _REFUSALS:
+                continue
+            # A norm makes nothing but rounding of zeros: that has no scale of its own.
+            least = scales if name == _ZEROS else {}
+            worst, words = self._difference(values, wanted, theirs, least), f"on {name}"
         if worst[1] > 1:
             message = (
-                f"What TVM built of {self.name} differs from the module's own run on the samples: "
+                f"What TVM built of {self.name} differs from the module's own run {words}: "
                 f"{worst[0]} by {worst[1]:.3g} times the limit."
             )
             hint = "Leave this module to PyTorch, or give verify=False to use it all the same."
             raise EngineError("engine", message, worst[0], hint)
         self.verified.add(wanted)
+
+    def _difference(
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        wanted: frozenset[str],
+        theirs: dict[str, torch.Tensor],
+        least: Mapping[str, float] = MappingProxyType({}),
+    ) -> tuple[str, float]:
+        """The tensor that differs most from the module's own run, and by how many limits.
+
+        Where one does, the module in float64 decides: its own rounding is no error of ours.
+
+        Args:
+            least: what errors are relative to at least, by a tensor's name.
+        """
+        scales = {n: max(scale_of(t), least.get(n, 0.0)) for n, t in theirs.items()}
+        ours = self._results(inputs, wanted, None)
+        worst = _worst(ours, theirs, scales, {})
+        if 1 < worst[1] < math.inf:
+            with suppress(*_REFUSALS):
+                exact = self._results(inputs, wanted, deepcopy(self.route.module).double())
+                judged = _worst(ours, theirs, scales, exact)
+                worst = judged if judged[1] <= 1 else worst
+        return worst
+
+    def _results(
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        wanted: frozenset[str],
+        module: torch.nn.Module | None,
+    ) -> dict[str, torch.Tensor]:
+        """Outputs, buffers, the generator's state and gradients of one run.
+
+        Args:
+            module: whose own forward runs, the dispatched one or a copy in float64; None runs what
+                was built.
+        """
+        owner, route = module or self.route.module, self.route
+        double = module is not None and module is not route.module
+        values = {
+            n: (s.double() if double and s.is_floating_point() else s.clone()).requires_grad_(
+                n in wanted
+            )
+            for n, s in zip(self.inputs, inputs, strict=True)
+        }
+        given = tuple(values.values())
+        values |= {n: _attribute(owner, n) for n in self.live.program.params}
+        device = inputs[0].device if inputs else torch.device("cpu")
+        with _own_forwards(owner), kept_buffers(owner), _seeded(device):
+            if module is None:
+                out = self._run(given, values, list(wanted))
+            else:
+                out = (owner.forward if double else route.own)(*given)
+            tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+            found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
+            found |= {f"buffer {n}": b.detach().clone() for n, b in owner.named_buffers()}
+            found["the generator's state"] = _generator(device)
+            drawn = torch.Generator().manual_seed(_WEIGHTS_SEED)
+            # One for every tensor: which of them require a gradient may differ.
+            weights = [torch.rand(t.shape, generator=drawn).to(t.device) - 0.5 for t in tensors]
+            pairs = [(t, w.to(t)) for t, w in zip(tensors, weights, strict=True)]
+            ends = [pair for pair in pairs if pair[0].requires_grad]
+            leaves = {n: values[n] for n in values if n in wanted}
+            grads: Sequence[Any] = [None] * len(leaves)
+            if ends and leaves:
+                about = [e for e, _ in ends], list(leaves.values()), [w for _, w in ends]
+                grads = torch.autograd.grad(*about, allow_unused=True)
+            for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
+                dense = torch.zeros_like(leaf) if grad is None else grad.to_dense()
+                found[f"gradient of {name}"] = dense
+        return found
 
     def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Write the new values of buffers (running statistics); give back the outputs alone."""
@@ -428,7 +489,108 @@ class _Mode:
         return results[:count]
 
 
+def _worst(
+    ours: dict[str, torch.Tensor],
+    theirs: dict[str, torch.Tensor],
+    scales: dict[str, float],
+    exact: dict[str, torch.Tensor],
+) -> tuple[str, float]:
+    """The tensor that differs most, and by how many limits.
+
+    Args:
+        scales: what errors are relative to.
+        exact: what `theirs` are in float64, where that is known.
+    """
+    floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
+    worst = "", 0.0
+    for name in dict.fromkeys((*theirs, *ours)):
+        error = math.inf
+        if name in ours and name in theirs and ours[name].shape == theirs[name].shape:
+            least = floor if name.startswith("gradient") else 0.0
+            about = theirs[name], scales[name], max(scales[name], least), False
+            error = comparison(name, ours[name], *about).max_rel
+            if name in exact and theirs[name].is_floating_point():
+                own = comparison(name, exact[name].to(theirs[name]), *about).max_rel
+                error -= _ROUNDINGS * own if math.isfinite(own) else 0.0
+            error /= _LIMITS.get(theirs[name].dtype, 0.5)
+            error = math.inf if ours[name].dtype != theirs[name].dtype else error
+        worst = max(worst, (name, error), key=lambda pair: pair[1])
+    return worst
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    """A parameter or buffer, by its name."""
+    owner, _, attribute = name.rpartition(".")
+    return getattr(module.get_submodule(owner), attribute)
+
+
+def _other_values(
+    module: torch.nn.Module, samples: tuple[torch.Tensor, ...], ties: bool
+) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
+    """Inputs that differ from samples in kind, and what they are called.
+
+    Integers that stand for nothing (-100, and what submodules call padding or ignored) at every
+    second place and everywhere; masks that hide a row, and all; numbers that are all 0, small and
+    negative, large. What the module does not take, it refuses.
+
+    Args:
+        ties: whether it is free which of equal numbers the module takes.
+    """
+
+    def instead(kind: Callable[[torch.dtype], bool], change: Callable[[torch.Tensor], Any]) -> Any:
+        return tuple(change(s) if kind(s.dtype) else s for s in samples)
+
+    def integer(dtype: torch.dtype) -> bool:
+        return not dtype.is_floating_point and dtype != torch.bool
+
+    def hidden(mask: torch.Tensor) -> torch.Tensor:
+        mask = mask.clone()
+        mask[..., :1, :] = False
+        return mask
+
+    kinds = {s.dtype for s in samples if s.numel()}
+    cpu = all(s.device.type == "cpu" for s in samples)  # a GPU does not survive a wrong index
+    if cpu and any(map(integer, kinds)):
+        names = ("padding_idx", "ignore_index")
+        named = {getattr(m, n, None) for m in module.modules() for n in names}
+        for label in sorted({-100, 0} | {n for n in named if isinstance(n, int)}):
+            yield f"{label} at every second place", instead(integer, partial(_spotted, label))
+            yield f"{label} everywhere", instead(integer, partial(_filled, label))
+    if torch.bool in kinds:
+        rows = all(s.dim() > 1 for s in samples if s.dtype == torch.bool)
+        if rows:
+            yield "a row that is False", instead(lambda d: d == torch.bool, hidden)
+        yield "False everywhere", instead(lambda d: d == torch.bool, torch.zeros_like)
+    if any(d.is_floating_point for d in kinds):
+        for name, factor in ((_ZEROS, 0.0), ("small negative numbers", -1e-6), ("large", 30.0)):
+            if factor or not ties:
+                change = partial(torch.mul, other=factor)
+                yield name, instead(lambda d: d.is_floating_point, change)
+
+
+def _spotted(value: int, sample: torch.Tensor) -> torch.Tensor:
+    sample = sample.clone(memory_format=torch.contiguous_format)
+    sample.view(-1)[1::2] = value
+    return sample
+
+
+def _filled(value: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(like, value)
+
+
+_TIED = [
+    f"aten::{n}"
+    for n in ["sort", "argsort", "msort", "topk", "kthvalue", "mode", "median", "nanmedian"]
+]
+_REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError)
+"""What PyTorch's modules raise of values that they do not take."""
+_ZEROS = "zeros"
+_WEIGHTS_SEED = 0x5EED7E57
+"""Of the gradients that outputs get in `verify`: nobody else's, and no normal numbers."""
+
 _TENSOR = object()
+_ROUNDINGS = 16
+"""How many times the module's own rounding error is none of ours."""
 _LIMITS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """How far `verify` lets a tensor be from PyTorch's, over its largest magnitude. Integers and bools
 are equal or not."""

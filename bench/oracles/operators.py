@@ -37,6 +37,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+from defaults import Call, calls
 from judged import (
     ROOT,
     Row,
@@ -63,7 +64,7 @@ _DTYPES = (torch.float32, torch.int64, torch.bool)
 _MOST_ELEMENTS = 20_000
 _PHASE_SECONDS = 60
 _PER_PROCESS = 40  # entries, after which a process with all that it has built is left behind
-_TOLERANCE = 1e-5  # of a tensor's scale; ten times that for gradients
+_TOLERANCE, _TOLERANCE_64 = 1e-5, 1e-12  # of a tensor's scale; ten times that for gradients
 _EDGES = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0, -3.0, 6.0, 0.25)
 _STRANGE = (float("nan"), float("inf"), -float("inf"))
 _UNSET = ("empty", "new_empty")  # what memory holds is nothing to compare
@@ -147,7 +148,7 @@ def jobs(entry: Any, most: int) -> Iterator[tuple[torch.dtype, int, Any]]:
     Args:
         most: samples in float32; of the other dtypes, a third of that.
     """
-    for dtype in _DTYPES:
+    for dtype in (*_DTYPES, torch.float64) if isinstance(entry, Call) else _DTYPES:
         if dtype in entry.supported_dtypes("cpu"):
             try:
                 chosen = samples(entry, dtype, most if dtype == torch.float32 else most // 3)
@@ -194,9 +195,17 @@ def _double(inputs: Tensors) -> Tensors:
     return tuple(t.double() if t.is_floating_point() else t for t in inputs)
 
 
-def _variants(inputs: Tensors, edges_too: bool) -> Iterator[tuple[str, Tensors]]:
+def _variants(
+    entry: Any, dtype: torch.dtype, inputs: Tensors, edges_too: bool
+) -> Iterator[tuple[str, Tensors]]:
     """The sample's values, and others for the same program."""
     yield "", inputs
+    if isinstance(entry, Call):
+        for number, values in enumerate(entry.values(dtype)[1:], 1):
+            yield f"values {number}", values
+    if isinstance(entry, Call) and edges_too:
+        for name, factor in (("tiny", 1e-6), ("large", 1e3)):
+            yield name, tuple(t * factor if t.is_floating_point() else t for t in inputs)
     if edges_too and any(t.is_floating_point() and t.numel() for t in inputs):
         edges, strange = torch.tensor(_EDGES), torch.tensor(_STRANGE)
         made, more, shift = [], [], 0
@@ -226,7 +235,9 @@ def look(
     dtype, number, sample = job
     base = {"op": entry.formatted_name, "dtype": str(dtype)[6:], "sample": number}
     base["name"] = entry.full_name
-    trains = dtype == torch.float32 and dtype in entry.supported_backward_dtypes("cpu")
+    trains = (
+        dtype == torch.float32 or isinstance(entry, Call)
+    ) and dtype in entry.supported_backward_dtypes("cpu")
     phases = [p for p in wanted if p != "gradient" or (trains and entry.supports_autograd)]
     if entry.inplace_variant is None or getattr(sample, "broadcasts_input", True):
         phases = [p for p in phases if p != "in place"]
@@ -248,7 +259,7 @@ def look(
                     module = _comparable(entry, sample, dtype, True)
                 made[way] = module, *_imported(backend, target, module, way == "file")
             more = way == "forward" and entry.name not in _FREE
-            for variant, inputs in _variants(module.part.tensors, more):
+            for variant, inputs in _variants(entry, dtype, module.part.tensors, more):
                 found = _hold(*made[way], inputs, phase == "gradient")
                 if found is not None:
                     seconds = round(time.perf_counter() - began, 2)
@@ -325,19 +336,28 @@ def _hold(
             return None
         raise NotCompared(f"PyTorch raises {type(error).__name__}: {error}") from error
 
-    def judge() -> Tensors:
-        exact = _run(module, _double(inputs))
-        if gradient:
-            exact += _gradients(module, _double(inputs), weights)
-        return exact
+    double = torch.float64 in (t.dtype for t in inputs)
 
+    def judge() -> Tensors:
+        """PyTorch's float64; of that itself, what its rounding is by the one of float32."""
+        given = tuple(t.float() if t.dtype == torch.float64 else t for t in inputs)
+        given = given if double else _double(inputs)
+        found = _run(module, given)
+        if gradient:
+            found += _gradients(module, given, weights)
+        if not double:
+            return found
+        pairs = zip(theirs, found, strict=True)
+        return tuple(t + (f - t).nan_to_num(0, 0, 0) * 2.0**-27 for t, f in pairs)
+
+    tolerance = _TOLERANCE_64 if double else _TOLERANCE
     values = dict(zip(model.input_names, inputs, strict=True))
     values.update({**model.parameters, **model.buffers})
     values.update(draw_masks(live.masks, 0, torch.device("cpu")))
     outputs_named = [f"output {i}" for i in range(len(model.outputs_flat))]
     if not gradient:
         ours = live.forward(values)
-        return differences(ours[: len(theirs)], theirs, judge, _TOLERANCE, outputs_named)
+        return differences(ours[: len(theirs)], theirs, judge, tolerance, outputs_named)
     wanted = [n for n, t in zip(model.input_names, inputs, strict=True) if t.is_floating_point()]
     step = live.step(wanted)
     outputs, captures = step.forward(values)
@@ -349,7 +369,7 @@ def _hold(
     def again() -> Tensors:
         return (*theirs[: len(model.outputs_flat)], *_gradients(module, inputs, weights, True))
 
-    return differences(ours, theirs, judge, 10 * _TOLERANCE, named, None if own else again)
+    return differences(ours, theirs, judge, 10 * tolerance, named, None if own else again)
 
 
 def _words(part: _Call) -> str:
@@ -373,7 +393,7 @@ def _work(
     pipe: Connection,
 ) -> None:
     """In a child: look at entries, and send every row."""
-    backend, by_name = load_engine(ir), {e.formatted_name: e for e in op_db}
+    backend, by_name = load_engine(ir), {e.formatted_name: e for e in (*op_db, *calls())}
     for name in names:
         for index, job in enumerate(jobs(by_name[name], most)):
             if index >= skip:
@@ -438,7 +458,7 @@ def summary(ir: str, rows: list[Row]) -> Row:
     """Counts of entries by their verdict."""
     counts: Row = {}
     for phase in PHASES:
-        for dtype in ("float32", "int64", "bool"):
+        for dtype in ("float32", "float64", "int64", "bool"):
             found = Counter(verdicts(rows, phase, dtype).values())
             if found:
                 counts[f"{phase} {dtype}"] = dict(found)
@@ -536,25 +556,29 @@ def main() -> int:
     parser.add_argument("--phase", choices=PHASES, action="append")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="of each, in float32")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
+    parser.add_argument("--defaults", action="store_true", help="the calls of defaults.py instead")
     parser.add_argument("--page", action="store_true", help="write docs/operators.md")
-    parser.add_argument("--folder", type=Path, default=ROOT / "out/operators")
+    parser.add_argument("--folder", type=Path)
     args = parser.parse_args()
+    folder = args.folder or ROOT / ("out/defaults" if args.defaults else "out/operators")
+    entries = calls() if args.defaults else op_db
+    phases = args.phase or (PHASES[:2] if args.defaults else PHASES)
     engines = args.engine or list(ENGINES)
     if len(engines) > 1:  # one TVM a process
         own = [a for a in sys.argv[1:] if a not in ("--engine", *ENGINES, "--page")]
         runs = [subprocess.Popen([sys.executable, __file__, "--engine", e, *own]) for e in engines]
         status = max(r.wait() for r in runs)
         if args.page:
-            found = {e: tried(args.folder / f"{e}.jsonl") for e in engines}
+            found = {e: tried(folder / f"{e}.jsonl") for e in engines}
             (ROOT / "docs/operators.md").write_text(page(found), encoding="utf-8")
         return status
     ir = engines[0]
-    path = args.folder / f"{ir}.jsonl"
+    path = folder / f"{ir}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     late = ("linalg", "fft", "special", "masked", "signal", "_")  # what models rarely need
-    names = sorted((e.formatted_name for e in op_db), key=lambda n: n.startswith(late))
+    names = sorted((e.formatted_name for e in entries), key=lambda n: n.startswith(late))
     if args.op:
-        names = [e.formatted_name for e in op_db if {e.name, e.formatted_name} & set(args.op)]
+        names = [e.formatted_name for e in entries if {e.name, e.formatted_name} & set(args.op)]
     rows = read(path)
     done = {r["op"] for r in rows if r.get("end")} - (set(args.op) if args.op else set())
     done = set() if args.again else done - set(names if args.op else ())
@@ -570,7 +594,7 @@ def main() -> int:
                 print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
 
         began = time.perf_counter()
-        work = partial(_work, args.phase or PHASES, args.samples)
+        work = partial(_work, phases, args.samples)
         run(ir, [n for n in names if n not in done], work, write)
     rows = tried(path)
     summary(ir, rows)

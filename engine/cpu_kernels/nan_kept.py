@@ -15,7 +15,7 @@ from typing import Any
 
 from relascope.engine.cpu_kernels.vector_math import number_of, type_of
 
-CHANGED = ("Max", "Min", "BufferStore")
+CHANGED = ("Max", "Min", "BufferStore", "Call")
 """Nodes that a rule changes, and "NE"."""
 
 NEGATED = ("Not",)
@@ -79,6 +79,8 @@ def rule(
         name = _name(node)
         if name == "BufferStore":
             return _begun(tir, node, extremes)
+        if name == "Call":
+            return _padded(tir, node) if extremes else node
         if name == "Cast":
             to_bool = str(type_of(node).dtype).startswith("bool") and _dtype(node.value)[0] in _BITS
             return _kept(tir, tir.NE(node.value, _like(tir, 0.0, node.value))) if to_bool else node
@@ -100,6 +102,17 @@ def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
         return store
     infinity = _like(tir, math.copysign(math.inf, number), store.value)
     return tir.BufferStore(store.buffer, infinity, store.indices)
+
+
+def _padded(tir: Any, call: Any) -> Any:
+    """Around what a maximum is taken of, minus infinity in place of the lowest number."""
+    if getattr(call.op, "name", "").rpartition(".")[2] != "if_then_else":
+        return call
+    condition, inside, around = call.args
+    number = number_of(around)
+    if number is None or -number != _LARGEST.get(_dtype(around)[0]):
+        return call
+    return tir.if_then_else(condition, inside, _like(tir, -math.inf, around))
 
 
 def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None, opposite: str = "") -> Any:

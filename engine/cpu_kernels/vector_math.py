@@ -6,7 +6,8 @@ last place from the exact value. NaN stays NaN, and infinities give their limits
 computed as before. Squares and cubes, which `pow` is asked for, are products, as PyTorch has them.
 
 TVM has no log1p: its frontends write `log(1 + y)`, which loses all digits of a small y. That is
-computed as log1p, whatever the schedules.
+computed as log1p, whatever the schedules. So is tanh of a small y by its series, where TVM writes a
+difference of exponentials.
 """
 
 from __future__ import annotations
@@ -49,7 +50,12 @@ _ERF_BOTTOM = (
 """erf(x) / x as a quotient of polynomials in x², fitted on [0, 3.95] by least squares, weighted
 anew until the largest relative error is as small as it gets (Lawson's method): 2.1e-8."""
 
-_TANH_SERIES = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835)
+_TANH_SERIES = (
+    *(1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835),
+    *(-1382 / 155925, 21844 / 6081075, -929569 / 638512875),
+)
+_TANH_TERMS, _TANH_NEAR = 5, 0.1
+"""How many a vector takes; below this all of them are exact in float64, too."""
 _TANH_SMALL = 0.3
 """Below this the series is within 5e-8 of tanh; above, 1 - 2 / (exp(2x) + 1) loses no digits."""
 
@@ -77,8 +83,11 @@ class VectorMath:
         self._tir, self._call = tir, call
         self._used = False
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
-        first: dict[str, Callable[..., Any]] = {"pow": self._power, "log": self._log}
-        first |= {name: functools.partial(self._lowered, rule) for name, rule in rules.items()}
+        first: dict[str, Callable[..., Any]] = {
+            name: functools.partial(self._lowered, rule) for name, rule in rules.items()
+        }
+        first |= {"pow": self._power, "log": self._log}
+        first["tanh"] = functools.partial(self._near_zero, first["tanh"])
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Stand before TVM's own rules for LLVM.
@@ -132,6 +141,20 @@ class VectorMath:
         near = tir.And(tir.GE(y, number(-0.5)), tir.LE(y, one))
         return tir.Let(y, rest[0], tir.Select(near, small, theirs(tir.log(y + one))))
 
+    def _near_zero(self, others: Callable[..., Any], theirs: Any, call: Any) -> Any:
+        """tanh of others than float32 vectors, by its series near 0."""
+        kind, tir = str(type_of(call).dtype), self._tir
+        bits = kind.partition("x")[0]
+        if bits not in ("float32", "float64") or (self._used and kind == _DTYPE):
+            return others(theirs, call)
+        x, square = tir.Var("x", kind), tir.Var("square", kind)
+        series = tir.const(_TANH_SERIES[-1], kind)
+        for factor in _TANH_SERIES[-2::-1]:
+            series = series * square + tir.const(factor, kind)
+        near = square < tir.const(_TANH_NEAR**2, kind)
+        made = tir.Select(near, x * series, theirs(tir.tanh(x)))
+        return tir.Let(x, call.args[0], tir.Let(square, x * x, made))
+
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
         """A rule's result for a value that is computed once."""
         x = self._tir.Var("x", _DTYPE)
@@ -179,7 +202,7 @@ class VectorMath:
 
     def _tanh(self, x: Any) -> Any:
         square = x * x
-        small = x * self._polynomial(square, _TANH_SERIES)
+        small = x * self._polynomial(square, _TANH_SERIES[:_TANH_TERMS])
         doubled = self._tir.min(x + x, self._constant(80.0))
         large = self._constant(1.0) - self._constant(2.0) / (
             self._bound(doubled, self._exp) + self._constant(1.0)

@@ -15,6 +15,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.compositions import is_dilated_pool
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
 
@@ -34,7 +35,11 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
         EngineError: kind "operator"; an operator that PyTorch does not compose of known ones.
     """
     flat = model.flat
-    others = {flat.origin(n).ordinal for n in flat.graph.nodes() if not known(_name(n))}
+    others = {
+        flat.origin(n).ordinal
+        for n in flat.graph.nodes()
+        if not known(_name(n)) or (model.differentiable and _is_dilated_pool(n))
+    }
     if not others:
         return flat
     for name in changed_buffers(model.flat, model.buffers):
@@ -98,8 +103,13 @@ class _Writer:
         result = part.meta["val"]
         if not part.all_input_nodes and isinstance(result, torch.Tensor):
             given["dtype"] = result.dtype  # frontends have other dtypes where none is given
+        read = [n.meta["val"] for n in part.all_input_nodes]
+        kinds = [v.dtype for v in read if isinstance(v, torch.Tensor)]
+        like = next((d for d in kinds if d.is_floating_point), None)
         arguments = [
-            self.value(None if a.name in _PLACES else given.get(a.name, a.default_value), a.type)
+            self.value(
+                None if a.name in _PLACES else given.get(a.name, a.default_value), a.type, like
+            )
             for a in schema.arguments
         ]
         kind = schema.name
@@ -121,8 +131,12 @@ class _Writer:
             self.name(value)
         return list(node.outputs())
 
-    def value(self, given: Any, kind: Any = None) -> Any:
-        """The value of the flat graph that stands for an argument; a list has its type `kind`."""
+    def value(self, given: Any, kind: Any = None, like: torch.dtype | None = None) -> Any:
+        """The value of the flat graph that stands for an argument; a list has its type `kind`.
+
+        Args:
+            like: of a number among floating tensors, their dtype.
+        """
         if isinstance(given, Node):
             return self.values[given]
         if isinstance(given, list | tuple):
@@ -131,7 +145,8 @@ class _Writer:
             made.setType(kind.getElementType() if kind.kind() == "OptionalType" else kind)
             return made
         if isinstance(given, bool | int | float) and str(kind) == "Tensor":
-            given = torch.tensor(given)  # PyTorch wraps numbers itself
+            # PyTorch wraps numbers itself
+            given = torch.tensor(given, dtype=like if isinstance(given, float) else None)
         value = self.graph.insertConstant(given)
         self.name(value)
         return value
@@ -140,6 +155,13 @@ class _Writer:
         value.setDebugName(f"n{self.origin.ordinal}_part{self.count}")
         self.flat.origins[value.debugName()] = self.origin
         self.count += 1
+
+
+def _is_dilated_pool(node: Any) -> bool:
+    kind = node.kind().removeprefix("aten::")
+    if not kind.startswith("max_pool"):
+        return False
+    return is_dilated_pool(kind, [[i.toIValue() for i in v.node().inputs()] for v in node.inputs()])
 
 
 def _name(node: Any) -> str:

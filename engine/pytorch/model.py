@@ -71,6 +71,8 @@ class Model:
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
         no_gradient: why none can be that is PyTorch's own, where that is so.
+        reads: sentences about values that the module reads out of tensors, which are constants in
+            the trace; they are among the notes. A trace from a file does not tell.
         calls: of a submodule, how often the whole model calls it.
         composed: ordinals of operators that an importer has written with others.
     """
@@ -87,6 +89,7 @@ class Model:
     outputs_flat: tuple[TensorType, ...]
     differentiable: bool
     no_gradient: EngineError | None
+    reads: tuple[str, ...] = ()
     calls: int = 1
     composed: set[int] = field(default_factory=set)
     _notes: dict[str, None] = field(default_factory=dict)
@@ -480,6 +483,7 @@ def model_from_module(
         outputs_flat=tuple(tensor_type(o) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,
         no_gradient=no_gradient,
+        reads=tuple(watch.reads),
     )
     for text in said:
         model.note(text)
@@ -726,12 +730,9 @@ def _trace(
     finally:
         for hook in hooks:
             hook.remove()
-    warned = [w for w in caught if issubclass(w.category, torch.jit.TracerWarning)]
-    kept = {str(w.message).splitlines()[0] for w in warned}
-    if kept:
-        places = f"{len(kept)} place{'s' if len(kept) > 1 else ''}"
-        holds = "The trace holds for these input shapes only"
-        notes.append(f"{holds}: the model decides by values in {places}.")
+    if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
+        notes.append("The trace holds for these input shapes only.")
+    notes.extend(watch.reads)
     return traced, seen[-1], state, watch
 
 

@@ -30,6 +30,7 @@ from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.along_axes import WHOLE
 from relascope.engine.pytorch.operators.compositions import (
     composing,
+    is_dilated_pool,
     lacks_axes,
     name_of,
     stays,
@@ -256,7 +257,8 @@ class _Writer:
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
-        if not self.known(name_of(op)) and not stays(op, self.value(args)):
+        pool = self.model.differentiable and is_dilated_pool(name_of(op), args)
+        if pool or (not self.known(name_of(op)) and not stays(op, self.value(args))):
             return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
         return self.added(op, args, kwargs)
 

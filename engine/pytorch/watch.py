@@ -1,15 +1,17 @@
 """What PyTorch does while a module is traced and the trace does not hold.
 
 A trace has operators. It does not have the regions without gradients in which some of them ran, nor
-hooks on tensors, nor `tensor.data`.
+hooks on tensors, nor `tensor.data`. A number that is read out of a tensor is a constant in it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from relascope.core.errors import EngineError
 
 _DATA: Any = torch.Tensor.data
+_SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
 _DETACHING = (torch.Tensor.detach, torch.detach, _DATA.__get__)
 _HOOKS = (
     torch.Tensor.register_hook,
@@ -31,6 +34,27 @@ _IN_PLACE = re.compile(
     r".*[^_]_|__i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor)__|__setitem__"
 )
 
+
+_READS = [
+    "item",
+    "tolist",
+    "numpy",
+    "equal",
+    "allclose",
+    "is_nonzero",
+    "_local_scalar_dense.default",
+    "item.default",
+    "__array__",
+    "__bool__",
+    "__complex__",
+    "__contains__",
+    "__float__",
+    "__index__",
+    "__int__",
+]
+"""What makes a number of a tensor's values, by name."""
+_SHAPES = ("size", "numel", "nelement", "__len__")
+_PYTORCH = str(Path(torch.__file__).parent)
 
 _ALPHA = 1.7580993408473766  # of the SELU: what an alpha dropout drops is at its lower end
 
@@ -125,6 +149,8 @@ class Watch(TorchFunctionMode):
     Attributes:
         inside: the modules that run now, outermost first; whoever traces keeps it.
         no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
+        reads: sentences about each number that the module reads out of a tensor and that depends
+            on an input, parameter or buffer, in order.
 
     Raises:
         EngineError: kind "operator"; a submodule has hooks on its gradient.
@@ -137,6 +163,9 @@ class Watch(TorchFunctionMode):
         self._paths = {m: n for n, m in module.named_modules()}
         # Through which no gradient flows. They are held, so that an address means one tensor.
         self._constant = {id(b): b for b in module.buffers()}
+        # Made during the run of no input, parameter or buffer, such as a shape.
+        self._fixed: dict[int, torch.Tensor] = {}
+        self.reads: dict[str, None] = {}
         for inner, path in self._paths.items():
             if path and (inner._backward_hooks or inner._backward_pre_hooks):
                 message = "A module has a hook on its gradient, which no program runs."
@@ -176,7 +205,27 @@ class Watch(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        fixed = all(id(t) in self._fixed for t in given)
+        if name in _READS and not fixed:
+            call = name.strip("_").partition(".")[0]
+            text = (
+                f"{call}() in {self.where} ({_line()}) reads a tensor's value, which stays as it is"
+            )
+            self.reads[f"{text} with these inputs."] = None
+        made = self._run(func, name, given, args, kwargs)
+        if fixed or name in _SHAPES or func == _SHAPE:
+            self._fixed.update((id(t), t) for t in tree_leaves(made) if isinstance(t, torch.Tensor))
+        elif "out" in kwargs or _IN_PLACE.fullmatch(name):
+            for tensor in tree_leaves(kwargs.get("out")) if "out" in kwargs else given[:1]:
+                self._fixed.pop(id(tensor), None)
+                self._fixed.pop(id(tensor._base), None)
+        return made
+
+    def _run(
+        self, func: Any, name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: Any
+    ) -> Any:
         if func in _DETACHING:
             tensor = args[0] if args else kwargs["input"]
             return self._ends(tensor)
@@ -189,9 +238,7 @@ class Watch(TorchFunctionMode):
         if func in _HOOKS:
             self._keep(f"forward() calls {func.__name__} on a tensor; no program runs hooks.")
             return func(*args, **kwargs)
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        flowing = any(map(self.flows, given))
-        name, changed = getattr(func, "__name__", ""), kwargs.get("out")
+        flowing, changed = any(map(self.flows, given)), kwargs.get("out")
         if changed is None and args and _IN_PLACE.fullmatch(name):
             changed = args[0]
         if changed is None:
@@ -215,3 +262,11 @@ class Watch(TorchFunctionMode):
         elif "out" not in kwargs:
             return func(args[0], *self._ends(args[1:]), **self._ends(kwargs))
         return func(*args, **kwargs)
+
+
+def _line() -> str:
+    """The line that runs now, outside of PyTorch and of this file."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PYTORCH, __file__)):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

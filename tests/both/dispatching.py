@@ -5,8 +5,10 @@ Each engine's folder runs them by importing them, in a process that holds its TV
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -582,6 +584,68 @@ def test_what_differs_from_the_module_is_said_before_it_is_used(net, monkeypatch
     add_tvm_dispatch(net, sample(), verify=False)
     with torch.set_grad_enabled(what != "output 0"):
         net(sample())
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.BatchNorm1d])
+def test_samples_from_the_seed_of_nobody_are_verified(norm):
+    """The gradient of a norm is 0 where the result's is the sample itself."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 8).requires_grad_()
+    own = {"elementwise_affine": False} if norm is nn.LayerNorm else {"affine": False}
+    module = norm(8, **own)
+    add_tvm_dispatch(module, x)
+    module(x)
+    assert counted(module) == (1, 0)
+
+
+KINDS = {
+    "-100": (lambda m, x, t: F.cross_entropy(m.a(x), t), torch.tensor([0, 1, 2, 3, 4])),
+    "False": (lambda m, x, t: m.a(x).masked_fill(t, 2.0), torch.ones(5, 8, dtype=torch.bool)),
+    "small": (lambda m, x, t: m.a(x) * (x * t).tanh().expm1(), torch.ones(5, 8)),
+}
+
+
+class Two(Block):
+    def forward(self, x, t):
+        return self.run(self, x, t)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_of_other_kinds_are_verified(monkeypatch, kind):
+    """A step that is wrong of them alone."""
+    run, second = KINDS[kind]
+    module = Two(run)
+    add_tvm_dispatch(module, (sample(), second))
+    assert module(sample(), second).isfinite().all()
+    forward = LiveProgram.step
+
+    class Wrong(Off):
+        def backward(self, values):
+            return self.own.backward(values)
+
+        def forward(self, values):
+            outputs, captures = self.own.forward(values)
+            t, x = values["t"], values["x"]
+            meant = {"-100": t.min() == -100, "False": not t.all(), "small": x.abs().max() < 1e-3}
+            return tuple(o * (1.1 if meant[kind] else 1) for o in outputs), captures
+
+    monkeypatch.setattr(LiveProgram, "step", lambda *about: Wrong(forward(*about)))
+    add_tvm_dispatch(module, (sample(), second))
+    with pytest.raises(EngineError, match=kind) as raised:
+        module(sample(), second)
+    assert raised.value.kind == "engine"
+
+
+def test_a_value_that_is_read_is_a_warning_of_the_dispatch_once():
+    module = nn.Sequential(Block(lambda m, x: m.a(x) * x.max().item())).eval()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        add_tvm_dispatch(module, sample())
+        module(sample())
+        module.train()(sample())
+    words = [str(w.message) for w in caught if "item()" in str(w.message)]
+    assert len(words) == 1
+    assert re.match(r"item\(\) in 0 \(dispatching.py:\d+\)", words[0])
 
 
 def test_another_tvm_that_is_here_already_is_refused():

@@ -5,9 +5,13 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch import watch
+from relascope.engine.pytorch.model import model_from_module
 
 WHOLE = F.scaled_dot_product_attention
 
@@ -74,3 +78,63 @@ def test_a_bounded_variance_has_the_same_loss_and_gradient(full, reduction, var)
     if isinstance(given, torch.Tensor):
         mine, theirs = (torch.autograd.grad(loss.sum(), given)[0] for loss in losses)
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+class Reading(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.scale = run, nn.Parameter(torch.ones(3))
+        self.register_buffer("mean", torch.ones(3))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def filled(x, fill):
+    made = torch.zeros(3)
+    fill(made, x[0])
+    return x * float(made.sum())
+
+
+READS = {
+    "item": lambda m, x: x * x.sum().item(),
+    "item of a parameter": lambda m, x: x * m.scale.sum().item(),
+    "float": lambda m, x: x * float(x.sum()),
+    "int of a buffer": lambda m, x: x * int(m.mean.sum()),
+    "bool": lambda m, x: x * 2 if x.sum() > 0 else x,
+    "index": lambda m, x: x * range(9)[x.sum().long() % 9],
+    "tolist": lambda m, x: x * sum(x[0].tolist()),
+    "contains": lambda m, x: x * (3 in x),
+    "equal": lambda m, x: x * torch.equal(x, x.flip(0)),
+    "float of what was filled": lambda m, x: filled(x, torch.Tensor.copy_),
+    "float of what was written": lambda m, x: filled(x, lambda made, row: made[:].add_(row)),
+    "float of what is out": lambda m, x: filled(x, lambda made, row: torch.add(row, 1, out=made)),
+    "local_scalar_dense": lambda m, x: x * torch.ops.aten._local_scalar_dense.default(x.sum()),
+}
+FIXED = {
+    "shapes": lambda m, x: x.reshape(int(x.shape[0]) * x.size(1)) * len(x) * float(x.numel()),
+    "constants": lambda m, x: x * torch.arange(3).max().item() + float(torch.tensor(2.0)),
+    "decided by a shape": lambda m, x: x * 2 if x.shape[0] * 3 > x.numel() - 1 else x,
+}
+
+
+def read(run):
+    module, source = nn.Sequential(Reading(run)), ModelSource("own")
+    return model_from_module(module, ("x",), (torch.rand(2, 3),), source, silent)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_value_that_is_read_out_of_a_tensor_is_named_with_its_line(name):
+    model = read(READS[name])
+    assert len(model.reads) == 1
+    assert model.reads[0] in model.notes
+    assert model.reads[0].startswith(f"{name.partition(' ')[0]}() in 0 (test_watch.py:")
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_depends_on_no_value_is_not_named(name):
+    assert not read(FIXED[name]).reads
+
+
+def test_a_line_that_reads_twice_is_named_once():
+    assert len(read(lambda m, x: sum(x * x[i, 0].item() for i in range(2))).reads) == 1

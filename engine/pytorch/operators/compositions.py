@@ -8,7 +8,7 @@ writes through it is refused elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -45,7 +45,12 @@ def composing(op: Any, known: Known) -> dict[Any, Callable[..., Any]]:
     Args:
         known: those that the frontend has stay whole.
     """
-    table = {o: made for o, made in compositions().items() if not known(name_of(o))}
+    pools = name_of(op).startswith(_POOLS)
+    table = {
+        o: made
+        for o, made in compositions().items()
+        if not known(name_of(o)) or (pools and name_of(o).startswith(_POOLS))
+    }
     if op in decomposition_table and not known(name_of(op)):
         table.setdefault(op, decomposition_table[op])
     return table
@@ -63,6 +68,19 @@ def compositions() -> dict[Any, Callable[..., Any]]:
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload or "default")] = made
     return table
+
+
+_POOLS = "max_pool"
+
+
+def is_dilated_pool(name: str, args: Sequence[Any]) -> bool:
+    """Whether an operator takes maxima of elements apart: no engine has that gradient.
+
+    Args:
+        args: what it is given, in order.
+    """
+    dilation = args[4] if name.startswith(_POOLS) and len(args) > 4 else 1
+    return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
 
 
 def stays(op: Any, args: list[Any]) -> bool:
@@ -155,6 +173,18 @@ def _expm1(x: Tensor) -> Tensor:
     x = _floating(x)
     near = x.clamp(max=20.0)  # elsewhere, nothing is lost by subtracting 1, and nothing overflows
     return torch.where(x > 20, x.exp(), (near / 2).tanh() * (near.exp() + 1))
+
+
+def _sinh(x: Tensor) -> Tensor:
+    x = _floating(x)
+    size = torch.where(x < 0, -x, x)
+    half = (size / 2).exp()  # whose square overflows where sinh does
+    far = half * (half / 2) - 0.5 / half / half
+    near = torch.where(size < 1, x, 0.0)
+    square, series = near * near, torch.ones_like(near)
+    for step in range(9, 0, -1):
+        series = series * square / (2 * step * (2 * step + 1)) + 1
+    return torch.where(size < 1, near * series, torch.where(x < 0, -far, far))
 
 
 def _cosh(x: Tensor) -> Tensor:
@@ -319,18 +349,20 @@ def _reduced(loss: Tensor, reduction: int) -> Tensor:
     return (loss, loss.mean(), loss.sum())[reduction] if reduction else loss
 
 
+def _bent(far: Tensor, bound: float, by: float) -> Tensor:
+    """by * far² / 2 up to a bound, and a straight line from there on."""
+    beyond = far > bound
+    near = torch.where(beyond, 0.0, far)
+    return torch.where(beyond, by * bound * (far - 0.5 * bound), 0.5 * by * near * near)
+
+
 def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
-    far = (x - y).abs()
-    near = torch.where(far > delta, delta, far)
-    return _reduced(0.5 * near * near + delta * (far - near), reduction)
+    return _reduced(_bent((x - y).abs(), delta, 1.0), reduction)
 
 
 def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
     far = (x - y).abs()
-    if not beta:
-        return _reduced(far, reduction)
-    near = torch.where(far > beta, beta, far)
-    return _reduced(0.5 / beta * near * near + (far - near), reduction)
+    return _reduced(_bent(far, beta, 1 / beta) if beta else far, reduction)
 
 
 def _soft_margin(x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
@@ -353,7 +385,8 @@ def _multi_margin(
     x, target = torch.atleast_2d(x), torch.atleast_1d(target).unsqueeze(1)
     z = _hinge(margin - x.gather(1, target) + x)
     z = z if p == 1 else z * z
-    z = z if weight is None else z * torch.atleast_1d(weight)[target]
+    if weight is not None:  # an infinite weight makes no NaN of 0
+        z = z * torch.where(z > 0, torch.atleast_1d(weight)[target], 0.0)
     z = torch.where(torch.arange(x.shape[1]) != target, z, 0.0).sum(1) / x.shape[1]
     return _reduced(z[0] if single and not reduction else z, reduction)
 
@@ -684,6 +717,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "copysign.Scalar": _copysign_scalar,
     "copysign.Tensor": _copysign,
     "cosh": _cosh,
+    "sinh": _sinh,
     "diagonal": _diagonal,
     "diagonal_scatter": _diagonal_scatter,
     "erfc": _erfc,

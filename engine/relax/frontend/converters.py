@@ -31,7 +31,7 @@ GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
 _BY_NAME = (
-    "addmm batch_norm convolution cross_entropy_loss cumsum dropout elu embedding "
+    "addmm batch_norm convolution cumsum dropout elu embedding "
     "layer_norm linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
@@ -55,9 +55,10 @@ _LEFT_OUT = (
 stand in for them."""
 
 _WRITTEN_OUT = (
-    "any.dim any.dims as_strided.default bucketize.Tensor cumprod.default diagonal.default "
-    "div.Scalar_mode div.Tensor_mode floor_divide.default grid_sampler_2d.default "
-    "instance_norm.default linspace.default logaddexp.default max.dim "
+    "any.dim any.dims as_strided.default atanh.default bucketize.Tensor cross_entropy_loss.default "
+    "cumprod.default diagonal.default div.Scalar_mode div.Tensor_mode expm1.default "
+    "floor_divide.default grid_sampler_2d.default instance_norm.default linspace.default "
+    "logaddexp.default max.dim "
     "max_pool2d_with_indices.default max_pool3d_with_indices.default "
     "median.default median.dim meshgrid.default meshgrid.indexing narrow.default outer.default "
     "remainder.Scalar remainder.Tensor round.decimals softshrink.default take.default"
@@ -786,17 +787,6 @@ class Converter(ExportedProgramImporter):
             return theirs(node)
 
         return convert
-
-    def cross_entropy_loss(self, node: Node) -> Any:
-        """TVM's reads neither the reduction nor what is ignored."""
-        data, target, weight, reduction, ignored, smoothing = self.every(node)
-        if smoothing or "int" not in str(target.ty.dtype):
-            what = "label_smoothing" if smoothing else "probabilities as targets"
-            self.refuse(node, f"A cross entropy with {what} cannot be imported.")
-        axis = 1 if len(shape(data)) > 2 else -1
-        log = self.op.nn.log_softmax(data, axis)
-        reduction = ("none", "mean", "sum")[reduction]
-        return self.op.nn.nll_loss(log, target, weight, reduction, ignored)
 
     def prelu(self, node: Node) -> Any:
         """TVM has no kernel for one slope."""

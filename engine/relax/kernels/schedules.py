@@ -54,7 +54,7 @@ tirx.register_tir_pipeline(LOWERING, _lowering)
 
 
 def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
-    kinds = tuple(getattr(tirx, name) for name in names)
+    kinds = tuple(getattr(tirx, name, None) or getattr(tvm.ir, name) for name in names)
     rule = nan_kept.rule(tirx, _DIALECT.walk, body, tirx.call_llvm_pure_intrin)
     rules = [(kinds, rule)]
     if "NE" in names:

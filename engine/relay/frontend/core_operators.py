@@ -19,8 +19,8 @@ COMPOSED = (
     "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
     "floor_divide.default lerp.Scalar lerp.Tensor log_sigmoid.default logsumexp.default "
     "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
-    "remainder.Tensor softplus.default threshold.default var_mean.correction var_mean.default "
-    "var_mean.dim"
+    "remainder.Tensor sinh.default softplus.default threshold.default var_mean.correction "
+    "var_mean.default var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 

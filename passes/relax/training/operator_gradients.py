@@ -514,6 +514,16 @@ def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.grad.avg_pool2d_backward(grad, call.args[0], *window, *how)]
 
 
+def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """TVM's, whose kernel takes no dilation."""
+    attrs = call.attrs
+    if any(int(d) != 1 for d in attrs.dilation):
+        raise no_gradient("nn.max_pool2d", "is not known with dilation")
+    window = (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
+    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), attrs.layout, attrs.out_layout)
+    return [op.grad.max_pool2d_backward(grad, call.args[0], *window, *how)]
+
+
 def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
     """(places, extent): the part that each element has of each mean along one axis."""
     places = np.arange(count)
@@ -600,6 +610,7 @@ OWN: dict[str, Gradient] = {
     "index_put": _index_put,
     "slice_scatter": _slice_scatter,
     "nn.avg_pool2d": _avg_pool2d,
+    "nn.max_pool2d": _max_pool2d,
     "nn.prelu": _prelu,
     "nn.conv1d_transpose": _conv_transpose(1),
     "nn.conv2d_transpose": _conv_transpose(2),

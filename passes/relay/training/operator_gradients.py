@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
 from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
@@ -290,33 +289,11 @@ def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
 
 
 def _max_pool2d(call: Any, grad: Any) -> list[Any]:
-    """To the first place of each window that holds its maximum; TVM's own ignores dilation."""
-    attrs, data = call.attrs, call.args[0]
-    dilation, strides = ([int(v) for v in a] for a in (attrs.dilation, attrs.strides))
-    kernel = [int(k) for k in attrs.pool_size]
-    if dilation == [1, 1]:
-        options = {k: getattr(attrs, k) for k in _POOLING}
-        return [relay.nn.max_pool2d_grad(grad, data, **options)]
-    if str(attrs.layout) != "NCHW":
-        raise no_gradient("nn.max_pool2d", "with dilation is known in the layout NCHW only")
-    top, left, bottom, right = (int(p) for p in get_pad_tuple([*map(int, attrs.padding)], kernel))
-    outer, (tall, wide), places = shape(data)[:2], shape(data)[2:], shape(call)[2:]
-    size = (tall + top + bottom, wide + left + right)
-    dtype = data.checked_type.dtype
-    lowest = float(np.finfo(dtype).min)
-    padded = relay.nn.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)), lowest)
-    patches = _patches(padded, outer, kernel, places, strides, dilation)
-    first = relay.argmax(relay.stack(patches, 0), 0)
-    total = None
-    for index, (y, x) in enumerate(product(*map(range, kernel))):
-        here = relay.equal(first, relay.const(index, "int32"))
-        part = relay.nn.dilate(relay.where(here, grad, relay.zeros_like(grad)), [1, 1, *strides])
-        around = [(0, 0), (0, 0)]
-        for at, step, whole, n, s in zip((y, x), dilation, size, places, strides, strict=True):
-            around.append((at * step, whole - at * step - (n - 1) * s - 1))
-        part = relay.nn.pad(part, around)
-        total = part if total is None else relay.add(total, part)
-    return [relay.strided_slice(total, [0, 0, top, left], [*outer, top + tall, left + wide])]
+    """TVM's own ignores dilation."""
+    if any(int(d) != 1 for d in call.attrs.dilation):
+        raise no_gradient("nn.max_pool2d", "is not known with dilation")
+    options = {k: getattr(call.attrs, k) for k in _POOLING}
+    return [relay.nn.max_pool2d_grad(grad, call.args[0], **options)]
 
 
 def _relu(call: Any, grad: Any) -> list[Any]:

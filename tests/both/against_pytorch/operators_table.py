@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from torch.testing._internal.common_methods_invocations import op_db
 
+import defaults
 import operators
 from quick import QUICK
 from relascope.engine.in_process import load_engine
@@ -57,6 +58,29 @@ def test_the_command_keeps_and_prints_what_it_finds(tmp_path):
     rows = operators.tried(tmp_path / f"{engine()}.jsonl")
     assert {r["phase"] for r in rows} == set(operators.PHASES) and not faults(rows)
     assert "sigmoid` | right | right |" in operators.page({engine(): rows})
+
+
+SWEPT = (
+    "F.cross_entropy(scores, labels)",
+    "F.cross_entropy(scores, labels, ignore_index=2)",
+    "F.max_pool2d(image, 2, 2, 1, 2, ceil_mode=True)",
+    "F.huber_loss(x, y, delta=0.3)",
+    "torch.expm1(x)",
+    "torch.tanh(x)",
+    "torch.atanh(x)",
+    "torch.sinh(x)",
+)
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_an_argument_that_is_not_the_default_is_right_or_refused(name):
+    """On values that the samples do not show: labels to ignore, small and large numbers."""
+    entry = next(c for c in defaults.calls() if c.formatted_name == name)
+    backend, rows = load_engine(engine()), []
+    for job in operators.jobs(entry, 3):
+        rows += operators.look(backend, QUICK, entry, job, operators.PHASES[:2])
+    assert not faults(rows)
+    assert {r["dtype"] for r in rows if r.get("verdict") == "right"} == {"float32", "float64"}
 
 
 @pytest.mark.exhaustive
