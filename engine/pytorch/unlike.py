@@ -22,6 +22,10 @@ MASK_OUT_OF_REACH = (
     'Build the model with attn_implementation="eager".',
 )
 OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
+NEGATIVE_SCALE = (
+    "Attention with a negative scale is NaN in PyTorch, and is not imported.",
+    "Give a positive scale, and negate the queries.",
+)
 GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are no buffers of its own.",

@@ -358,7 +358,22 @@ def _instance_norm(
     return made if bias is None else made + bias.reshape(along)
 
 
-WHOLE: dict[Any, Callable[..., Any]] = {_aten.pad.default: _pad}
+def _cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """Whose gradient takes a norm that is bounded for one that is not."""
+    dtype = torch.result_type(x, y)
+    x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+    sizes = [torch.linalg.vector_norm(t, 2, dim, keepdim=True) for t in (x, y)]
+    x, y = (
+        t / torch.where(s > eps, s, s - s.detach() + eps)
+        for t, s in zip((x, y), sizes, strict=True)
+    )
+    return (x * y).sum(dim)
+
+
+WHOLE: dict[Any, Callable[..., Any]] = {
+    _aten.pad.default: _pad,
+    _aten.cosine_similarity.default: _cosine_similarity,
+}
 """Operators that PyTorch takes apart before any composition of them could be asked for."""
 
 ALONG: dict[str, Callable[..., Any]] = {

@@ -198,6 +198,7 @@ class Converter(ExportedProgramImporter):
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.put: "index_put.default",
             self.backwards: "arange.start_step",
+            self.padded: "pad.default",
             self.permuted: "permute.default",
             self.of_one: "cat.default",
             self.by_zero: "div.Tensor mul.Tensor",
@@ -213,6 +214,8 @@ class Converter(ExportedProgramImporter):
 
     def knows(self, name: str) -> bool:
         """Whether an operator of a trace stays as it is."""
+        if name == "group_norm.default" and torch.float64 in {t.dtype for t in self.model.inputs}:
+            return False  # TVM's kernel takes no float64
         training = _WRITTEN_OUT_IN_TRAINING if self.model.differentiable else ""
         return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
@@ -383,6 +386,18 @@ class Converter(ExportedProgramImporter):
 
         return convert
 
+    def padded(self, theirs: Convert) -> Convert:
+        """TVM's pads around a circle with what is cut off, too."""
+
+        def convert(node: Node) -> Any:
+            widths, how = self.every(node)[1:3]
+            if how == "circular" and min(widths) < 0:
+                message = "Circular padding by negative widths cannot be imported."
+                self.refuse(node, message, "Slice first.")
+            return theirs(node)
+
+        return convert
+
     def permuted(self, theirs: Convert) -> Convert:
         """TVM has no gradient where there are no axes."""
         return lambda node: theirs(node) if node.args[1] else self.env[node.args[0]]
@@ -516,8 +531,10 @@ class Converter(ExportedProgramImporter):
         if grouped:
             self.refuse(node, *unlike.GROUPED)
         size = shape(query)[-1]
-        scale = node.kwargs.get("scale")
+        scale: Any = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
+        if scale < 0:
+            self.refuse(node, *unlike.NEGATIVE_SCALE)
         axes = list(range(len(shape(key))))
         axes[-2:] = axes[:-3:-1]
         scores = self.op.matmul(query, self.op.permute_dims(key, axes))
@@ -755,8 +772,9 @@ class Converter(ExportedProgramImporter):
         op, zero = self.op, self.number(0.0, x)
         bent = op.less_equal(x, zero)
         below = op.where(bent, x, zero)  # exp of large numbers would make NaN gradients
-        power = op.exp(op.multiply(below, self.number(input_scale, x)))
-        curve = op.subtract(power, self.number(1.0, x))
+        below = op.multiply(below, self.number(input_scale, x))
+        power = op.add(op.exp(below), self.number(1.0, x))  # exp(x) - 1, with all digits near 0
+        curve = op.multiply(op.tanh(op.multiply(below, self.number(0.5, x))), power)
         line = op.multiply(x, self.number(scale, x))
         return op.where(bent, op.multiply(curve, self.number(alpha * scale, x)), line)
 

@@ -271,6 +271,8 @@ class Converter(CoreOperators, TypedConverter):
         if len(inputs) > 7 and inputs[7]:
             self.refuse(*unlike.GROUPED)
         scale = inputs[6] if len(inputs) > 6 else None
+        if scale is not None and scale < 0:
+            self.refuse(*unlike.NEGATIVE_SCALE)
         given = [*inputs[:6], scale]
         if given[3] is None:
             return super().scaled_dot_product_attention(given, input_types[:7])
@@ -354,8 +356,9 @@ class Converter(CoreOperators, TypedConverter):
         data, alpha, scale, input_scale = (*inputs, 1.0, 1.0)[:4]
         zero = self.number(0, data)
         bent = data <= zero
-        below = relay.exp(self.times(relay.where(bent, data, zero), input_scale))
-        below = self.times(below - self.number(1, data), alpha * scale)
+        below = self.times(relay.where(bent, data, zero), input_scale)
+        power = relay.exp(below) + self.number(1, data)  # exp(x) - 1, with all digits near 0
+        below = self.times(relay.tanh(self.times(below, 0.5)) * power, alpha * scale)
         return relay.where(bent, below, self.times(data, scale))
 
     def times(self, data: Any, factor: float) -> Any:

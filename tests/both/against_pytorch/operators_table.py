@@ -65,6 +65,8 @@ SWEPT = (
     "F.cross_entropy(scores, labels, ignore_index=2)",
     "F.max_pool2d(image, 2, 2, 1, 2, ceil_mode=True)",
     "F.huber_loss(x, y, delta=0.3)",
+    "F.cosine_similarity(x, y, eps=3.0)",
+    "F.elu(x, 0.3)",
     "torch.expm1(x)",
     "torch.tanh(x)",
     "torch.atanh(x)",
