@@ -56,6 +56,19 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -k lint test-page test-relay test-relax
 
+# `make test PROCESSOR=avx2` leaves AVX-512 unused, as on a smaller processor: by PyTorch and its
+# libraries, by numpy, by OpenBLAS, and in the code that engines have TVM write.
+ifeq ($(PROCESSOR),avx2)
+export ATEN_CPU_CAPABILITY := avx2
+export ONEDNN_MAX_CPU_ISA := AVX2
+export MKL_ENABLE_INSTRUCTIONS := AVX2
+export OPENBLAS_CORETYPE := Haswell
+export NPY_DISABLE_CPU_FEATURES := X86_V4 AVX512_ICL AVX512_SPR AVX512F AVX512CD AVX512_SKX
+export RELASCOPE_PROCESSOR := avx2
+else ifneq ($(PROCESSOR),)
+$(error PROCESSOR is avx2 or nothing)
+endif
+
 # Tests in a browser wait for much of their time.
 test-page: WORKERS := 3
 test-page: $(VENV)/.test chromium

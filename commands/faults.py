@@ -40,7 +40,7 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
         found = _bisected(args, ask)
         made = None
         if not cannot(found):
-            made = narrow(ask, args.engine, found, most=args.tries)
+            made = narrow(ask, args.engine, found, most=args.tries, limits=ask.limits)
     if made is not None and made.report is not None:
         fault.write(made.report, args.out)
     return fault.document(args.engine, found, made, str(args.out))

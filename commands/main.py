@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from relascope.core.errors import EngineError, refusing
 from relascope.core.place import check_python
 from relascope.core.version import __version__
+from relascope.core.visible import visible
 from relascope.engine.registry import ENGINES
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         args = parser(argv[0]).parse_args(argv)
         if not args.verbose:  # an error is told in words; Python would print the engine's log, too
             logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
+        if args.trust_files:
+            from relascope.engine.sandbox import TRUST
+
+            os.environ[TRUST] = "1"  # which engines inherit
         _own_passes(args)
         if connect is None:
             from relascope.engine.client import EngineClient as connect
@@ -134,16 +139,16 @@ def _fail(error: EngineError, as_json: bool) -> int:
     return 2 if error.kind == "usage" else 1
 
 
-# What a terminal takes for orders, which names in a model may hold, and what is no character.
-_ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x80-\x9f\ud800-\udfff]")
 _NOT_ASCII = re.compile(r"[^\n\t -~]")
 
 
 def _print(text: str, stream: TextIO) -> bool:
     """Write a text and nothing but text; whether that was possible."""
-    signs = _ORDERS if (stream.encoding or "utf-8").lower() == "utf-8" else _NOT_ASCII
+    text = visible(text)
+    if (stream.encoding or "utf-8").lower() != "utf-8":
+        text = _NOT_ASCII.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
     try:
-        print(signs.sub(lambda sign: json.dumps(sign[0])[1:-1], text), file=stream, flush=True)
+        print(text, file=stream, flush=True)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is left, at the end
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
@@ -193,6 +198,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         if name not in _NO_ENGINE:
             one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
         one.add_argument("--json", action="store_true", help="print one JSON document")
+        about = "open models' files of others where there is no sandbox to do it in"
+        one.add_argument("--trust-files", action="store_true", help=about)
         one.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
         for group in groups.split():
             module, _, attribute = group.rpartition(".")

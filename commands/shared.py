@@ -52,9 +52,10 @@ class Engine:
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self._client = connect(args.engine)
         names = ("seconds", "memory", "calls")
-        limits = Limits(**{n: v for n in names if (v := getattr(args, f"limit_{n}", None))})
-        if limits != NO_LIMITS:
-            self._client.limit(limits)
+        given = {n: v for n in names if (v := getattr(args, f"limit_{n}", None))}
+        self.limits = Limits(**given)
+        if self.limits != NO_LIMITS:
+            self._client.limit(self.limits)
         self._line = ProgressLine(sys.stderr)
 
     def __enter__(self) -> Engine:
@@ -63,6 +64,10 @@ class Engine:
     def __exit__(self, *exc: object) -> None:
         self._line.clear()
         self._client.close()
+
+    def expect(self, source: ModelSource) -> None:
+        """Have the engine start with what it needs to open this model."""
+        self._client.expect(source)
 
     def __call__(self, method: str, *arguments: Any) -> Any:
         return self._client.call(method, *arguments, on_progress=self._line)
@@ -237,8 +242,11 @@ def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
 
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     """What is built and how it is run, as the options say; the program whole."""
+    source = source_of(args)
+    if isinstance(ask, Engine):
+        ask.expect(source)
     target, repeats = target_of(args, ask), getattr(args, "repeats", BuildRequest.repeats)
-    return BuildRequest(source_of(args), pipeline_of(args), target, args.threads, repeats)
+    return BuildRequest(source, pipeline_of(args), target, args.threads, repeats)
 
 
 def target_of(args: argparse.Namespace, ask: Ask) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,3 +55,15 @@ def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterat
 def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:
     """That an operator's gradient is not known: "the gradient of `of`, or the operator, ..."."""
     return EngineError("pass", f"the gradient of {of or operator} {why}", operator, hint)
+
+
+_ALIKE = 0.5
+"""How alike two messages must be, numbers aside, to be of one fault: 1 is the same text."""
+
+
+def alike(message: str, other: str) -> bool:
+    """Whether two messages are of one fault, by their first lines."""
+    one, two = (
+        re.sub(r"0x[0-9a-f]+|\d+", "", text.partition("\n")[0])[:300] for text in (message, other)
+    )
+    return difflib.SequenceMatcher(None, one, two).ratio() >= _ALIKE

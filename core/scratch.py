@@ -7,10 +7,13 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
 _PREFIX, _HELD = "relascope-", ".held"
+_OLD = 3600.0
+"""Seconds after which an empty folder is nobody's: a new one is empty until it is locked."""
 
 
 class Scratch(tempfile.TemporaryDirectory[str]):
@@ -32,3 +35,8 @@ def sweep() -> None:
         with contextlib.suppress(OSError), held.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(held.parent, ignore_errors=True)
+    # An engine whose app is gone empties its folder, and may not remove it: it is not in it.
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/"):
+        with contextlib.suppress(OSError):  # it is not empty, or somebody else's
+            if time.time() - folder.stat().st_mtime > _OLD:
+                folder.rmdir()

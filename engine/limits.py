@@ -164,6 +164,13 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+def limit_crossed(error: EngineError) -> str:
+    """Which limit of a unit an error says was crossed: "seconds", "memory", or "" for none."""
+    if not error.message.endswith(", the limit, and was stopped."):
+        return ""
+    return "memory" if "MiB of memory" in error.message else "seconds"
+
+
 @dataclass
 class Watched:
     """Who watches this process; nobody does in a script.

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -25,12 +25,14 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
 from relascope.engine import wire
 from relascope.engine.limits import KINDS, Unit, Usage
 from relascope.engine.places import PLACES
 from relascope.engine.protocol import records
+from relascope.engine.protocol.source import EVERYTHING, ModelSource
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.turns import shared_file
 
@@ -45,17 +47,28 @@ class Wants:
     Args:
         network: reach other machines.
         folders: that it may write to.
+        files: files and folders that it may read, or `EVERYTHING`.
     """
 
     network: bool = False
     folders: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
 
     def with_(self, method: str, arguments: Iterable[Any]) -> Wants:
-        """And what a request needs: a fleet's tracker, a folder to leave files in."""
+        """And what a request needs: a fleet's tracker, a folder to leave files in, models' files.
+
+        A person's own code may read everything, and no stranger's file is opened beside it.
+        """
         given = tuple(arguments)
         network = self.network or any(isinstance(a, Fleet) for a in given)
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
-        return Wants(network, self.folders | named)
+        sources = [source for a in given for source in _sources(a)]
+        files = self.files.union(*(s.files for s in sources))
+        if EVERYTHING in files:
+            own_code = any(EVERYTHING in s.files for s in sources)
+            strange = any(s.files for s in sources if EVERYTHING not in s.files)
+            files = frozenset({EVERYTHING}) if own_code or not strange else files - {EVERYTHING}
+        return Wants(network, self.folders | named, files)
 
     def options(self) -> list[str]:
         """Of the process's command line; the folders are made where they can be."""
@@ -66,7 +79,21 @@ class Wants:
             with contextlib.suppress(OSError):  # which is told where it is written to
                 os.makedirs(folder, exist_ok=True)
         there = [os.path.abspath(f) for f in folders if os.path.isdir(f)]
-        return [*(["--network"] if self.network else []), *(f"--writes={f}" for f in there)]
+        network = ["--network"] if self.network else []
+        reads = (f"--reads={f}" for f in sorted(self.files))
+        return [*network, *(f"--writes={f}" for f in there), *reads]
+
+
+def _sources(value: object, depth: int = 3) -> Iterator[ModelSource]:
+    """The sources in an argument of a request."""
+    if isinstance(value, ModelSource):
+        yield value
+    elif depth and isinstance(value, tuple | list):
+        for item in value:
+            yield from _sources(item, depth - 1)
+    elif depth and is_dataclass(value) and not isinstance(value, Graph):
+        for field in fields(value):
+            yield from _sources(getattr(value, field.name), depth - 1)
 
 
 class TooLarge(Exception):
@@ -224,15 +251,19 @@ class Standby:
             ):
                 return
             self._end()
-            self._process, self._kind = EngineProcess(ir, session, Wants()), (ir, session)
+            wants = Wants()
+            for method, arguments in calls:
+                wants = wants.with_(method, arguments)
+            self._process, self._kind = EngineProcess(ir, session, wants), (ir, session)
             self._left, self._since = len(calls), time.monotonic()
             for method, arguments in calls:
                 self._process.send(0, method, pickle.dumps((arguments, {})))
 
-    def take(self, ir: str, session: str | None) -> EngineProcess | None:
+    def take(self, ir: str, session: str | None, wants: Wants) -> EngineProcess | None:
         """The process, for an engine that needs one; None where there is none for it."""
         with self._lock:
             fits = self._kind == (ir, session)
+            fits = fits and self._process is not None and self._process.wants == wants
             if self._process is None or not fits or not self._process.running():
                 if PLACES.most and not PLACES.free:
                     self._end()  # the new one takes its place

@@ -1,70 +1,101 @@
-"""The sandbox that an engine's process works in: the tightest that the system gives without root.
+"""The sandbox that an engine's process runs in: the tightest that the system gives without root.
 
-A namespace of its own without network, in which only itself can be reached; a disk that may be read
-and not written, but for the engine's own folders (Landlock); signals to nobody outside; and no more
-processes than it needs. What the system refuses is left out, and the rest holds.
+Landlock lets the process read its environment and the files that it is to open, and write to its
+own folder. Where user namespaces are allowed, it has no network, a `/dev/shm` of its own, and all
+other file systems mounted read-only, which also keeps modes, times and attributes of files as they
+are. A filter of system calls (seccomp) refuses what those do not cover. What the system refuses is
+left out and the rest applies; `required` says without which parts no stranger's file is opened.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import fcntl
 import os
+import platform
 import resource
+import shutil
 import socket
+import stat
 import struct
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from relascope.core.errors import EngineError
+from relascope.core.place import IMPORT_ROOT, cache_folder
+from relascope.engine.protocol import records
+from relascope.engine.protocol.source import EVERYTHING
+from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
 
 SETTING = "RELASCOPE_SANDBOX"
 """Environment variable: "off" starts engines without a sandbox."""
+
+READABLE = "RELASCOPE_READABLE"
+"""Environment variable: more files and folders that engines may read, separated as in PATH."""
+
+TRUST = "RELASCOPE_TRUST_FILES"
+"""Environment variable: "1" opens strangers' files where there is no sufficient sandbox."""
+
+READS = "reads only its environment and the files it opens"
+WRITES = "writes only to its own folder"
 
 _FORMER_SETTING = "RELASCOPE_ROOM"
 
 _ACTIVE = "RELASCOPE_SANDBOX_ACTIVE"
 """Environment variable of an engine: what its sandbox restricts, for `restrictions`."""
 
-_NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _PROCESSES = 4096
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on each processor
-_NO_NEW_PRIVILEGES = 38
-_WRITE_FILE, _TRUNCATE = 1 << 1, 1 << 14
-# Rights by the version of Landlock that knows them, without those to execute and to read.
-_WRITES = {1: sum(1 << bit for bit in (1, *range(4, 13))), 2: 1 << 13, 3: _TRUNCATE}
-_SIGNALS_AND_SOCKETS = 0b11
-_DEVICES = ("null", "zero", "full", "tty", "shm", "dri", "kfd", "ptmx", "pts")
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-def enter(writable: Iterable[Path], network: bool) -> tuple[str, ...]:
-    """Put this process, and all that it starts, into a sandbox. Call it before there are threads.
+@dataclass(frozen=True)
+class Access:
+    """What a process may reach.
 
     Args:
-        writable: folders that may be written to, with all in them.
-        network: whether it is to reach other processes and machines.
-
-    Returns:
-        What is restricted, each in a few words.
+        folder: its own, which it may write to.
+        writable: other folders that it may write to.
+        readable: files and folders that it may read beside its environment; `EVERYTHING` for all.
+        network: whether it may reach other processes and machines.
     """
-    if sys.platform != "linux" or switched_off():
-        return ()
-    libc = ctypes.CDLL(None, use_errno=True)
-    restricted = []
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if not network and _alone(libc):
-        restricted += ["no network", "a user namespace of its own"]
-        # Only there are this process's counted apart from the rest of the user's.
-        soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        if soft == resource.RLIM_INFINITY or soft > _PROCESSES:
-            resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, hard))
-            restricted.append(f"at most {_PROCESSES} processes")
-    version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
-    if version >= 1 and _read_only(libc, version, writable):
-        restricted.append("a read-only disk")
-        if version >= 6:
-            restricted.append("signals only to itself")
+
+    folder: Path
+    writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    network: bool = False
+
+
+def enter(access: Access) -> None:
+    """Put this process, and all that it starts, into a sandbox. Call it before there are threads.
+
+    `restrictions` then says what is restricted.
+    """
+    restricted: list[str] = []
+    if sys.platform == "linux" and not switched_off():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        writable = [access.folder, *access.writable]
+        apart = _unshare(access.network)
+        read_only = apart and _mount(writable)
+        if apart:
+            restricted += [] if access.network else ["no network"]
+            # Only in a user namespace are a process's children counted by themselves.
+            soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+            if soft == resource.RLIM_INFINITY or soft > _PROCESSES:
+                resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, hard))
+                restricted.append(f"at most {_PROCESSES} processes")
+        if read_only:
+            restricted.append("its own /dev/shm")
+        _drop_capabilities()
+        restricted += _landlock(writable, access.readable, read_only)
+        if _filter_calls(apart, read_only):
+            restricted.append("no sockets of other programs")
     os.environ[_ACTIVE] = "; ".join(restricted)
-    return tuple(restricted)
 
 
 def switched_off() -> bool:
@@ -77,39 +108,286 @@ def restrictions() -> tuple[str, ...]:
     return tuple(filter(None, os.environ.get(_ACTIVE, "").split("; ")))
 
 
-def _alone(libc: ctypes.CDLL) -> bool:
+def require(name: str) -> None:
+    """Refuse to open a stranger's file in an engine without a sufficient sandbox.
+
+    Sufficient is one that restricts both what is read and what is written. In a process that is no
+    engine, such as a script of the user's, nothing is required.
+
+    Raises:
+        EngineError: kind "file".
+    """
+    if _ACTIVE not in os.environ or os.environ.get(TRUST) == "1":
+        return
+    if {READS, WRITES} <= set(restrictions()):
+        return
+    if switched_off():
+        why = f"the sandbox is switched off ({SETTING}=off)"
+    elif sys.platform != "linux":
+        why = f"{platform.system()} gives relascope no sandbox"
+    else:
+        why = "this system does not let relascope restrict files (Landlock, Linux 6.2 or newer)"
+    message = f"{name} is not opened, because {why}: a flaw in a reader could reach your files."
+    hint = f"If you trust whoever made it, pass --trust-files, or set {TRUST}=1 for the page."
+    raise EngineError("file", message, name, hint)
+
+
+# Namespaces -----------------------------------------------------------------------------------
+
+_NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x40000000
+_MS_NOSUID_NODEV, _MS_BIND, _MS_PRIVATE_REC = 0x6, 0x1000, 0x44000
+_MOUNT_SETATTR, _RECURSIVE, _RDONLY = 442, 0x8000, 1
+_FILES_OF_OTHERS = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+
+
+def _unshare(network: bool) -> bool:
     """Move to namespaces of its own, as the same user; whether that is allowed."""
     user, group = os.getuid(), os.getgid()
-    if len(os.listdir("/proc/self/task")) > 1 or libc.unshare(_NEWUSER | _NEWNET):
+    if len(os.listdir("/proc/self/task")) > 1:
         return False
-    for name, text in (("setgroups", "deny"), ("uid_map", user), ("gid_map", group)):
-        told = text if name == "setgroups" else f"{text} {text} 1"
-        Path(f"/proc/self/{name}").write_text(str(told), encoding="ascii")
-    # The loopback is down in a new namespace; TVM's tuner measures by way of it.
+    if _libc.unshare(_NEWUSER | _NEWNS | _NEWIPC | (0 if network else _NEWNET)):
+        return False
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    for name, text in maps.items():
+        Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
+    if network:
+        return True
+    # The loopback is down in a new namespace; servers of a fleet are tested by way of it.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # SIOCSIFFLAGS: up, running
     return True
 
 
-def _read_only(libc: ctypes.CDLL, version: int, writable: Iterable[Path]) -> bool:
-    handled = sum(rights for since, rights in _WRITES.items() if version >= since)
+def _mount(writable: Iterable[Path]) -> bool:
+    """Mount everything read-only but some folders, and a new /dev/shm; whether that is done."""
+    places = [os.fsencode(p) for p in writable]
+    return (
+        _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_PRIVATE_REC), None) == 0
+        and all(_libc.mount(p, p, None, ctypes.c_ulong(_MS_BIND), None) == 0 for p in places)
+        and _set_read_only(b"/", True)
+        and all(_set_read_only(p, False) for p in places)
+        and (
+            not os.path.isdir("/dev/shm")
+            or not _libc.mount(
+                b"tmpfs", b"/dev/shm", b"tmpfs", ctypes.c_ulong(_MS_NOSUID_NODEV), None
+            )
+        )
+    )
+
+
+def _set_read_only(place: bytes, on: bool) -> bool:
+    attributes = struct.pack("QQQQ", *((_RDONLY, 0) if on else (0, _RDONLY)), 0, 0)
+    size, at = ctypes.c_size_t(len(attributes)), ctypes.c_int(-100)  # AT_FDCWD
+    flags = ctypes.c_uint(_RECURSIVE if on else 0)
+    return not _libc.syscall(_MOUNT_SETATTR, at, place, flags, attributes, size)
+
+
+def _drop_capabilities() -> None:
+    """Give up root's rights, also those over new namespaces, with which mounts could be changed.
+
+    Kept is reading and writing whatever a file's owner, for a model's file may be another user's.
+    """
+    header, data = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0)), bytearray(24)
+    buffer = (ctypes.c_char * 24).from_buffer(data)
+    _libc.capget(header, buffer)
+    effective, permitted = struct.unpack_from("II", data)
+    data[:] = struct.pack(
+        "6I", effective & _FILES_OF_OTHERS, permitted & _FILES_OF_OTHERS, *[0] * 4
+    )
+    if _libc.capset(header, buffer):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+# Landlock -------------------------------------------------------------------------------------
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on each processor
+_NO_NEW_PRIVILEGES = 38
+_READ = 1 | 1 << 2 | 1 << 3  # execute, read a file, list a folder
+_WRITE_FILE, _TRUNCATE = 1 << 1, 1 << 14
+_OF_FILES = _READ & ~(1 << 3) | _WRITE_FILE | _TRUNCATE
+# Rights to write, by the version of Landlock that knows them.
+_WRITE_RIGHTS = {1: sum(1 << bit for bit in (1, *range(4, 13))), 2: 1 << 13, 3: _TRUNCATE}
+_SIGNALS_AND_SOCKETS = 0b11
+_DEVICES = ["null", "zero", "full", "random", "urandom", "dri", "kfd"]
+
+
+def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: bool) -> Iterator[str]:
+    """Restrict what this process reads and writes; say what is restricted."""
+    version = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    if version < 1:
+        return
+    everything = Path(EVERYTHING) in readable
+    writes = sum(rights for since, rights in _WRITE_RIGHTS.items() if version >= since)
+    handled = writes if everything else writes | _READ
     scoped = _SIGNALS_AND_SOCKETS if version >= 6 else 0
     size = 8 if version < 4 else 16 if version < 6 else 24
     attributes = struct.pack("QQQ", handled, 0, scoped)[:size]
-    rules: int = libc.syscall(
+    rules: int = _libc.syscall(
         _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)
     )
     if rules < 0:
-        return False
-    devices = [p for name in _DEVICES if (p := Path("/dev", name)).exists()]
-    devices += Path("/dev").glob("nvidia*")
-    for path in (*writable, *devices, Path("/proc/self")):
-        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rights = handled if path.is_dir() else handled & (_WRITE_FILE | _TRUNCATE)
+        return
+    devices = [Path("/dev", name) for name in _DEVICES] + [*Path("/dev").glob("nvidia*")]
+    own = [Path("/dev/shm")] if read_only else []
+    allowed = [(p, handled) for p in (*writable, *devices, *own, Path("/proc/self"))]
+    if not everything:
+        allowed += [(p, _READ) for p in (*environment(), *readable)]
+    for path, rights in allowed:
+        try:
+            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:  # it is not there
+            continue
+        rights &= -1 if stat.S_ISDIR(os.fstat(handle).st_mode) else _OF_FILES
         rule = struct.pack("=Qi", rights, handle)
-        libc.syscall(_ADD_RULE, rules, ctypes.c_int(1), rule, ctypes.c_uint32(0))
+        _libc.syscall(_ADD_RULE, rules, ctypes.c_int(1), rule, ctypes.c_uint32(0))
         os.close(handle)
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    done: int = libc.syscall(_RESTRICT_SELF, rules, ctypes.c_uint32(0))
+    _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    done: int = _libc.syscall(_RESTRICT_SELF, rules, ctypes.c_uint32(0))
     os.close(rules)
-    return done == 0
+    if done:
+        return
+    if version >= 3 or read_only:  # before, any file could be cut short
+        yield WRITES
+    if not everything:
+        yield READS
+    if version >= 6:
+        yield "signals only to itself"
+
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "sys", "proc")
+_INSTALLED = ("opt", "nix/store", "gnu/store", "run/opengl-driver")
+_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "localtime", "timezone"),
+    *("passwd", "group", "nsswitch.conf", "hosts", "host.conf", "resolv.conf", "gai.conf"),
+    *("protocols", "services", "os-release", "OpenCL", "vulkan"),
+)
+_VARIABLES = (
+    *("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "CONDA_PREFIX"),
+    *("TVM_HOME", "TVM_LIBRARY_PATH", "RELASCOPE_RELAY_TVM"),
+)
+_COMPILERS = ("nvcc", "hipcc", "gcc", "clang", "ld.lld")
+
+
+def environment() -> Iterator[Path]:
+    """What each engine may read: the system's libraries and programs, Python's, relascope itself,
+    the caches of models and kernels, and the passes that the user named."""
+    yield from (Path("/", name) for name in _SYSTEM)
+    yield from (Path("/etc", name) for name in _ETC)
+    found = [
+        *(Path("/", name) for name in _INSTALLED),
+        Path(IMPORT_ROOT),
+        Path(__file__).resolve().parents[1],
+    ]
+    found += map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path)))
+    for variable in _VARIABLES:
+        found += map(Path, filter(None, os.environ.get(variable, "").split(os.pathsep)))
+    found += [Path(p).resolve().parents[1] for p in map(shutil.which, _COMPILERS) if p]
+    for named in filter(None, os.environ.get(PASS_FILES, "").split(os.pathsep)):
+        found += [Path(named).parent]
+        yield Path(named)
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        found += [records.root(), cache_folder() / "stubs", *_models()]
+    private = [p.resolve() for p in _private()]
+    for path in found:
+        real = path.resolve()
+        if not any(p.is_relative_to(real) for p in private):
+            yield real
+    yield from map(Path, filter(None, os.environ.get(READABLE, "").split(os.pathsep)))
+
+
+def _private() -> Iterator[Path]:
+    """Folders that are never readable as a whole, whatever a variable names."""
+    yield Path(tempfile.gettempdir())
+    yield Path("/tmp")
+    with contextlib.suppress(RuntimeError):
+        yield Path.home()
+
+
+def _models() -> Iterator[Path]:
+    """The caches of Hugging Face's and torch's hubs, as those find them."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    hugging = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    yield Path(os.environ.get("HF_HUB_CACHE") or hugging / "hub")
+    yield Path(os.environ.get("TORCH_HOME") or cache / "torch") / "hub"
+
+
+# System calls ---------------------------------------------------------------------------------
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_CALLS = {
+    "x86_64": {
+        "socket": [41],
+        "always": [425, 248, 249, 250],  # io_uring_setup, add_key, request_key, keyctl
+        "ipc": [29, 64, 68, 240],  # shmget, semget, msgget, mq_open
+        # chmod, fchmod, chown, fchown, lchown, utime, utimes, futimesat,
+        # setxattr and its like, removexattr and its like, fchownat, fchmodat, utimensat
+        "files": [
+            *range(90, 95),
+            132,
+            235,
+            261,
+            *range(188, 191),
+            *range(197, 200),
+            260,
+            268,
+            280,
+            452,
+            463,
+            466,
+        ],
+    },
+    "aarch64": {
+        "socket": [198],
+        "always": [425, 217, 218, 219],
+        "ipc": [194, 190, 186, 180],
+        "files": [52, 53, 54, 55, 88, *range(5, 8), *range(14, 17), 452, 463, 466],
+    },
+}
+_DOMAINS = (2, 10, 16)  # IPv4, IPv6 and netlink, which a network namespace keeps apart
+
+
+def _filter_calls(apart: bool, read_only: bool) -> bool:
+    """Refuse system calls that reach beyond the sandbox in other ways; whether that is done.
+
+    Sockets of other programs (ssh-agent's, D-Bus's, Docker's) are reached by their names whatever
+    the mounts; keys of the kernel and, without namespaces, System V's memory outlast a process; and
+    Landlock does not know of modes, owners, times and attributes of files.
+    """
+    calls = _CALLS.get(platform.machine())
+    if calls is None or sys.maxsize < 1 << 32:
+        return False
+    refused = calls["always"] + ([] if apart else calls["ipc"])
+    return refuse_calls(refused + ([] if read_only else calls["files"]), calls["socket"])
+
+
+def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
+    """Have the kernel refuse system calls to this process and its children; whether it will.
+
+    Args:
+        numbers: of the calls.
+        sockets: the number of `socket`, which is refused for what a network namespace does not keep
+            apart.
+    """
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
+    # Each instruction is (code, jump if true, jump if false, value); 4 is the architecture's place.
+    program = [
+        (load, 0, 0, 4),
+        (equal, 1, 0, _ARCHITECTURES[platform.machine()]),
+        (give, 0, 0, refuse),
+    ]
+    program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]  # x32's
+    for number in numbers:
+        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    for number in sockets:
+        program += [(equal, 0, 2 * len(_DOMAINS) + 2, number), (load, 0, 0, 16)]
+        for domain in _DOMAINS:
+            program += [(equal, 0, 1, domain), (give, 0, 0, allow)]
+        program += [(give, 0, 0, refuse)]
+    program += [(give, 0, 0, allow)]
+    code = b"".join(struct.pack("HBBI", *step) for step in program)
+    held = ctypes.create_string_buffer(code, len(code))
+    about = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(held))
+    _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    return not _libc.prctl(22, 2, about, 0, 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER

@@ -29,6 +29,7 @@ _log = logging.getLogger("relascope.engine")
 
 _POLL = 0.25  # s; how late the end of a process is seen when its socket outlives it
 _LOOK = 0.05  # s; how late the crossing of a limit is seen
+_LOOKING = 0.1  # share of a processor that looking may take
 _JOIN = 3.0  # s; for the thread to see that it is over
 _REPLAYED = ("load", "step", "graph_after", "text", "split")  # what makes the programs of a screen
 _REPLAYS = 3  # new processes for one death; that many only where they are killed, too
@@ -46,6 +47,7 @@ class Job:
     ) -> None:
         self.method, self.own = method, own  # own: nobody asked for it
         self._supervisor, self._number, self._payload = supervisor, number, payload
+        self.wants = Wants()  # of the process that serves it
         self._changed = threading.Condition()
         self._progress = (0.0, "waiting")
         self._version = 0
@@ -156,6 +158,7 @@ class _Exchange:
         self._since = time.monotonic()  # of what `Limits.calls` limits
         self._units: list[tuple[Unit, Usage]] = []  # under way, with what was used before
         self._paused: Usage | None = None  # what was used when nothing counted any more
+        self._look = _LOOK  # s; longer where measuring large processes takes long
 
     def answer(self) -> tuple[str, Any]:
         """Wait for the answer.
@@ -169,7 +172,7 @@ class _Exchange:
         """
         while True:
             try:
-                message = self._process.receive(_LOOK if self._units else _POLL)
+                message = self._process.receive(self._look if self._units else _POLL)
             except TooLarge as large:
                 raise _Stopped(_too_large(self._job.method)) from large
             answer = None if message is None else self._handle(*message)
@@ -212,7 +215,9 @@ class _Exchange:
         late = limits.overdue(kind, method, time.monotonic() - self._since)
         if late is not None:
             raise _Stopped(late)
+        began = time.thread_time()
         now = self._process.usage() if self._units else Usage()
+        self._look = max(_LOOK, (time.thread_time() - began) / _LOOKING)
         for unit, before in self._units:
             error = limits.crossed(unit, now - before)
             if error is not None:
@@ -247,9 +252,10 @@ class Supervisor:
         except Exception as error:
             message = f"The arguments of {method} cannot be sent to the engine: {error}"
             raise EngineError("usage", message, method, "Pass plain data.") from error
-        job = Job(self, next(self.numbers), method, payload)
         with self.changed:
-            self.wants = self.wants.with_(method, (*args, *kwargs.values()))
+            self.expect(method, (*args, *kwargs.values()))
+            job = Job(self, next(self.numbers), method, payload)
+            job.wants = self.wants
             if self.closed:
                 raise EngineError("usage", "This engine is closed.", where=method)
             self.waiting.append(job)
@@ -259,6 +265,11 @@ class Supervisor:
                 self.thread.start()
             self.changed.notify_all()
         return job
+
+    def expect(self, method: str, arguments: tuple[Any, ...]) -> None:
+        """As of the client."""
+        with self.changed:
+            self.wants = self.wants.with_(method, arguments)
 
     def cancel(self, job: Job) -> None:
         if not job._finish(error=EngineError("cancelled", f"{job.method} was cancelled.")):
@@ -341,6 +352,7 @@ class Supervisor:
                 elif self.replays and time.monotonic() - self.idle_since >= _POLL:
                     self.replays -= 1  # nobody has asked for something else since
                     self.running = Job(self, next(self.numbers), *self.known, own=True)
+                    self.running.wants = self.wants
                 if self.running is not None:
                     self.cancelled = False
                     return self.running
@@ -454,14 +466,14 @@ class Supervisor:
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
-                    if self.process is not None and self.process.wants != self.wants:
+                    if self.process is not None and self.process.wants != job.wants:
                         # A sandbox cannot be widened.
                         self.process.kill()
                         self.process.end()
                         self.process = None
-                    if self.process is None and self.wants == Wants():
-                        self.process = STANDBY.take(self.ir, self.session)
-                    self.process = self.process or EngineProcess(self.ir, self.session, self.wants)
+                    if self.process is None:
+                        self.process = STANDBY.take(self.ir, self.session, job.wants)
+                    self.process = self.process or EngineProcess(self.ir, self.session, job.wants)
                     return self.process
                 return None
             finally:

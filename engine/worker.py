@@ -57,14 +57,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=-1, help="the file of `engine.turns`")
     parser.add_argument("--folder", default="", help="of its own, for what it leaves")
     parser.add_argument("--writes", action="append", default=[], help="another to write to")
+    parser.add_argument("--reads", action="append", default=[], help="a file or folder to read")
     parser.add_argument("--network", action="store_true", help="reach other machines")
     options = parser.parse_args()
 
     if options.folder:
         os.environ["TMPDIR"] = options.folder
         os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
+        writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
+        own = Path(options.folder)
+        sandbox.enter(sandbox.Access(own, writes, reads, options.network))
         os.chdir(options.folder)  # TVM makes another where it is
-        sandbox.enter(map(Path, (options.folder, *options.writes)), options.network)
     if sys.platform == "linux":
         # One that is stopped while the app dies goes on, and so sees it. A new user namespace would
         # forget this; where only the thread of the app ends that started us, it does no harm.

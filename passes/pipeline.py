@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+MOST_STEPS = 200
 _STEP = re.compile(r"(?P<off>-?)(?P<name>[a-z][a-z0-9_]*)(\((?P<params>[^()]*)\))?")
 
 
@@ -84,8 +85,11 @@ class Pipeline:
             known: names that are allowed; None allows any.
 
         Raises:
-            ValueError: a step is malformed or its pass is not known; the message names it.
+            ValueError: a step is malformed or its pass is not known; the message names it. Or there
+                are more than `MOST_STEPS`.
         """
+        if text.count("|") >= MOST_STEPS:
+            raise ValueError(f"a pipeline has at most {MOST_STEPS} steps")
         allowed = None if known is None else set(known)
         steps = []
         for part in (p.strip() for p in text.split("|")):

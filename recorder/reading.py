@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,9 +22,12 @@ from relascope.core.graph import Graph, TensorType
 from relascope.recorder.writing import VERSION
 
 _LONGEST = {"text": 64 << 20, "graph": 64 << 20}  # bytes of one content
+_LONGEST_LINE = 512 << 20  # bytes, of the file
 _LONGEST_JSON = 256 << 20  # of a module, and of a constant in it
 _LONGEST_MODULE = 2 << 30  # of a module with all its constants, each as often as it stands there
-_MOST = 20_000_000  # entries of all modules' functions together
+_MOST_PASSES, _DEEPEST = 100_000, 200  # passes, and passes inside one another
+_MOST = 5_000_000  # entries of all modules' functions together, and of what passes changed
+_LONGEST_TIME = 1e9  # s
 _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, zlib.error)
 
 
@@ -175,6 +177,13 @@ class Recording:
         """
         return ("graph", name) in self._places and "why" not in self._fields("graph", name)
 
+    def graph_size(self, name: str) -> int:
+        """About how many characters the graph of a content has as JSON; 0 where it has none.
+
+        Args, Raises: as of `text`.
+        """
+        return len(self._inflated("graph", name)) if self.has_graph(name) else 0
+
     def no_graph(self, name: str) -> str:
         """Why a content has no graph; "" where it has one, or there is nothing to say.
 
@@ -273,8 +282,10 @@ def read(path: Path) -> Recording:
     try:
         with path.open("rb") as file:
             place = 0
-            for line in file:
+            while line := file.readline(_LONGEST_LINE):
                 number += 1
+                if len(line) == _LONGEST_LINE:
+                    raise ValueError("a line is too long")
                 if not line.endswith(b"\n"):
                     if found is not None:
                         found.whole = False
@@ -327,10 +338,14 @@ def _add(found: Recording, fields: dict[str, Any], place: int) -> None:
 
 
 def _begin(found: Recording, fields: dict[str, Any]) -> None:
-    number = fields["begin"]
+    number, depth = fields["begin"], _count(fields["depth"])
     if number != len(found.passes):
         raise ValueError("a pass is missing")
-    about = _count(fields["depth"]), _str(fields["name"]), int(fields["opt_level"])
+    if number >= _MOST_PASSES or depth > _DEEPEST:
+        what = f"more than {_MOST_PASSES:,} passes, or {_DEEPEST} inside one another"
+        hint = "Record a part of the compile."
+        raise EngineError("file", f"{found.path.name} has {what}.", found.path.name, hint)
+    about = depth, _str(fields["name"]), _count(fields["opt_level"])
     module, before = _module(found, fields)
     found._numbers[number] = [module, None]
     run = PassRun(number, *about, before)
@@ -349,6 +364,7 @@ def _end(found: Recording, fields: dict[str, Any]) -> None:
         run.failure = _str(fields["message"])
         return
     found._numbers[number][1], run.after = _module(found, fields)
+    _take(found, len(run.touched or ()))
     for language, text in fields.get("code", ()):
         if ("text", text) not in found._places:
             raise ValueError("a content is missing")
@@ -370,17 +386,23 @@ def _module(found: Recording, fields: dict[str, Any]) -> tuple[int | None, dict[
         if ("text", content) not in found._places:
             raise ValueError("a content is missing")
         functions[name] = content
-    found._entries += len(functions)
-    if found._entries > _MOST:
-        raise ValueError("too large")
+    _take(found, len(functions))
     found._modules.append(functions)
     return len(found._modules) - 1, functions
 
 
+def _take(found: Recording, entries: int) -> None:
+    """Count what is kept or compared of modules."""
+    found._entries += entries
+    if found._entries > _MOST:
+        message = f"The modules of {found.path.name} have more than {_MOST:,} functions in all."
+        raise EngineError("file", message, found.path.name, "Record a part of the compile.")
+
+
 def _seconds(value: Any) -> float:
     seconds = float(value)
-    if not math.isfinite(seconds):
-        raise ValueError("a time is no number")
+    if not 0 <= seconds <= _LONGEST_TIME:  # also where it is no number
+        raise ValueError("a time is none")
     return seconds
 
 

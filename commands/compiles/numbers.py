@@ -95,7 +95,7 @@ def _searched(
         if args.reduce:
             made = None
             if not cannot(result):
-                made = narrow(ask, args.engine, result)
+                made = narrow(ask, args.engine, result, limits=ask.limits)
             if made is not None and made.report is not None:
                 fault.write(made.report, args.reduce)
             reduced = fault.document(args.engine, result, made, str(args.reduce))

@@ -8,6 +8,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from relascope.core.errors import EngineError
+
+SETTING = "RELASCOPE_PROCESSOR"
+"""The environment variable that caps what code for this machine's processor may use."""
+_AVX2 = "avx2"
+
 # Processors that LLVM can write code for, by falling use, each asked whether all that its code
 # would use is there. AMD's own come first on AMD: they are scheduled for what the machine is.
 _AMD = ("znver2", "znver1")
@@ -78,13 +84,28 @@ def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> 
 
 
 def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """The first processor of Linux's list; nothing elsewhere."""
+    """The first processor of Linux's list; nothing elsewhere.
+
+    With `RELASCOPE_PROCESSOR=avx2` in the environment its flags name no AVX-512, as if the
+    processor had none.
+
+    Raises:
+        EngineError: kind "target"; the variable names something else.
+    """
+    cap = os.environ.get(SETTING, "")
+    if cap not in ("", _AVX2):
+        message = f"{SETTING} is {cap!r}, which is no cap on the processor."
+        raise EngineError("target", message, SETTING, f"Unset it, or set it to {_AVX2}.")
     try:
         first = path.read_text().split("\n\n")[0]
     except OSError:
         return {}
     pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    info = {key.strip(): value.strip() for key, _, value in pairs}
+    if cap:
+        flags = info.get("flags", "").split()
+        info["flags"] = " ".join(f for f in flags if not f.startswith("avx512"))
+    return info
 
 
 def cpu_words(info: dict[str, str], flags: frozenset[str]) -> str:

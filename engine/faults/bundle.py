@@ -6,7 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from relascope.core.place import FOLDERS, FRONT
+from relascope.core.place import FOLDERS
+
+_PACKAGE = "relascope"
+_EMPTY = b'"""A part of relascope, for a report."""\n'
 
 
 def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, bytes]:
@@ -25,18 +28,28 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
     found: dict[str, bytes] = {}
     while todo:
         name = todo.pop()
-        parts = name.split(".")
-        if parts[0] != "relascope":
+        first, *parts = name.split(".")
+        if first != _PACKAGE:
             continue
-        for count in range(1, len(parts) + 1):
-            source = _file(parts[1:count])
-            if source is None:  # a name inside the module before it
-                break
-            place = "/".join(parts[:count])
-            path = f"{place}/{source.name}" if source.name == "__init__.py" else f"{place}.py"
-            if path not in found:
-                found[path] = source.read_bytes()
-                todo += _imported(ast.parse(found[path]))
+        while parts and _file(parts) is None:  # a name inside the module before it
+            parts.pop()
+        source = _file(parts) if parts else None
+        if source is None:
+            continue
+        path = "/".join((first, *parts))
+        path += "/__init__.py" if source.name == "__init__.py" else ".py"
+        if path not in found:
+            found[path] = source.read_bytes()
+            todo += _imported(ast.parse(found[path]))
+    if f"{_PACKAGE}/passes/catalogue/__init__.py" in found:  # it reads all passes, and runs none
+        for root in FOLDERS:
+            for file in root.glob("passes/rel*/**/*.py"):
+                path = f"{_PACKAGE}/{file.relative_to(root).as_posix()}"
+                found.setdefault(path, file.read_bytes())
+    for path in list(found):
+        for folder in list(Path(path).parents)[:-1]:
+            # Nothing asks for what stands in it, and it would bring the rest of the package.
+            found.setdefault(f"{folder.as_posix()}/__init__.py", _EMPTY)
     return dict(sorted(found.items()))
 
 
@@ -55,8 +68,6 @@ def siblings(files: Iterable[Path]) -> list[Path]:
 
 
 def _file(parts: list[str]) -> Path | None:
-    if not parts:
-        return FRONT
     for root in FOLDERS:
         place = root.joinpath(*parts)
         for file in (place.with_suffix(".py"), place / "__init__.py"):
@@ -76,6 +87,5 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             case ast.Import():
                 yield from (alias.name for alias in node.names)
             case ast.ImportFrom(module=str(module), level=0):
-                yield module
                 yield from (f"{module}.{alias.name}" for alias in node.names)
         todo.extend(ast.iter_child_nodes(node))

@@ -196,11 +196,44 @@ def with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extract
     return Extracted(program, names, values, tuple(made_up))
 
 
+class Refusal(Exception):
+    """A pass of the catalogue refuses a program, which is no fault of the pass."""
+
+    def __init__(self, error: EngineError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 def applied(program: Any, passes: Passes) -> Any:
     """A program after passes."""
     for step, entry in passes:
         program = entry.applied(program, step)
     return program
+
+
+def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
+    """A program after the suspected passes, which can take its place.
+
+    Raises:
+        replay.Malformed: it cannot.
+        Refusal: a pass says itself that it does not take the program.
+    """
+    made = program
+    for step, entry in start.steps:
+        try:
+            made = entry.applied(made, step)
+        except EngineError as error:
+            if entry.own_file:
+                raise
+            raise Refusal(error) from error
+    after, names = getattr(made, "mod", made), program.params.keys()
+    replay.check_result(backend.replay, program.mod, after, names, same_result(start.steps))
+    return made
+
+
+def same_result(steps: Passes) -> bool:
+    """Whether passes must keep the type of the result, as all but those to the gradient do."""
+    return not any(entry.required for _, entry in steps)
 
 
 def look(
@@ -217,16 +250,20 @@ def look(
     try:
         found = extracted(backend, start, piece)
         before = applied(found.program, start.tail)
-        left = replay.ran(backend.replay, before, found.values, target)
+        left = replay.ran(backend.replay, before.mod, found.values, target)
     except Exception as error:
         return Shown("cannot be run", error=told(error))
     if bare:
         return Shown("good")
     try:
-        after = applied(found.program, [*start.steps, *start.tail])
-        right = replay.ran(backend.replay, after, found.values, target)
-    except Exception as error:
-        return Shown("crash", error=told(error))
+        after = applied(changed(backend, start, found.program), start.tail)
+        right = replay.ran(backend.replay, after.mod, found.values, target)
+    except Refusal as refusal:
+        return Shown("refused", error=refusal.error)
+    except replay.Malformed as error:
+        return Shown("crash", error=EngineError("pass", str(error)), crash="malformed")
+    except (Exception, SystemExit) as error:
+        return Shown("crash", error=told(error), crash="raises")
     if left is None or right is None:
         return Shown("good")
     if where.kind == "slow":
@@ -304,7 +341,7 @@ def told_apart(start: Start, later: Values, limit: float) -> tuple[set[str], set
     return same, differ
 
 
-def told(error: Exception) -> EngineError:
+def told(error: BaseException) -> EngineError:
     """Whatever was raised, in words."""
     return error if isinstance(error, EngineError) else explain(error, "step")
 

@@ -44,16 +44,16 @@ def look(
     target = where.target if where.building else ""
     try:
         found = extracted(backend, start, piece)
-        left = replay.ran(backend.replay, found.program, found.values, target)
+        left = replay.ran(backend.replay, found.program.mod, found.values, target)
         after = became(backend, start, piece, found)
     except Exception as error:
         return Shown("cannot be run", error=told(error))
     if bare:
         return Shown("good")
     try:
-        right = replay.ran(backend.replay, after.program, after.values, target)
+        right = replay.ran(backend.replay, after.program.mod, after.values, target)
     except Exception as error:
-        return Shown("crash", error=told(error))
+        return Shown("crash", error=told(error), crash="raises")
     if left is None or right is None:
         return Shown("good")
     shown = compared(left.results(), right.results(), piece, where.limit, start.floor)
@@ -156,7 +156,7 @@ def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> Non
     after, there = _after(start), _there(start, ident)
     right = {there: start.recorded[ident]}
     rest = _cut(backend, start, after.graph.outputs, right.keys(), {}, values=right)
-    run = replay.ran(backend.replay, rest.program, rest.values, where.target)
+    run = replay.ran(backend.replay, rest.program.mod, rest.values, where.target)
     assert run is not None, "what is wrong was built"
     expected = [start.recorded[o] for o in start.graph.outputs]
     seen = [after.values[o] for o in after.graph.outputs]

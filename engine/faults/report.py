@@ -1,8 +1,9 @@
 """A fault of a pass as a report that runs by itself, shaped like a bug report one can file.
 
 It is a folder: `README.md` is the text of the report, `report.py` shows the fault, `values.npz` has
-the inputs and results, and what `report.py` imports lies beside it. Knows no TVM; see
-`engine.faults.replay` for what runs.
+the inputs and results, and what `report.py` imports lies beside it. A pass of TVM's is called by
+its name there; of others the source is in the report. Knows no TVM; see `engine.faults.show` for
+what runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle
+from relascope.engine.faults import bundle, replay
 from relascope.engine.faults.narrow import (
     Extracted,
     Passes,
@@ -29,12 +30,14 @@ from relascope.engine.faults.narrow import (
     Written,
     applied,
     extracted,
+    same_result,
 )
 from relascope.engine.faults.recorded import became
 from relascope.engine.protocol.fault import Account, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.search.reduce import Piece, operators
+from relascope.passes.tvm_calls import Intercepted, TvmCall, intercepting
 
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 
@@ -48,6 +51,7 @@ class Facts:
         before, after: text of the piece before and after the suspected passes; "" where they crash.
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
+        call: the one suspected pass where it is TVM's and is called without ours around it.
     """
 
     ir: str
@@ -62,16 +66,13 @@ class Facts:
     after: str
     results: Mapping[str, np.ndarray]
     left: Written | None = None
+    call: TvmCall | None = None
 
     @property
-    def suspected(self) -> Passes:
-        """The suspected passes that are run."""
-        return self.start.steps if self.left is None else ()
-
-    @property
-    def passes(self) -> Passes:
-        """The suspected passes that are run, and those after them."""
-        return *self.suspected, *self.start.tail
+    def copied(self) -> Passes:
+        """The passes whose sources the report needs."""
+        own = () if self.left is not None or self.call is not None else self.start.steps
+        return *own, *self.start.tail
 
 
 def report(
@@ -84,7 +85,7 @@ def report(
     Raises:
         EngineError: kind "pass"; the piece cannot be cut out.
     """
-    found = extracted(backend, start, piece)
+    found, call = _called(backend, start, extracted(backend, start, piece), where)
     left = None if start.after is None else became(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)
     after_text, after_graph = "", None
@@ -92,40 +93,101 @@ def report(
     if left is not None:
         found = replace(found, values={**left.values, **found.values})
     if where.kind != "crash":
-        changed = applied(found.program, start.steps) if left is None else left.program
+        changed = _changed(backend, start, found, call) if left is None else left.program
         for name, program in (("expected", found.program), ("seen", changed)):
-            program = applied(program, start.tail)
-            run = backend.replay.runner(program.mod, found.values, where.target)
-            run()
+            run = _run(backend, start, program, found, where)
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
         after_text = backend.text(changed)
         after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
     about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     rest = None if left is None else backend.written(left.program)
-    facts = Facts(*about, written, text, after_text, results, rest)
+    facts = Facts(*about, written, text, after_text, results, rest, call)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
+
+
+def _called(
+    backend: PieceBackend, start: Start, found: Extracted, where: Where
+) -> tuple[Extracted, TvmCall | None]:
+    """A piece as TVM's pass is given it, and the call of that pass.
+
+    What ours do before it (copies, types, sums that TVM cannot take) is done to the piece. None
+    where the pass is not one of TVM's alone, or does not show the fault on the piece by itself.
+    """
+    if start.after is not None or len(start.steps) != 1:
+        return found, None
+    ((step, entry),) = start.steps
+    if entry.own_file or not _module(entry)[0].endswith(".builtin"):
+        return found, None
+    try:
+        with intercepting():
+            entry.applied(found.program, step)
+    except Intercepted as met:
+        given = replace(found, program=replace(found.program, mod=met.mod))
+        if where.kind == "wrong" and not _differs(backend, start, given, met.call, where):
+            return found, None
+        return given, met.call
+    except Exception:  # what comes before TVM's pass crashes: its source goes into the report
+        return found, None
+    return found, None
+
+
+def _differs(
+    backend: PieceBackend, start: Start, found: Extracted, call: TvmCall, where: Where
+) -> bool:
+    before = _run(backend, start, found.program, found, where).results()
+    after = _run(backend, start, _changed(backend, start, found, call), found, where).results()
+    gaps = replay.differences(before, after, start.floor)
+    return any(not g.max_rel <= where.limit for g in gaps)
+
+
+def _changed(backend: PieceBackend, start: Start, found: Extracted, call: TvmCall | None) -> Any:
+    """A piece's program after the suspected passes."""
+    if call is None:
+        return applied(found.program, start.steps)
+    return replace(found.program, mod=backend.replay.typed(call(found.program.mod)))
+
+
+def _run(
+    backend: PieceBackend, start: Start, program: Any, found: Extracted, where: Where
+) -> replay.Runner:
+    run = replay.ran(backend.replay, applied(program, start.tail).mod, found.values, where.target)
+    assert run is not None, "what is compared was built"
+    return run
 
 
 def title(facts: Facts) -> str:
     """One line: the IR, the pass, what it does, to what."""
-    names = " and ".join(_called(entry) for _, entry in facts.start.steps)
+    names = " and ".join(_named(entry) for _, entry in facts.start.steps)
     found = list(dict.fromkeys(operators(facts.start.graph, facts.piece)))
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
     several = len(facts.start.steps) > 1
-    crash, make = ("crash", "make") if several else ("crashes", "makes")
     ratio = facts.account.shown.ratio
-    does = {
-        "wrong": f"{'change' if several else 'changes'} {_changed(facts)} {what}",
-        "slow": f"{make} {what} {ratio or 0.0:.1f} times slower",
-        "crash": f"{make} {what} crash when it is built or run",
-    }
-    if not facts.where.building:
-        does["crash"] = f"{crash} on {what}"
-    return f"[{REGISTRY[facts.ir].title}] {names} {does[facts.where.kind]}"
+    if facts.where.kind == "wrong":
+        does = f"{'change' if several else 'changes'} {_result(facts)} {what}"
+    elif facts.where.kind == "slow":
+        does = f"{'make' if several else 'makes'} {what} {ratio or 0.0:.1f} times slower"
+    else:
+        does = f"{_CRASHES[_crash(facts)].format(account=facts.account)} on {what}"
+        if facts.where.building:
+            does += ", or what is built after it does"
+    return f"[{REGISTRY[facts.ir].title}] {names} {does}"
 
 
-def _changed(facts: Facts) -> str:
+_CRASHES = {
+    "raises": "raises an error",
+    "malformed": "returns a malformed program",
+    "ends": "ends the process",
+    "seconds": "takes longer than {account.seconds:g} s",
+    "memory": "takes more than {account.memory:g} MiB of memory",
+}
+
+
+def _crash(facts: Facts) -> str:
+    return facts.account.shown.crash or "raises"
+
+
+def _result(facts: Facts) -> str:
     if any(step.name == "gradient" for step, _ in facts.start.tail):
         return "the gradient of"
     return "what later passes make of" if facts.start.tail else "the result of"
@@ -139,9 +201,11 @@ def files(facts: Facts) -> dict[str, bytes]:
     stored |= {f"constant after {n}": v for n, v in left.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
-    own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.passes if _is_file(e))
-    modules = [_module(e)[0] for _, e in facts.passes if not _is_file(e)]
-    modules += [f"relascope.engine.{part}faults.replay" for part in ("", f"{facts.ir}.")]
+    own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.copied if _is_file(e))
+    modules = [_module(e)[0] for _, e in facts.copied if not _is_file(e)]
+    modules += ["relascope.engine.faults.show", f"relascope.engine.{facts.ir}.faults.replay"]
+    if facts.copied:
+        modules.append(f"relascope.passes.{facts.ir}.ir.program")
     found = bundle.sources(modules, own)
     found |= {path.name: path.read_bytes() for path in own}
     found["values.npz"] = buffer.getvalue()
@@ -162,49 +226,77 @@ def _module(entry: PassInfo) -> tuple[str, str]:
     return module, name
 
 
-def _called(entry: PassInfo) -> str:
+def _named(entry: PassInfo) -> str:
     return entry.title if entry.title == entry.name else f"{entry.title} ({entry.name})"
 
 
-def _listed(steps: Passes) -> list[tuple[str, str, dict[str, Any]]]:
+def _calls(passes: Passes) -> tuple[str, ...]:
+    """Passes as what `report.py` calls."""
     found = []
-    for step, entry in steps:
+    for step, entry in passes:
         module, name = _module(entry)
         place = Path(module).stem if _is_file(entry) else module
-        found.append((place, name, dict(entry.arguments(step))))
-    return found
+        found.append(_call("ProgramCall", place, name, dict(entry.arguments(step))))
+    return tuple(found)
+
+
+def _call(kind: str, *arguments: Any, **named: Any) -> str:
+    parts = [repr(a) for a in arguments] + [f"{n}={v!r}" for n, v in named.items() if v]
+    return f"{kind}({', '.join(parts)})"
 
 
 def _script(facts: Facts) -> str:
-    where, program = facts.where, facts.extracted.program
-    fields = {
+    where, program, call = facts.where, facts.extracted.program, facts.call
+    fields: dict[str, Any] = {
         "title": title(facts),
         "kind": where.kind,
         "ir": facts.ir,
         "inputs": tuple(program.inputs),
         "parameters": tuple(program.params),
         "outputs": program.outputs,
-        "steps": tuple(_listed(facts.suspected)),
-        "tail": tuple(_listed(facts.start.tail)),
         "target": where.target,
         "limit": where.limit,
         "floor": facts.start.floor,
         "building": where.building,
+        "same_result": same_result(facts.start.steps),
     }
     if facts.left is not None:
-        fields["after"] = facts.left.text
-        fields["recorded"] = True
+        fields |= {"after": facts.left.text, "recorded": True}
+    if where.kind == "crash":
+        fields |= {"crash": _crash(facts), "error": _message(facts).partition("\n")[0]}
+    if _crash(facts) in ("seconds", "memory") and where.kind == "crash":
+        fields[_crash(facts)] = getattr(facts.account, _crash(facts))
+    steps: tuple[str, ...] = ()
+    if call is not None:
+        about = {"config": dict(call.config), "target": call.target}
+        arguments = call.module, call.function, dict(call.arguments)
+        steps = (_call("TvmCall", *arguments, **about),)
+    elif facts.left is None:
+        steps = _calls(facts.start.steps)
     listed = "".join(
         f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
         for name, value in fields.items()
     )
+    for name, calls in (("steps", steps), ("tail", _calls(facts.start.tail))):
+        listed += f"    {name}=({''.join(f'{c}, ' for c in calls).rstrip()}),\n"
     return (
-        f'"""{_plain(fields["title"])}.\n\nRun: python report.py\n"""\n\n'
-        "import sys\n\nfrom relascope.engine.faults.replay import Fault, main\n\n"
+        f'"""{_plain(fields["title"])}.\n\n{_USAGE}"""\n\n'
+        "import sys\nfrom pathlib import Path\n\n"
+        "sys.path.insert(0, str(Path(__file__).resolve().parent))\n\n"
+        "from relascope.engine.faults.show import Fault, ProgramCall, main\n"
+        "from relascope.passes.tvm_calls import TvmCall\n\n"
         f"PROGRAM = {_quoted(facts.written.text)}\n\n"
         f"FAULT = Fault(\n    program=PROGRAM,\n{listed})\n\n"
         'if __name__ == "__main__":\n    sys.exit(main(FAULT))\n'
     )
+
+
+_USAGE = """\
+python report.py                          shows the fault
+python report.py --fix FILE.py:FUNCTION   runs FUNCTION in place of the pass
+
+Exit status: 1 while the fault shows, 0 when it does not, 2 where that is undecided.
+"""
 
 
 def _quoted(text: str) -> str:
@@ -256,11 +348,15 @@ def _happens(facts: Facts) -> str:
             f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
             f"(limit {where.limit:g})."
         )
-    # Where things lie on this machine is nobody's business.
-    said = "" if shown.error is None else _FOLDERS.sub("", shown.error.message)
-    text = _fenced(said) if said else ""
-    what = "After the pass, building or running the program" if where.building else "The pass"
-    return f"{what} raises, or ends the process:\n\n{text}"
+    what = "The pass, or building or running what it makes," if where.building else "The pass"
+    does = _CRASHES[_crash(facts)].format(account=facts.account)
+    return f"{what} {does}:\n\n{_fenced(_message(facts))}"
+
+
+def _message(facts: Facts) -> str:
+    """What was raised, without the folders of this machine, which are nobody's business."""
+    error = facts.account.shown.error
+    return "" if error is None else _FOLDERS.sub("", error.message)
 
 
 def _when(facts: Facts) -> str:
@@ -276,24 +372,41 @@ def _in_double(facts: Facts) -> bool:
 
 
 def _expected(facts: Facts) -> str:
+    if facts.where.kind == "wrong":
+        return "The same results, but for rounding."
+    if facts.where.kind == "slow":
+        return "A program that is not slower."
     return {
-        "wrong": "The same results, but for rounding.",
-        "slow": "A program that is not slower.",
-        "crash": "No crash: the program before the pass is well typed"
-        + (", and can be built and run." if facts.where.building else "."),
-    }[facts.where.kind]
+        "malformed": "A well-formed program with the same arguments and results.",
+        "seconds": "It ends in less time: without the pass it does.",
+        "memory": "It takes less memory: without the pass it does.",
+    }.get(_crash(facts), "No crash: without the pass there is none.")
 
 
 def _how(facts: Facts) -> str:
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
-    mended = "when it is mended" if facts.left is None else "where it is not seen"
+    takes = "an IRModule and returns one"
+    if facts.left is None and facts.call is None:
+        takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
     return (
-        f"```\npython report.py\n```\n\nNeeds: {need}\n\nIts exit status is 1 (or that of the "
-        f"crash) while the fault is there, 0 {mended}, and 2 where it cannot be run. "
+        "```\npython report.py                          # shows the fault\n"
+        "python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass\n```\n\n"
+        f"Needs: {need}\n\nThe exit status is 1 while the fault shows, 0 when it does not, and 2 "
+        f"where that is undecided. {_to_fix(facts)} With `--fix`, a function of your own takes the "
+        f"place of the pass: it takes {takes}.\n\n"
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
-        "folder `relascope` holds what `report.py` imports of relascope."
+        "folder `relascope` has what `report.py` imports; no installed relascope is used."
     )
+
+
+def _to_fix(facts: Facts) -> str:
+    """How to try a pass that was fixed."""
+    if facts.left is not None:
+        return "The recorded pass does not run here, so only `--fix` can show that it is fixed."
+    if facts.call is not None:
+        return "To try a fixed TVM, run it with that TVM."
+    return "To try a fixed pass, change its copy in this folder."
 
 
 def _package(name: str, otherwise: str) -> str:
@@ -320,11 +433,13 @@ def _passes(facts: Facts) -> str:
             f"- {names}, recorded in a compile. It is not run here: the program after it is what "
             "became of the program before it, by nodes that are the same in both."
         )
-    lines = [
-        f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}"
-        + (f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else "")
-        for step, entry in facts.start.steps
-    ]
+    lines = []
+    for step, entry in facts.start.steps:
+        place = f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else ""
+        if (call := facts.call) is not None:
+            given = ", ".join(f"{n}={v!r}" for n, v in call.arguments.items())
+            place = f" `report.py` calls `{call.module}.{call.function}({given})`."
+        lines.append(f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}{place}")
     if facts.start.tail:
         names = ", ".join(f"`{s}`" for s, _ in facts.start.tail)
         lines.append(f"- The fault shows after {names}, which are run with it and without it.")

@@ -85,9 +85,22 @@ def is_expression(text: str) -> bool:
     powers += [n.args[-1] for n in called if n.args and ast.unparse(n.func) in _POWERS]
     return (
         all(map(_is_part, nodes))
+        and all(map(_is_precise, called))
         and len(powers) <= 3
         and all(_EXPONENT.fullmatch(ast.unparse(p)) for p in powers)
     )
+
+
+_PRECISION = 400  # bits or digits
+
+
+def _is_precise(call: ast.Call) -> bool:
+    """Whether a call asks for no more digits than numbers of programs have."""
+    asked = [k.value for k in call.keywords]
+    if isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal"):
+        asked += call.args[1:]
+    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in asked)
+    return all(isinstance(d, ast.Constant) and d.value in range(_PRECISION) for d in digits)
 
 
 def _is_part(node: ast.AST) -> bool:

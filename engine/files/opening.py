@@ -7,13 +7,14 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from glob import escape
 from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError
+from relascope.engine import sandbox
 from relascope.engine.files.archive import MIB, plainly
 from relascope.engine.limits import limited
+from relascope.engine.protocol.source import weights_beside
 
 SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 """Environment variables: seconds, and MiB beyond what the process has, that opening may take."""
@@ -32,8 +33,10 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
         size: in bytes, of what is no file.
 
     Raises:
-        EngineError: of the block; kind "file" for everything else that is raised in it.
+        EngineError: of the block; kind "file" for everything else that is raised in it, and where
+            there is no sandbox to do it in.
     """
+    sandbox.require(path.name)
     has = _bytes(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
@@ -52,9 +55,10 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
 
 
 def _bytes(path: Path) -> int:
-    """Of a file; of an ONNX model with the data beside it, which exporters name after it."""
-    beside = path.parent.glob(f"{escape(path.stem)}*") if path.suffix == ".onnx" else [path]
-    return sum(one.stat().st_size for one in beside if one.is_file())
+    """Of a file, with an ONNX model's weights beside it."""
+    stamp = path.stat().st_mtime_ns if path.exists() else 0
+    files = (path, *map(Path, weights_beside(str(path), stamp)))
+    return sum(one.stat().st_size for one in files if one.is_file())
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -31,11 +32,17 @@ def allowed(kind: str) -> bool:
     space, _, name = kind.partition("::")
     if space == "prim":
         return name in _PRIM
-    if space != "aten" or name in _REFUSED or name.startswith(("_test_", "_cuda")):
+    known = schemas(kind) if space == "aten" else ()
+    if not known or name in _REFUSED or name.startswith(("_test_", "_cuda")):
         return False
     # Names of files, storages, processes: an operator that takes one in any form is refused.
     return not any(
         argument.name == "filename" or _FOREIGN.search(str(argument.type))
-        for schema in torch._C._jit_get_schemas_for_operator(kind)
+        for schema in known
         for argument in (*schema.arguments, *schema.returns)
     )
+
+
+def schemas(kind: str) -> tuple[Any, ...]:
+    """How an operator may be called; nothing where PyTorch has none of that name."""
+    return tuple(torch._C._jit_get_schemas_for_operator(kind))

@@ -69,8 +69,8 @@ class _Skeleton(pickle.Unpickler):
             return _KNOWN[f"{module}.{name}"]
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
-        own = f"{module}.{name}".startswith("__torch__.")
-        if own and not module.startswith("__torch__.torch.classes"):
+        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle parts them
+        if whole.startswith("__torch__.") and not whole.startswith("__torch__.torch.classes"):
             return type("_Object", (_Object,), {})  # nobody else's, so that a pickle spoils none
         raise self.archive.refused(self.member, f"names {module}.{name}, which has no place there")
 
@@ -80,7 +80,8 @@ class _Skeleton(pickle.Unpickler):
         # Values of recorded inputs are not kept; torch reads shapes alone.
         if folder != "traced_inputs":
             has = self.archive.sizes.get(f"{folder}/{key}", 0)
-            if not 0 <= numel * _ITEM[dtype] <= has:
+            # torch takes a number for a dtype, too.
+            if dtype not in _STORAGES.values() or not 0 <= numel * _ITEM.get(dtype, 2) <= has:
                 said = f"has a tensor of {numel} values of {dtype} in a member of {has} bytes"
                 raise self.archive.refused(self.member, said)
         return str(dtype)

@@ -85,14 +85,14 @@ class _Grammar:
 
     def metadata(self, value: ast.expr) -> str:
         inner = value.args if isinstance(value, ast.Call) else []
-        path = _path(value.func) if isinstance(value, ast.Call) else ()
+        path = dotted(value.func) if isinstance(value, ast.Call) else ()
         if path[-1:] != ("load_json",) or len(inner) != 1 or not isinstance(inner[0], ast.Constant):
             raise _Refused(value, "is not how metadata is written")
         return str(inner[0].value)
 
     def decorated(self, one: ast.ClassDef | ast.FunctionDef, wanted: tuple[str, str]) -> None:
         for decorator in one.decorator_list:
-            path = _path(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            path = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if path[:1] == ("T",) and path[-1:] == ("prim_func",):
                 message = "is a kernel of its own: that is code, and is not run"
                 raise _Refused(one, message, _EARLIER)
@@ -217,7 +217,7 @@ class _Grammar:
             raise _Refused(one, "is no number")
 
     def attribute(self, one: ast.Attribute) -> None:
-        path = _path(one)
+        path = dotted(one)
         if len(path) == 2 and path[0] == "cls" and path[1] in self.bound:
             return
         if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
@@ -263,7 +263,7 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
         raise EngineError("file", message, name, hint) from wrong
 
 
-def _path(one: ast.AST) -> tuple[str, ...]:
+def dotted(one: ast.AST) -> tuple[str, ...]:
     """The names of a dotted path; empty where it is none."""
     names: list[str] = []
     while isinstance(one, ast.Attribute):
@@ -277,7 +277,7 @@ def _names(targets: list[ast.expr]) -> list[str]:
 
 
 def _is_call(one: ast.expr, *path: str) -> bool:
-    return isinstance(one, ast.Call) and _path(one.func) == path
+    return isinstance(one, ast.Call) and dotted(one.func) == path
 
 
 def _is_size(one: ast.expr) -> bool:

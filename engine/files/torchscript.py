@@ -1,30 +1,51 @@
-"""Traces (`.pt`): what their code says is held against what a trace may say, before it is read.
+"""Traces (`.pt`): their code is read by a grammar of what torch writes, before torch reads it.
 
-Reading a trace may run code of its own (`__setstate__`), so that is refused by what is written in
-the archive. What forward() would run is seen whole only when torch has read the code; it is checked
-then, before it runs (`engine.pytorch.flat_trace`, with `engine.files.operators`).
+TorchScript computes default arguments and constants of classes while it reads code, and folds
+constants in bodies that never run. So the only code that is let through is what `torch.jit.save`
+writes: computed values stand in bodies alone, and each call there is of an operator that a file may
+use, of a function or method of the file's own, or of one of a few conversions. What forward() runs
+is seen whole only when torch has read the code; it is checked again then, before it runs
+(`engine.pytorch.flat_trace`, with `engine.files.operators`).
+
+torch has a parser of its own, and Python's stands in for it here. `_LEXICON` keeps to the tokens
+that both read in the same way: no comments, prefixes, continued lines, adjoining strings or blanks
+other than spaces.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import MIB, Archive
-from relascope.engine.files.operators import allowed
+from relascope.engine.files.operators import allowed, schemas
 from relascope.engine.files.pickles import skeleton
+from relascope.engine.files.script import dotted
 
-_WORDS = re.compile(
-    r"__[gs]etstate__|__hooks__|f(?<!\wf)(?:rom_file|orward_(?:pre_)?hooks?)\b|r(?<!\wr)pc_\w+"
+_LEXICON = re.compile(
+    r"""(?: \ ++ | \n
+      | [A-Za-z_][A-Za-z_0-9]*+ (?!")
+      | [0-9]++ (?:\.[0-9]*+)?+ (?:e[+-]?[0-9]++)?+ j?+ (?![\w.])
+      | "(?: [^"\\\x00-\x1f\x7f] | \\[\\"'abfnrtv] | \\[0-3][0-7]{2} )*+" (?! \w | [\ \n]*+")
+      | -> | \.(?=[A-Za-z_]) | [-+](?=[0-9a-z]) | =(?!=) | :(?!=) | [()\[\]{},]
+    )*+""",
+    re.VERBOSE,
 )
-"""What no trace says anywhere, in texts and comments neither. Each way begins with a letter that is
-looked for alone, which is many times as fast as a word's edge."""
-_SAVED = re.compile(r"\.\s*(save)\s*\(")
-_CALLED = re.compile(r"(?<![\w.])(torch|ops)\b(?:\.(\w+))?(?:\.(\w+))?")
-_TEXTS = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""")
-_DEEPEST, _LONGEST = 200, 512 << 10
+_DEFINITIONS = re.compile(r"^(?=class |def )", re.MULTILINE)
+_DEEPEST, _LONGEST = 60, 512 << 10
 _PICKLES = ("constants.pkl", "data.pkl")
+_BASES = ("", "Module", "NamedTuple", "Enum", "Interface", "ModuleInterface")
+_LISTS = ("__parameters__", "__buffers__", "__annotations__")
+_SPACES = ("torch", "ops", "CONSTANTS", "__torch__")
+_TYPED = {"annotate": 2, "unchecked_cast": 2, "uninitialized": 1}
+"""Functions whose first argument is a type: how many arguments they take."""
+_CONVERSIONS = ("int", "float", "bool", "str")
+_BUILTIN = (*_TYPED, *_CONVERSIONS, "isinstance", "getattr", "range", "sorted", "print", "fork")
+_SPECIAL = re.compile(r"__(?!len__|contains__)\w+__")
+"""Methods of modules that Python may call unasked; containers have the two."""
+_STATE = ("__setstate__", "__getstate__")
 
 
 def check_code(archive: Archive) -> None:
@@ -80,37 +101,260 @@ def _check_places(archive: Archive, name: str) -> None:
 
 
 def _check_text(archive: Archive, name: str, text: str) -> None:
-    if "\0" in text:
-        raise archive.refused(name, "has a character that ends texts")
-    if found := _WORDS.search(text):
-        raise archive.refused(name, f"has the word {found[0]}, which no trace has")
-    bare = _TEXTS.sub("''", text)
-    if found := _SAVED.search(bare):
-        raise archive.refused(name, f"calls {found[1]}(), which no trace calls")
-    for space, first, second in set(_CALLED.findall(bare)):
-        kind = f"aten::{first}" if space == "torch" else f"{first}::{second}"
-        if not allowed(kind) and not (space == "torch" and allowed(f"prim::{first}")):
-            word = kind if first else space
-            raise archive.refused(name, f"uses the operator {word}, which no trace uses")
-    _check_nesting(archive, name, text)
+    """Refuse code that torch.jit.save does not write."""
+    before, line = "", 1
+    try:
+        end = _LEXICON.match(text).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if end < len(text):
+            before, odd = text[:end], text[end:].partition("\n")[0][:20]
+            raise _Refused(None, f"has {odd!r}")
+        if max(map(len, text.split("\n"))) > _LONGEST:
+            raise _Refused(None, f"or another is longer than {_LONGEST >> 10} KiB")
+        for definition in _DEFINITIONS.split(text):  # the tree of all takes a GiB for 16 MiB
+            _Grammar().definitions(ast.parse(definition))
+            before += definition
+        return
+    except _Refused as wrong:
+        line, why = getattr(wrong.at, "lineno", 1), wrong.why
+    except (RecursionError, MemoryError):
+        why = "is nested too deeply"
+    except (SyntaxError, ValueError) as wrong:
+        line, why = getattr(wrong, "lineno", None) or 1, "is no statement"
+    line += before.count("\n")
+    raise archive.refused(name, f"is not a trace's code: line {line} {why}")
 
 
-def _check_nesting(archive: Archive, name: str, text: str) -> None:
-    """torch's parser calls itself for what is nested."""
-    depth, since, at = 0, 0, 0
-    for found in re.finditer(r"[\[\](){}\n]", text):
-        at = found.start()
-        if found[0] == "\n":
-            if depth <= 0:
-                since = at
-        else:
-            depth += 1 if found[0] in "([{" else -1
+class _Refused(Exception):
+    """A part of the code that the grammar does not have, and why."""
+
+    def __init__(self, at: ast.AST | None, why: str) -> None:
+        super().__init__(why)
+        self.at, self.why = at, why
+
+
+class _Grammar:
+    """Checks a class or a function.
+
+    Names of variables are looked up when a function is done: a variable may hide a builtin, and
+    one that is called must be a function of the file's.
+    """
+
+    def __init__(self) -> None:
+        self.methods: frozenset[str] = frozenset()
+        self.values: set[str] = set()
+        self.functions: set[str] = set()
+        self.called: dict[str, ast.AST] = {}
+
+    def definitions(self, tree: ast.Module) -> None:
+        for one in tree.body:
+            match one:
+                case ast.ClassDef():
+                    self.class_of_file(one)
+                case ast.FunctionDef():
+                    self.function(one)
+                case ast.Import():  # torch skips it, as a version: PyTorch 1.3 wrote both
+                    pass
+                case ast.Assign([ast.Name("op_version_set")], ast.Constant(int())):
+                    pass
+                case _:
+                    raise _Refused(one, "is outside classes and functions")
+
+    def class_of_file(self, one: ast.ClassDef) -> None:
+        base = ".".join(".".join(dotted(b)) or "?" for b in one.bases)
+        if base not in _BASES or one.keywords:
+            raise _Refused(one, "is a class of no known kind")
+        self.methods = frozenset(f.name for f in one.body if isinstance(f, ast.FunctionDef))
+        for part in one.body:
+            match part:
+                case ast.FunctionDef(name) if base not in ("NamedTuple", "Enum"):
+                    if name in _STATE or (base and _SPECIAL.fullmatch(name)):
+                        raise _Refused(part, f"defines {name}")
+                    if "Interface" in base and not isinstance(part.body[0], ast.Pass):
+                        raise _Refused(part, "has a body in an interface")
+                    self.function(part)
+                case ast.AnnAssign(ast.Name(), kind, None):
+                    self.type_of_value(kind)
+                case ast.AnnAssign(ast.Name(), kind, value) if base in ("", "Module"):
+                    self.type_of_value(kind)
+                    self.expression(value, constant=True)
+                case ast.Assign([ast.Name()], value) if base == "Enum":
+                    self.expression(value, constant=True)
+                case ast.Assign([ast.Name(name)], ast.List() as names) if name in _LISTS:
+                    self.expression(names, constant=True)
+                case ast.Assign(
+                    [ast.Subscript(ast.Name("__annotations__"), ast.Constant(str()))], kind
+                ):
+                    self.type_of_value(kind)
+                case _:
+                    raise _Refused(part, f"has {_line(part)} in a class")
+
+    def function(self, one: ast.FunctionDef) -> None:
+        self.values, self.functions, self.called = set(), set(), {}
+        for argument in one.args.args:
+            self.bind(argument, argument.arg)
+            if argument.annotation is not None:
+                self.type_of_value(argument.annotation)
+        for default in one.args.defaults:
+            self.expression(default, constant=True)
+        if one.returns is not None:
+            self.type_of_value(one.returns)
+        self.block(one.body)
+        for name, call in self.called.items():
+            if name in self.values or (name in _BUILTIN) == (name in self.functions):
+                raise _Refused(call, f"calls {name}, which is no function")
+
+    def block(self, body: list[ast.stmt], depth: int = 0) -> None:
+        for one in body:
+            inner: list[ast.stmt] = []
+            match one:
+                case ast.Assign([target], value):
+                    self.expression(value)
+                    self.target(target, function=dotted(value)[:1] == ("__torch__",))
+                case ast.AnnAssign(ast.Name() as target, kind, ast.expr() as value):
+                    self.type_of_value(kind)
+                    self.expression(value)
+                    self.target(target)
+                case ast.Expr(ast.Call() as value) | ast.Return(ast.expr() as value):
+                    self.expression(value)
+                case ast.If(test, then, other):
+                    self.expression(test)
+                    inner = [*then, *other]
+                case ast.While(test, inner, []):
+                    self.expression(test)
+                case ast.For(target, ast.Call(ast.Name("range"), [_], []) as turns, inner, []):
+                    self.target(target)
+                    self.expression(turns)
+                case ast.With([ast.withitem(manager, name)], inner):
+                    self.expression(manager)
+                    if name is not None:
+                        self.target(name)
+                case ast.FunctionDef(name, ast.arguments([], []), inner, [], None):
+                    self.bind(one, name)  # what `fork` runs
+                case ast.Pass():
+                    pass
+                case _:
+                    raise _Refused(one, f"has {_line(one)}")
+            if depth > _DEEPEST:
+                raise _Refused(one, "is nested too deeply")
+            self.block(inner, depth + 1)
+
+    def target(self, one: ast.expr, function: bool = False) -> None:
+        match one:
+            case ast.Name(name):
+                self.bind(one, name, function)
+            case ast.Tuple(parts):
+                for part in parts:
+                    self.target(part)
+            case ast.Attribute():
+                self.expression(one)
+            case _:
+                raise _Refused(one, f"assigns to {_line(one)}")
+
+    def bind(self, at: ast.AST, name: str, function: bool = False) -> None:
+        if name in _SPACES:
+            raise _Refused(at, f"has a variable called {name}")
+        (self.functions if function else self.values).add(name)
+
+    def type_of_value(self, one: ast.expr, depth: int = 0) -> None:
+        """Check a type: names, with types in brackets."""
+        match one:
+            case ast.Name() | ast.Tuple([]):
+                pass
+            case ast.Attribute():
+                self.path(one)
+            case ast.Subscript(ast.Name(), ast.Tuple([_, *_] as parts)) if depth < _DEEPEST:
+                for part in parts:
+                    self.type_of_value(part, depth + 1)
+            case ast.Subscript(ast.Name(), part) if depth < _DEEPEST:
+                self.type_of_value(part, depth + 1)
+            case _:
+                raise _Refused(one, f"has {_line(one)} for a type")
+
+    def path(self, one: ast.expr) -> None:
+        """Check the name of a constant, or of a class or function of the file's."""
+        names = dotted(one)
+        own = names[:1] == ("__torch__",) and names[1:3] != ("torch", "classes")
+        if not (own or (names[:1] == ("CONSTANTS",) and len(names) == 2)) or len(names) > _DEEPEST:
+            raise _Refused(one, f"names {_line(one)}")
+
+    def expression(self, one: ast.expr | None, depth: int = 0, constant: bool = False) -> None:
+        """Check an expression.
+
+        Args:
+            constant: torch computes it as it reads the file, so there may be nothing to compute.
+        """
+        inner: list[ast.expr | None] = []
+        match one:
+            case None | ast.Constant():
+                pass
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float()) | ast.Name("inf" | "nan")):
+                pass
+            case ast.BinOp(left, ast.Add(), ast.Constant(complex())):
+                inner = [left]
+            case ast.Name(name) if name in ("inf", "nan") or not (constant or name in _SPACES):
+                pass
+            case ast.Attribute() if dotted(one)[:1] in (("CONSTANTS",), ("__torch__",)):
+                self.path(one)
+            case ast.List(items) | ast.Tuple(items):
+                inner = [*items]
+            case ast.Dict(keys, values):
+                inner = [*keys, *values]
+            case ast.Call():
+                inner = self.call(one, constant)
+            case ast.Attribute(value) if not constant:
+                inner = [value]
+            case ast.Subscript(value, ast.Slice(low, high, None)) if not constant:
+                inner = [value, low, high]
+            case ast.Subscript(value, index) if not constant and not isinstance(index, ast.Tuple):
+                inner = [value, index]
+            case _:
+                raise _Refused(one, f"has {_line(one)}" + " for a constant" * constant)
         if depth > _DEEPEST:
-            raise archive.refused(name, f"nests brackets more than {_DEEPEST} deep")
-        if at - since > _LONGEST:
-            break
-    if max(at, len(text)) - since > _LONGEST:
-        raise archive.refused(name, f"has a statement of more than {_LONGEST >> 10} KiB")
-    indent = max((len(s) for s in re.findall(r"^ +", text, re.MULTILINE)), default=0)
-    if indent > 2 * _DEEPEST:
-        raise archive.refused(name, f"nests blocks more than {_DEEPEST} deep")
+            raise _Refused(one, "is nested too deeply")
+        for part in inner:
+            self.expression(part, depth + 1, constant)
+
+    def call(self, one: ast.Call, constant: bool) -> list[ast.expr | None]:
+        """Check what is called, and types among the arguments; returns the others."""
+        given: list[ast.expr | None] = [*one.args, *(k.value for k in one.keywords)]
+        names = dotted(one.func)
+        if constant and names not in (("torch", "device"), ("annotate",)):
+            raise _Refused(one, f"computes {_line(one)} as it is read")
+        match one.func, names:
+            case _, ("torch", name) | ("torch", "autograd", name):
+                self.operator(one, f"aten::{name}")
+            case _, ("ops", space, name):
+                self.operator(one, f"{space}::{name}")
+            case _, ("__torch__", *_):
+                self.path(one.func)
+            case ast.Name(name), _:
+                self.called.setdefault(name, one)
+                match name, given:
+                    case "isinstance", [subject, ast.expr() as kinds]:
+                        for kind in kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]:
+                            self.type_of_value(kind)
+                        return [subject]
+                    case "getattr", [subject, ast.Constant(str(text))] if not text.isidentifier():
+                        return [subject]
+                    case _, [ast.expr() as kind, *rest] if _TYPED.get(name) == len(given):
+                        self.type_of_value(kind)
+                        return rest
+                if name in (*_TYPED, "isinstance", "getattr"):
+                    raise _Refused(one, f"has {_line(one)}")
+            case ast.Attribute(value, name), _:
+                own = isinstance(value, ast.Name) and value.id == "self" and name in self.methods
+                if not own and schemas(f"aten::{name}"):  # a method of a tensor's
+                    self.operator(one, f"aten::{name}")
+                given.append(value)
+            case _:
+                raise _Refused(one, f"calls {_line(one.func)}")
+        return given
+
+    def operator(self, at: ast.AST, kind: str) -> None:
+        if not allowed(kind):
+            raise _Refused(at, f"uses the operator {kind}")
+
+
+def _line(one: ast.AST | None) -> str:
+    """A part of the code in one line, in quotes."""
+    return repr(ast.unparse(one).partition("\n")[0][:60]) if one is not None else "nothing"

@@ -16,7 +16,7 @@ from typing import Any
 from relascope.core.errors import EngineError
 from relascope.engine.files.tvm_arrays import read_array
 
-_NODES = 2_000_000
+_NODES = 500_000
 _HINT = "Save it again with tvm.ir.save_json, from a module that has no compiled parts."
 
 Node = dict[str, Any]
@@ -117,8 +117,8 @@ def check_relay_json(text: str, name: str) -> str:
     found = _parsed(text, name)
     nodes: Any = found.get("nodes")
     arrays: Any = found.get("b64ndarrays", [])
-    nodes = _without_settings(nodes) if isinstance(nodes, list) else nodes
-    _need(isinstance(nodes, list) and 0 < len(nodes) <= _NODES, name, "it has no list of nodes")
+    _check_count(nodes, name)
+    nodes = _without_settings(nodes)
     _need(isinstance(arrays, list), name, "its arrays are no list")
     root = _index(found.get("root"), nodes, name)
     edges: list[list[int]] = []
@@ -158,6 +158,11 @@ def _without_settings(nodes: list[Any]) -> list[Any]:
             target = _number(attrs.get("target"))
             kept[index] = {**node, "attrs": {**attrs, **(_ANY_DEVICE if target in gone else {})}}
     return kept
+
+
+def _check_count(nodes: Any, name: str) -> None:
+    _need(isinstance(nodes, list) and len(nodes) > 0, name, "it has no list of nodes")
+    _need(len(nodes) <= _NODES, name, f"it has more than {_NODES:,} nodes")
 
 
 def _version(found: Node, name: str) -> str:
@@ -292,7 +297,7 @@ def check_relax_json(text: str, name: str) -> str:
     """
     found = _parsed(text, name)
     nodes: Any = found.get("nodes")
-    _need(isinstance(nodes, list) and 0 < len(nodes) <= _NODES, name, "it has no list of nodes")
+    _check_count(nodes, name)
     root = found.get("root_index")
     _need(type(root) is int and 0 <= root < len(nodes), name, "it has no root")
     arrays = []

@@ -7,27 +7,22 @@ and the command line run it alike.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection
-from relascope.engine.limits import MIB
+from relascope.engine.limits import MIB, NO_LIMITS, Limits, limit_crossed
 from relascope.engine.protocol.fault import OF_PASS, Account, Report, Shown, Suspects, Where
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import MOST, Look, Piece, calls, operators, reduce, whole
-
-_ALIKE = 0.5
-"""How alike two errors must be, numbers aside, to be one fault: 1 is the same text."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,7 @@ def narrow(
     bisection: Bisection,
     tell: Callable[[PieceTry], None] = lambda one: None,
     most: int = MOST,
+    limits: Limits = NO_LIMITS,
 ) -> Reduction:
     """Narrow the fault that a bisection found to a small piece of the program before the pass.
 
@@ -82,6 +78,7 @@ def narrow(
         ask: asks the engine; see `engine.jobs.bisect.bisect`.
         tell: called with each piece as it is done.
         most: how many pieces are tried at most.
+        limits: that hold for the engine, for the report of a fault that crosses one.
 
     Raises:
         EngineError: kind "usage"; there is nothing to narrow, see `cannot`. Other kinds: the
@@ -102,7 +99,8 @@ def narrow(
     if where.kind in OF_PASS:
         return made
     words = how_found(made, calls(graph, found.piece))
-    account = Account(Path(source.model).name, shown, words, found.minimal)
+    allowed = limits.seconds, limits.memory
+    account = Account(Path(source.model).name, shown, words, found.minimal, *allowed)
     return replace(made, report=ask("report", source, where, found.piece, account))
 
 
@@ -126,7 +124,9 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
         raise EngineError("usage", cannot(bisection), "bisection")
     assert found.bad is not None, "or there would be nothing to narrow"
     source = question.source
-    if bisection.kind == "wrong" and bisection.double is not None and not bisection.double.passed:
+    double = bisection.double
+    off = double is not None and not double.passed and double.failure is None
+    if bisection.kind == "wrong" and off:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
     wrong = question.tolerance.limit(source.dtype).outputs
     taken = bisection.taken
@@ -173,6 +173,8 @@ class _Search:
                 return start.graph, (), None
             if self.look(asked, piece).verdict is Verdict.BAD:
                 return start.graph, start.near, asked
+            if self.log[-1].shown.outcome == "refused":
+                break
         return start.graph, (), None
 
     def look(self, where: Where, piece: Piece) -> Look:
@@ -195,7 +197,7 @@ class _Search:
             if death.kind != "engine":
                 raise
             if not (where.building or where.tail):
-                return Shown("crash", error=death)
+                return _death(death)
             # Is it the passes that end the process, or can the piece not be run at all?
             try:
                 self.ask("narrow", self.source, where, piece, True)
@@ -203,19 +205,20 @@ class _Search:
                 if other.kind != "engine":
                     raise
                 return Shown("cannot be run", error=other)
-            return Shown("crash", error=death)
+            return _death(death)
         return answer
 
     def _same(self, shown: Shown) -> bool:
         """Whether an error is the one that the whole program shows, numbers aside."""
         if self.first is None or shown.error is None or self.first.error is None:
             return True
-        one, other = (_words(e.message) for e in (shown.error, self.first.error))
-        return difflib.SequenceMatcher(None, one, other).ratio() >= _ALIKE
+        same = alike(shown.error.message, self.first.error.message)
+        return shown.crash == self.first.crash and same
 
 
-def _words(message: str) -> str:
-    return re.sub(r"0x[0-9a-f]+|\d+", "", message.partition("\n")[0])[:300]
+def _death(error: EngineError) -> Shown:
+    """What a piece shows that ends the engine's process."""
+    return Shown("crash", error=error, crash=limit_crossed(error) or "ends")
 
 
 def how_found(made: Reduction, count: int) -> str:
@@ -250,6 +253,12 @@ def verdict(ir: str, made: Reduction) -> str:
         if s.enabled
     ]
     names = ", ".join(steps)
+    refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
+    if made.piece is None and refused and refused[0] is not None:
+        return (
+            f"{names}: relascope refuses this program before it runs the pass, so there is no "
+            f"fault of the pass to report. {refused[0].message} {refused[0].hint}".rstrip()
+        )
     if made.piece is None or made.shown is None:
         return (
             f"It cannot be narrowed inside {names}: the program before the pass and after it, by "

@@ -60,11 +60,13 @@ class Shown:
     """What a piece of a program shows.
 
     Args:
-        outcome: "good", a kind of `Where`, or "cannot be run".
+        outcome: "good", a kind of `Where`, "refused" (a pass of the catalogue says itself that it
+            does not take the program) or "cannot be run".
         outputs: ids of the outputs that are wrong, the worst first.
         max_abs, max_rel: of the worst output, after the passes against before them.
         ratio: of the time after the passes to that before them.
-        error: what was raised, where it crashed or cannot be run.
+        error: what was raised, where it crashed, was refused or cannot be run.
+        crash: of a crash, as of `engine.faults.show.Fault`.
         seconds, kept_bytes: of the passes, where they themselves are looked at; the latter as of
             `engine.protocol.results.StepRecord`.
     """
@@ -75,6 +77,7 @@ class Shown:
     max_rel: float | None = None
     ratio: float | None = None
     error: EngineError | None = None
+    crash: str = ""
     seconds: float | None = None
     kept_bytes: int | None = None
 
@@ -88,12 +91,15 @@ class Account:
         shown: what the piece shows.
         found: in sentences, how it was found.
         minimal: whether the fault goes away without any one of its nodes.
+        seconds, memory: the limits that were set, as of `engine.limits.Limits`.
     """
 
     model: str
     shown: Shown
     found: str
     minimal: bool
+    seconds: float = 0.0
+    memory: float = 0.0
 
 
 @dataclass(frozen=True)

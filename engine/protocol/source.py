@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import os
 import re
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -26,6 +29,8 @@ INPUTS = ("sample", "normal", "large", "tiny", "cancelling", "edges")
 EXAMPLE = "1x14x768:float32, 1x1x1x14"
 CODE = "python"
 """Where a model's name begins so, a person's own code makes it, which is run as theirs."""
+EVERYTHING = "/"
+"""As what an engine may read: all that the user may."""
 _LIBRARY = re.compile(r"(hf|torchvision|timm):")
 _LINKED = re.compile(
     r"(hf|torchvision|timm):[A-Za-z0-9][\w-]*(\.[\w-]+)*(/\w[\w-]*(\.[\w-]+)*)?(\?[\w.=&,\[\]-]*)?"
@@ -268,3 +273,40 @@ class ModelSource:
     weights: str = ""
     pins: tuple[tuple[str, int], ...] = ()
     tensors: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """What is read to load it: files, folders, or `EVERYTHING` for a person's own code."""
+        library, _, name = self.model.partition(":")
+        if library == CODE:
+            return frozenset({EVERYTHING})
+        found = {path for path, _ in self.tensors}
+        if self.digest:
+            found |= {self.model, *weights_beside(self.model, self.digest)}
+        elif library == "hf" and os.path.isabs(name):
+            found.add(name.partition("?")[0])
+        return frozenset(found)
+
+
+@lru_cache(64)
+def weights_beside(path: str, stamp: object) -> frozenset[str]:
+    """The files in an ONNX model's folder that it names as places of its weights.
+
+    Args:
+        stamp: changes when the file does.
+
+    Names are looked for as protobuf writes them, the key "location" and then a text. A name that
+    stands in other bytes by chance is of a file that the model could have named as well.
+    """
+    folder = Path(path).resolve().parent
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        if file.read(1) != b"\x08":  # as an ONNX model begins, see `engine.files.formats`
+            return frozenset()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            names = {
+                data[m.end() : m.end() + m[1][0]].decode(errors="ignore")
+                for m in re.finditer(rb"\x0a\x08location\x12([\x01-\x7f])", data)
+            }
+        beside = {(folder / n).resolve() for n in names if "\0" not in n}
+        return frozenset(str(f) for f in beside if f.is_file() and f.is_relative_to(folder))
+    return frozenset()

@@ -65,7 +65,8 @@ class Model:
         flat: the trace as one flat graph.
         parameters: parameters that the graph reads, by name, in the order of
             `module.named_parameters()`.
-        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`.
+        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`;
+            then tensors in other attributes of a script.
             They are arguments of the program, but no gradient is taken for them.
         unread: parameters that the graph does not read.
         outputs_flat: types of the outputs, flattened.
@@ -470,6 +471,10 @@ def model_from_module(
         _check_draws(flat, source, drawn)
     names = _apart(names, flat)
     said += without_writes(flat, [n for n, _ in module.named_buffers()])
+    parameters = {n: p for n, p in module.named_parameters() if n in flat.tensors}
+    buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
+    # A script may have a tensor that is neither, in an attribute that is optional.
+    buffers |= {n: t for n, t in flat.tensors.items() if n not in parameters | buffers}
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
@@ -477,8 +482,8 @@ def model_from_module(
         input_names=names,
         traced=traced,
         flat=flat,
-        parameters={n: p for n, p in module.named_parameters() if n in flat.tensors},
-        buffers={n: b for n, b in module.named_buffers() if n in flat.tensors},
+        parameters={**parameters},
+        buffers=buffers,
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,

@@ -56,7 +56,7 @@ class RelaxBackend:
     parts = Tensors
 
     def check_formed(self, program: RelaxProgram) -> None:
-        tvm.relax.analysis.well_formed(program.mod)
+        replay.check_formed(program.mod)
 
     def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
         return bool(structural_equal(left, right, map_free_vars=True))

@@ -59,13 +59,7 @@ class RelayBackend:
     parts = Tensors
 
     def check_formed(self, program: RelayProgram) -> None:
-        main = program.main
-        if free := tvm.relay.analysis.free_vars(main):
-            raise ValueError(f"{free[0].name_hint} is read, and bound nowhere")
-        if not tvm.relay.analysis.well_formed(main):
-            raise ValueError("a variable is bound twice")
-        if main._checked_type_ is None:
-            raise ValueError("it has no types; relay.transform.InferType gives them")
+        replay.check_formed(program.mod)
 
     def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
         return bool(tvm.ir.structural_equal(left, right, map_free_vars=True))

@@ -11,13 +11,19 @@ from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name, with_mod
+from relascope.passes.tvm_calls import run
+
+
+def applied(program: RelaxProgram, make: Callable[..., Any], *arguments: Any) -> RelaxProgram:
+    """A program after a pass of TVM's, made of plain arguments."""
+    return with_mod(program, run(program.mod, make, *arguments))
 
 
 def tvm_pass(
     make: Callable[[], Any], summary: str, before: str = "", after: str = "", looking: bool = False
 ) -> Callable[[RelaxProgram], RelaxProgram]:
     """A pass of TVM's that takes no parameters; the catalogue reads the rest from this file."""
-    return lambda program: with_mod(program, make()(program.mod))
+    return lambda program: applied(program, make)
 
 
 _t = relax.transform
@@ -138,7 +144,7 @@ def topological_sort(
         order: How the graph is gone through.
         direction: Where that begins.
     """
-    return with_mod(program, _t.TopologicalSort(order, direction)(program.mod))
+    return applied(program, _t.TopologicalSort, order, direction)
 
 
 @listed("DecomposeOpsForInference", "TVM")
@@ -153,7 +159,7 @@ def decompose_inference(program: RelaxProgram) -> RelaxProgram:
             would take the running statistics all the same.
     """
     _refuse_batch_norm(program, True, "decompose_inference")
-    return with_mod(program, _t.DecomposeOpsForInference()(program.mod))
+    return applied(program, _t.DecomposeOpsForInference)
 
 
 @listed("DecomposeOpsForTraining", "TVM")
@@ -169,7 +175,7 @@ def decompose_training(program: RelaxProgram) -> RelaxProgram:
             would take the batch's statistics all the same.
     """
     _refuse_batch_norm(program, False, "decompose_training")
-    return with_mod(program, _t.DecomposeOpsForTraining()(program.mod))
+    return applied(program, _t.DecomposeOpsForTraining)
 
 
 def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None:
@@ -207,7 +213,7 @@ def convert_layout(
         data: The order of the data's axes.
         kernel: The order of the weights' axes.
     """
-    return with_mod(program, _t.ConvertLayout({"relax.nn.conv2d": [data, kernel]})(program.mod))
+    return applied(program, _t.ConvertLayout, {"relax.nn.conv2d": [data, kernel]})
 
 
 @listed("ToMixedPrecision", "TVM")
@@ -230,4 +236,4 @@ def mixed_precision(
     ):
         message = "ToMixedPrecision takes float32, and this program computes in float64."
         raise EngineError("pass", message, "mixed_precision", "Leave it out in float64.")
-    return with_mod(program, _t.ToMixedPrecision(out_dtype=out)(program.mod))
+    return applied(program, _t.ToMixedPrecision, out)

@@ -14,22 +14,25 @@ from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, op_name, post_order, with_mod
 from relascope.passes.relay.ir.span_recovery import with_origins
+from relascope.passes.tvm_calls import run
 
 
-def applied(program: RelayProgram, made: Any) -> RelayProgram:
-    """A program after a pass of TVM's.
+def applied(
+    program: RelayProgram, make: Callable[..., Any], *arguments: Any, target: str = ""
+) -> RelayProgram:
+    """A program after a pass of TVM's, made of plain arguments.
 
     Some of them (Inline, RemoveUnusedFunctions) change the module that they are given, so each gets
     a copy.
     """
-    return with_origins(program, made(copied(program.mod)))
+    return with_origins(program, run(copied(program.mod), make, *arguments, target=target))
 
 
 def tvm_pass(
     make: Callable[[], Any], summary: str, before: str = "", after: str = "", looking: bool = False
 ) -> Callable[[RelayProgram], RelayProgram]:
     """A pass of TVM's that takes no parameters; the catalogue reads the rest from this file."""
-    return lambda program: applied(program, make())
+    return lambda program: applied(program, make)
 
 
 _t = relay.transform
@@ -98,7 +101,7 @@ def simplify_expr(program: RelayProgram) -> RelayProgram:
     """Applies some forty small rules: views of views, casts of casts, sums and products of
     constants, x * 1, and the like.
     """
-    return applied(without_doubles(program), _t.SimplifyExpr())
+    return applied(without_doubles(program), _t.SimplifyExpr)
 
 
 @listed("FuseOps", "TVM", looking=True)
@@ -108,9 +111,9 @@ def fuse(program: RelayProgram) -> RelayProgram:
     After: Every operator stands in a function marked Primitive, which will be one kernel.
     """
     if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
-        program = applied(program, _t.SimplifyInference())
+        program = with_origins(program, _t.SimplifyInference()(copied(program.mod)))
     # At the level at which relay.build runs it, so that what is shown is what will run.
-    return with_mod(program, _t.FuseOps(fuse_opt_level=2)(copied(program.mod)))
+    return with_mod(program, run(copied(program.mod), _t.FuseOps, 2))
 
 
 def _unpatterned(expr: Any) -> bool:
@@ -125,7 +128,7 @@ def defuse(program: RelayProgram) -> RelayProgram:
     Before: fuse made groups, right before it.
     After: The program is as it was before fuse.
     """
-    return with_mod(program, _t.DefuseOps()(copied(program.mod)))
+    return with_mod(program, run(copied(program.mod), _t.DefuseOps))
 
 
 @listed("CombineParallelBatchMatmul", "TVM, by the tutorial's author", least={"branches": 2})
@@ -139,7 +142,7 @@ def combine_batch_matmul(program: RelayProgram, branches: int = 3) -> RelayProgr
     Args:
         branches: The fewest that are joined.
     """
-    return applied(program, _t.CombineParallelBatchMatmul(branches))
+    return applied(program, _t.CombineParallelBatchMatmul, branches)
 
 
 @listed("CombineParallelDense", "TVM", least={"branches": 2})
@@ -153,7 +156,7 @@ def combine_dense(program: RelayProgram, branches: int = 3, batch: bool = True) 
         branches: The fewest that are joined.
         batch: As one batch_matmul; else as one nn.dense.
     """
-    return applied(program, _t.CombineParallelDense(branches, batch))
+    return applied(program, _t.CombineParallelDense, branches, batch)
 
 
 @listed("CombineParallelConv2D", "TVM", least={"branches": 2})
@@ -167,7 +170,7 @@ def combine_conv2d(program: RelayProgram, branches: int = 3) -> RelayProgram:
     Args:
         branches: The fewest that are joined.
     """
-    return applied(program, _t.CombineParallelConv2D(branches))
+    return applied(program, _t.CombineParallelConv2D, branches)
 
 
 @listed("ConvertLayout", "TVM")
@@ -180,7 +183,7 @@ def convert_layout(program: RelayProgram, data: Literal["NHWC", "NCHW"] = "NHWC"
         data: The order of the data's axes.
     """
     wanted = {"nn.conv2d": [data, "default"], "nn.max_pool2d": [data], "nn.avg_pool2d": [data]}
-    return applied(program, _t.ConvertLayout(wanted))
+    return applied(program, _t.ConvertLayout, wanted)
 
 
 @listed("ToMixedPrecision", "TVM")
@@ -194,8 +197,8 @@ def mixed_precision(program: RelayProgram) -> RelayProgram:
     mod = copied(program.mod)
     for name, f in program.mod.functions.items():  # it takes the types off those it is given
         mod[name] = relay.Function(f.params, f.body, f.ret_type, f.type_params, f.attrs)
-    with tvm.transform.PassContext(config=keep):
-        return with_origins(program, _t.ToMixedPrecision()(relay.transform.InferType()(mod)))
+    mod = relay.transform.InferType()(mod)
+    return with_origins(program, run(mod, _t.ToMixedPrecision, config=keep))
 
 
 @listed("AlterOpLayout", "TVM")
@@ -212,8 +215,7 @@ def alter_op_layout(program: RelayProgram, cpu: str | None = None) -> RelayProgr
     Raises:
         EngineError: kind "target"; LLVM knows no such CPU.
     """
-    with _cpu(cpu):
-        return applied(program, _t.AlterOpLayout())
+    return applied(program, _t.AlterOpLayout, target=_cpu(cpu))
 
 
 @listed("QNN Legalize", "TVM")
@@ -226,8 +228,7 @@ def qnn_legalize(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
     Args:
         cpu: LLVM's name of the CPU; any of the family otherwise.
     """
-    with _cpu(cpu):
-        return applied(program, relay.qnn.transform.Legalize())
+    return applied(program, relay.qnn.transform.Legalize, target=_cpu(cpu))
 
 
 @listed("QNN CanonicalizeOps", "TVM")
@@ -238,15 +239,13 @@ def qnn_canonicalize(program: RelayProgram) -> RelayProgram:
     Before: It has quantized operators.
     After: There is no operator of the qnn dialect, so that it can be built.
     """
-    with _cpu(None):
-        return applied(program, relay.qnn.transform.CanonicalizeOps())
+    return applied(program, relay.qnn.transform.CanonicalizeOps, target=_cpu(None))
 
 
-def _cpu(name: str | None) -> Any:
-    generic = tvm.target.Target("llvm")
+def _cpu(name: str | None) -> str:
     if not name:
-        return generic
-    if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(generic)):
+        return "llvm"
+    if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm"))):
         hint = "Take a name of LLVM's, such as skylake-avx512 or znver2."
         raise EngineError("target", f"LLVM knows no CPU called {name!r}.", f"cpu={name}", hint)
-    return tvm.target.Target(f"llvm -mcpu={name}")
+    return f"llvm -mcpu={name}"

@@ -10,16 +10,17 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import (
     children,
+    copied,
     op_name,
     post_order,
     rewrite_body,
     with_children,
     with_main,
 )
+from relascope.passes.relay.ir.span_recovery import with_origins
 
 HOST = "cpu"
 
@@ -110,7 +111,8 @@ def plan_devices(
     fallback = {"relay.fallback_device_type": tvm.device(HOST, 0).device_type}
     with tvm.transform.PassContext(config=fallback) as context:
         config = tvm.target.make_compilation_config(context, targets)
-        return applied(program, relay.transform.PlanDevices(config))
+        made = relay.transform.PlanDevices(config)(copied(program.mod))
+        return with_origins(program, made)
 
 
 def _target(device: str) -> str:

@@ -26,4 +26,4 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
     """
     if any(str(value.dtype).endswith("float64") for value in program.params.values()):
         program = decompose_layer_norm(decompose_batch_norm(program))
-    return applied(program, relay.transform.SimplifyInference())
+    return applied(program, relay.transform.SimplifyInference)

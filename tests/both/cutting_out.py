@@ -10,6 +10,7 @@ from torch import nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertModel
 
+from limits import OUTPUT
 from progress import quiet
 from quick import QUICK
 from relascope.engine.in_process import load_engine
@@ -85,7 +86,7 @@ def agrees(ir: str, opened: Opened) -> None:
         answers.append((found, types, info.graph.operators, info.parameters))
     assert answers[0] == answers[1]
     ((output,), *_) = answers[0]
-    assert output.max_rel < 1e-4
+    assert output.max_rel < OUTPUT
 
 
 class Net(nn.Module):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from limits import EPSILON, OUTPUT
 from place import ROOT
 from quick import QUICK
 from relascope.commands import text as texts
@@ -18,7 +19,7 @@ from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.pipeline import Step
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
-LIMIT = {"float32": 1e-5, "float64": 1e-12}
+LIMIT = {"float32": OUTPUT, "float64": EPSILON}
 
 
 def quiet(fraction, text):

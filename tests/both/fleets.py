@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fleet import KEY, LocalFleet, free_port
+from limits import GRADIENT, LIMITS, OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.measure import fleet as fleets
@@ -55,7 +56,7 @@ class FleetTests:
         assert len(row.samples_ms) == 3
         assert 0 < row.median_ms < 1000
         assert row.ratio_to_eager is None
-        assert row.max_abs_error < (1e-5 if dtype == "float32" else 1e-13)
+        assert row.max_abs_error < LIMITS[dtype][0]
         assert found.threads == 1
         assert "PyTorch does not run beside it" in found.notes[0]
 
@@ -70,7 +71,7 @@ class FleetTests:
         forward, both = found.rows
         assert (forward.phase, both.phase) == ("forward", "forward_backward")
         assert both.median_ms > forward.median_ms
-        assert both.max_abs_error < 1e-4
+        assert both.max_abs_error < GRADIENT
         assert any(c.name.startswith("gradient") for c in found.comparisons)
 
     @pytest.mark.exhaustive
@@ -93,7 +94,7 @@ class FleetTests:
         found = session.time_remote(
             BuildRequest(SOURCE, pipeline, target, 1, 3), fleet, progress=quiet
         )
-        assert found.rows[0].max_abs_error < 1e-5
+        assert found.rows[0].max_abs_error < OUTPUT
 
     def test_pytorchs_library_is_not_there(self, session, fleet):
         pipeline = default_pipeline(self.ir, False)

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from limits import LIMITS, POINTWISE, rounding
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -206,13 +207,15 @@ def values_of(model, program):
     }
 
 
-def compare(model, outputs, gradients, output_limit, gradient_limit):
+def compare(model, outputs, gradients, limits=None):
     """Every output and gradient against PyTorch's, in shape, dtype and numbers.
 
-    A limit counts relative to the scale of PyTorch's tensor. A gradient that is zero but for
-    rounding (softmax does not see the bias of its keys) must be as small in both.
+    Limits, of outputs and of gradients, count relative to the scale of PyTorch's tensor. A gradient
+    that is zero but for rounding (softmax does not see the bias of its keys) must be as small in
+    both.
     """
     expected = model.forward()
+    output_limit, gradient_limit = limits or LIMITS[str(expected[0].dtype).removeprefix("torch.")]
     assert len(outputs) == len(expected)
     for ours, theirs in zip(outputs, expected, strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
@@ -224,7 +227,7 @@ def compare(model, outputs, gradients, output_limit, gradient_limit):
     assert set(gradients) == set(wanted)
     largest = max(float(g.abs().max()) for g in wanted.values())
     assert largest > 0
-    noise = 50 * torch.finfo(next(iter(wanted.values())).dtype).eps * largest
+    noise = rounding(next(iter(wanted.values())).dtype, POINTWISE, largest)
     told = 0
     for name, theirs in wanted.items():
         ours = gradients[name]

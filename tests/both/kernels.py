@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from limits import ELEMENTWISE, GRADIENT
 from quick import QUICK
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure.intermediates import Intermediates, values_inside
@@ -37,7 +38,7 @@ def check_figures(found, repeats=2):
     """What is true of every profile."""
     assert found.repeats == repeats
     assert found.notes == ()
-    assert all(c.max_rel < 1e-4 for c in found.comparisons)
+    assert all(c.max_rel < GRADIENT for c in found.comparisons)
     total = sum(p.median_ms for p in found.phases)
     for phase in found.phases:
         kernels = [k for k in found.kernels if k.phase == phase.name]
@@ -71,7 +72,7 @@ def check_node(kernel, ident, values):
     value = values[ident]
     assert math.prod(output.shape) == value.numel(), kernel.name
     # Values far apart (attention masks) cancel in the mean.
-    room = 1e-4 * float(value.double().abs().max()) + 1e-6
+    room = GRADIENT * float(value.double().abs().max()) + ELEMENTWISE
     for ours, theirs in (
         (output.minimum, value.min()),
         (output.maximum, value.max()),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from limits import rounding
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.openblas import Product, load
 
@@ -69,7 +70,8 @@ def check_product(
             set_threads(threads)
             made = torch.full(product.shape, float("nan"), dtype=kind)
             run(a, b, made)
-            limit = {"float32": 1e-5, "float64": 1e-13}[dtype] * left[-1] ** 0.5
-            assert (made.double() - exact).abs().max() < limit
+            assert (made.double() - exact).abs().max() < rounding(
+                dtype, left[-2 if turn_a else -1], exact.abs().max()
+            )
     finally:
         set_threads(0)

@@ -23,8 +23,11 @@ from relascope.engine.files.program_file import taken_apart
 from relascope.recorder import reading
 from relascope.recorder.reading import read
 from relascope.recorder.writing import Writer, hashed
+from relascope.viz.compare.text import Work, brief, columns
+from relascope.viz.handed_on import recorded as handed_recorded
+from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.rows.recorded_numbers import Made, parts, why_none
-from relascope.viz.rows.recording import end_words, pass_rows
+from relascope.viz.rows.recording import end_words, insides, pass_rows
 
 
 @pytest.fixture
@@ -69,6 +72,76 @@ def test_a_part_of_a_compile_goes_as_far_as_what_can_be_run(path):
     (part,) = parts(found)
     assert (part.first, part.by, part.after, part.made) == (0, 0, False, (Made(1, 1),))
     assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
+
+
+def _recording(path, *lines):
+    first = {"relascope_recording": 1, "level": "text"}
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (first, *lines)))
+    return path
+
+
+def _text(name, text):
+    return {"text": name, "zlib": base64.b64encode(zlib.compress(text.encode())).decode()}
+
+
+def _change(number, old, new):
+    begun = {"begin": number, "depth": 0, "name": "P", "opt_level": 0, "module": old}
+    return begun, {"end": number, "seconds": 0.1, "module": new}
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([{"begin": 0, "depth": 201, "name": "P", "opt_level": 0}], "inside one another"),
+        ([*_change(0, None, None)[:1], {"end": 0, "seconds": 1e308}], "damaged in line 3"),
+        ([*_change(0, None, None)[:1], {"end": 0, "seconds": float("nan")}], "damaged in line 3"),
+        ([{"begin": 0, "depth": 0, "name": "P", "opt_level": -1}], "damaged in line 2"),
+    ],
+)
+def test_passes_have_limits(tmp_path, lines, why):
+    with pytest.raises(EngineError, match=why):
+        read(_recording(tmp_path / "run.rsc", *lines))
+
+
+def test_there_are_only_so_many_passes_and_functions_that_they_change(tmp_path, monkeypatch):
+    functions = [[None, {f"f{i}": name for i in range(20)}, []] for name in "ab"]
+    lines = [_text("a", "x"), _text("b", "y"), *_change(0, *functions)]
+    for number in range(1, 9):
+        lines += _change(number, number % 2, 1 - number % 2)
+    path = _recording(tmp_path / "run.rsc", *lines)
+    assert len(read(path).passes) == 9
+    monkeypatch.setattr(reading, "_MOST", 200)
+    with pytest.raises(EngineError, match="more than 200 functions"):
+        read(path)
+    monkeypatch.setattr(reading, "_MOST_PASSES", 8)
+    monkeypatch.setattr(reading, "_MOST", 2000)
+    with pytest.raises(EngineError, match="more than 8 passes"):
+        read(path)
+    monkeypatch.setattr(reading, "_LONGEST_LINE", 100)
+    with pytest.raises(EngineError, match="damaged in line 4"):
+        read(path)
+
+
+def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
+    """With work for a few lines, what is left counts as changed, and a page leaves texts out."""
+    was = [str(i % 7) for i in range(60)]
+    before, after = "\n".join(was), "\n".join(reversed(was))
+    lines, least = columns(before, after), columns(before, after, Work(0))
+    assert any(stretch.same for stretch in lines)
+    assert [stretch.same for stretch in least] == [False]
+    assert sum(row[0] is not None for row in least[0].rows) == 60
+    assert brief("x " + "/* a" * 1000 + "\ny") == "x\ny"
+    changes = _change(0, [None, {"main": "a"}, []], [None, {"main": "b"}, []])
+    path = _recording(tmp_path / "run.rsc", _text("a", before), _text("b", after), *changes)
+    assert not any("is full" in str(block) for block in recording_sheet(read(path)).blocks)
+    monkeypatch.setattr(handed_recorded, "_STEPS", 0)
+    monkeypatch.setattr(handed_recorded, "_STEPS_PER_BYTE", 0)
+    assert any("is full" in str(block) for block in recording_sheet(read(path)).blocks)
+
+
+def test_passes_know_what_they_ran_inside_of():
+    rows = [{"depth": d, "pass": p} for d, p in ((0, "a"), (1, "b"), (2, "c"), (1, "d"), (0, "e"))]
+    assert insides(rows) == [(), ("a",), ("a", "b"), ("a",), ()]
 
 
 def written(path, passes):

@@ -27,6 +27,7 @@ from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.accuracy import Tolerance
+from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.protocol.fault import Report, Shown, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
@@ -245,10 +246,11 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
         "from relascope.passes.relay.bind import bind\n"
     )
     found = bundle.sources(
-        ["relascope.engine.faults.replay", "relascope.passes.relay.builtin"], [mine]
+        ["relascope.engine.faults.show", "relascope.passes.relay.builtin"], [mine]
     )
     names = {n.removeprefix("relascope/") for n in found}
-    assert {"__init__.py", "engine/faults/replay.py", "engine/__init__.py"} <= names
+    assert {"__init__.py", "engine/faults/show.py", "engine/__init__.py"} <= names
+    assert b"import" not in found["relascope/passes/catalogue/__init__.py"]
     assert {"passes/relay/ir/rewrite.py", "passes/relay/bind.py"} <= names
     assert not [n for n in names if n.startswith(("viz/panels", "engine/relax", "tests"))]
     for content in found.values():
@@ -258,7 +260,7 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     code = (
-        "import relascope.engine.faults.replay, relascope.passes.program; print(relascope.__file__)"
+        "import relascope.engine.faults.show, relascope.passes.program; print(relascope.__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
@@ -315,17 +317,20 @@ def test_the_suspects_alone_are_asked_about_on_a_plain_target():
 
 def test_what_is_wrong_in_float64_is_narrowed_in_float64():
     class Failed:
-        passed = False
+        passed, failure = False, None
 
     made = reduction.narrow(Answers(wrong), "relay", bisected(double=Failed()))
     assert (made.source.dtype, made.where.limit) == ("float64", 1e-10)
 
     class Rounded:
-        passed = True
+        passed, failure = True, None
 
-    assert reduction.narrow(Answers(wrong), "relay", bisected(double=Rounded())).source == (
-        ModelSource("mlp")
-    )
+    class NoSuchType:
+        passed, failure = False, EngineError("usage", "It has no --dtype to choose.")
+
+    for double in (Rounded(), NoSuchType()):
+        made = reduction.narrow(Answers(wrong), "relay", bisected(double=double))
+        assert made.source == ModelSource("mlp")
 
 
 def test_a_tolerance_holds_inside_a_pass_too():
@@ -348,6 +353,38 @@ def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
     for bad, good, limit in ((9.0, 1.0, 1.5), (1.69, 1.0, 1.3), (1.02, 1.0, 1.1)):
         made = reduction.narrow(Answers(slow), "relay", took(bad, good))
         assert made.where.limit == pytest.approx(limit)
+
+
+def test_a_program_that_relascope_refuses_is_no_fault_of_the_pass():
+    def refused(where, piece, bare=False):
+        return Shown("refused", error=EngineError("pass", "It is in train mode.", hint="Do this."))
+
+    ask = Answers(refused)
+    made = reduction.narrow(ask, "relay", bisected("crash"))
+    assert (made.piece, made.report, len(made.log)) == (None, None, 1)
+    said = reduction.verdict("relay", made)
+    assert "relascope refuses this program before it runs the pass" in said
+    assert said.endswith("It is in train mode. Do this.")
+
+
+@pytest.mark.parametrize(
+    ("used", "crash"),
+    [(Usage(4.0), "seconds"), (Usage(memory=200 << 20), "memory"), (None, "ends")],
+)
+def test_the_report_of_a_crossed_limit_gets_the_limit(used, crash):
+    limits = Limits(3.0, 100.0)
+    death = EngineError("engine", "The relay engine's process was ended by signal 11.")
+    if used is not None:
+        death = limits.crossed(Unit("A piece", "narrow", "engine", ""), used)
+
+    def dies(where, piece, bare=False):
+        raise death
+
+    ask = Answers(dies)
+    made = reduction.narrow(ask, "relay", bisected("crash"), limits=limits)
+    assert made.shown.crash == crash
+    account = next(asked[-1] for asked in ask.asked if asked[0] == "report")
+    assert (account.shown.crash, account.seconds, account.memory) == (crash, 3.0, 100.0)
 
 
 def test_where_it_shows_only_later_the_steps_behind_are_run_too():

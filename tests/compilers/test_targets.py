@@ -75,6 +75,16 @@ def test_the_processor_in_words(tmp_path):
     assert cpu_info(tmp_path / "none") == {}
 
 
+def test_the_processor_is_capped_on_request(tmp_path, monkeypatch):
+    listing = tmp_path / "cpuinfo"
+    listing.write_text(f"flags\t\t: {' '.join(AVX512)}\n")
+    monkeypatch.setenv("RELASCOPE_PROCESSOR", "avx2")
+    assert cpu_info(listing)["flags"].split() == AVX2
+    monkeypatch.setenv("RELASCOPE_PROCESSOR", "mmx")
+    with pytest.raises(EngineError, match="'mmx'"):
+        cpu_info(listing)
+
+
 def found(**environment: str) -> list[dict]:
     return answer(
         "import json\nfrom relascope.engine.relay.building.targets import targets\n"

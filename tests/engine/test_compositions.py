@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from limits import ELEMENTWISE, GRADIENT, close
 from relascope.engine.pytorch.operators import along_axes
 from relascope.engine.pytorch.operators.compositions import compositions
 
@@ -69,7 +70,7 @@ PARTS = [
 
 
 def alike(ours, theirs):
-    torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=2e-6, atol=1e-30)
+    torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=ELEMENTWISE, atol=1e-30)
 
 
 @pytest.mark.parametrize("op", [*ONE, *TWO, aten.signbit.default], ids=str)
@@ -79,7 +80,7 @@ def test_values_are_pytorchs_with_nan_and_infinity(op):
         ours, theirs = compositions()[op](*given), op(*given)
         assert ours.dtype == theirs.dtype
         if op is aten.lgamma.default:
-            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=2e-6, atol=2e-6)
+            torch.testing.assert_close(ours, theirs, equal_nan=True, **close(ELEMENTWISE))
         else:
             alike(ours, theirs)
 
@@ -96,7 +97,7 @@ def test_gradients_are_pytorchs(op):
         found.append([torch.zeros(()) if x.grad is None else x.grad for x in given])
     for ours, theirs in zip(*found, strict=True):
         kept = theirs.isfinite()
-        torch.testing.assert_close(ours.expand_as(kept)[kept], theirs[kept], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours.expand_as(kept)[kept], theirs[kept], **close(ELEMENTWISE))
 
 
 @pytest.mark.parametrize("case", PARTS, ids=lambda case: str(case[0]))
@@ -177,4 +178,4 @@ def test_sampling_has_pytorchs_values_and_gradients(image, mode, padding, aligne
             ]
             found.append((made.detach(), *slopes))
         for ours, theirs in zip(found[1], found[0], strict=True):
-            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(ours, theirs, equal_nan=True, **close(GRADIENT))

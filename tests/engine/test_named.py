@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from limits import ELEMENTWISE
 from progress import quiet
 from relascope.commands.shared import _named
 from relascope.core.errors import EngineError
@@ -65,7 +66,7 @@ def test_weights_come_from_the_folder_or_are_asked_for(tmp_path):
     model = load(f"hf:{tmp_path}", weights="")
     ids, mask = model.inputs
     with torch.no_grad():
-        assert torch.allclose(model.forward()[0], made(ids, mask).logits, atol=1e-6)
+        assert torch.allclose(model.forward()[0], made(ids, mask).logits, atol=ELEMENTWISE)
     assert not any("random" in note for note in model.notes)
     (tmp_path / "model.safetensors").unlink()
     error = refused(f"hf:{tmp_path}", weights="")

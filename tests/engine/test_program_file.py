@@ -7,11 +7,18 @@ import pytest
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.files import program_file
+from relascope.engine.files import program_file, tvm_json
 from relascope.engine.files.program_file import check_params, not_read, taken_apart
 
 RELAY = '#[version = "0.0.5"]\ndef @main(%x: int64) { %x }'
 LIBRARY = b"\x7fELF\x02\x01\x01" + bytes(57)
+
+
+@pytest.mark.parametrize("check", [tvm_json.check_relay_json, tvm_json.check_relax_json])
+def test_json_has_only_so_many_nodes(check, monkeypatch):
+    monkeypatch.setattr(tvm_json, "_NODES", 3)
+    with pytest.raises(EngineError, match="more than 3 nodes"):
+        check('{"nodes": [1, 2, 3, 4]}', "mod.json")
 
 
 def archive(folder, **members):

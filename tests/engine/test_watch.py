@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from limits import ELEMENTWISE, GRADIENT, close
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch import watch
@@ -60,7 +61,7 @@ def test_attention_that_drops_is_that_of_pytorch_where_nothing_is_dropped(mask, 
     with watch.written_out(), patch.object(F, "dropout", lambda x, rate: x):
         ours = F.scaled_dot_product_attention(query, key, value, MASKS[mask], 0.5, **more)
         plain = F.scaled_dot_product_attention(query, key, value, MASKS[mask], 0.0, **more)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours, theirs, **close(ELEMENTWISE))
     assert torch.equal(plain, theirs)
 
 
@@ -77,7 +78,7 @@ def test_a_bounded_variance_has_the_same_loss_and_gradient(full, reduction, var)
     torch.testing.assert_close(*losses)
     if isinstance(given, torch.Tensor):
         mine, theirs = (torch.autograd.grad(loss.sum(), given)[0] for loss in losses)
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(mine, theirs, **close(GRADIENT))
 
 
 class Reading(nn.Module):

@@ -27,6 +27,7 @@ def test_white_space_around_bars_does_not_matter():
         ("cse|fold(a)", "'a'"),
         ("cse|fold(a=1", "'fold(a=1'"),
         ("cse|nonsense", "'nonsense'"),
+        ("|".join(["cse"] * 201), "at most 200 steps"),
     ],
 )
 def test_a_bad_step_is_named(text, named):

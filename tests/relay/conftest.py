@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,28 @@ def linked():
     from relascope.engine.relay.building.runtime import Compiled
 
     with linking(Compiled, lambda library: library.module, load_module):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unfolded():
+    """What is built for `QUICK` computes its constants when it runs.
+
+    TVM's FoldConstant compiles a kernel for each, which takes more than half of such a build.
+    """
+    from quick import QUICK
+    from relascope.engine.relay.building import runtime
+
+    make = runtime.make
+
+    def quick(function, options, instruments=()):
+        if options.target == QUICK:
+            options = replace(options, disabled=(*options.disabled, "FoldConstant"))
+        return make(function, options, instruments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "make", quick)
+        patch.setattr(runtime, "_builder", runtime._new_builder())
         yield
 
 

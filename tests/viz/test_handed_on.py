@@ -27,6 +27,7 @@ from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.pool import SIGN, pooled
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.rows.formats import size
+from relascope.viz.rows.timings import csv_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "</script><script>alert(1)</script>&\"'<!-- \x01\x0b\ud800"
@@ -197,6 +198,7 @@ def test_long_texts_stand_once_and_come_back():
             return {k: filled(v) for k, v in value.items()}
         return [filled(v) for v in value] if isinstance(value, list) else value
 
+    blocks[1]["e"] = r"\u00017"  # which is no place in the pool
     assert [filled(m) for m in made] == blocks
 
 
@@ -210,6 +212,27 @@ def test_names_cannot_end_the_script_or_leave_the_page():
     assert not re.search(r"\b(?:src|href)=", text.partition("<script>")[0])
     assert "eval(" not in text
     assert "new Function" not in text
+
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+@pytest.mark.parametrize("ending", [".html", ".svg", ".dot", ".graphml", ".explorer.json", ".csv"])
+def test_control_characters_are_seen_in_every_format(ending):
+    name = "a\x1b[31m\rb\t\x85\u202ec"
+    x = Node("x\x1b", Kind.INPUT, name=name, outputs=(TensorType((2,), "float32"),))
+    y = Node("y", Kind.CALL, name, attrs={"a": name}, inputs=(x.id,), outputs=x.outputs, scope=name)
+    text = graph_file(ending, Graph(name, "relay", (x, y), (x.id,), ("y",)), Look()).decode()
+    shown = json.dumps(_blocks(text), ensure_ascii=False) if ending == ".html" else text
+    assert not CONTROL.search(re.sub(r"(?<=\")\\\\u0001\d+(?=\")", "", shown))
+    assert "u001b[31m" in shown
+
+
+def test_a_cell_of_a_table_is_no_formula():
+    cells = ["=cmd|'/c calc'!A1", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "a=1", "-1.5", -1.5]
+    written = ["'=cmd|'/c calc'!A1", "'+1", "'-1+2", "'@SUM(A1)", r"\t=1", r"\r=1", "a=1", "-1.5"]
+    text = csv_text([{"a": cell} for cell in cells], ["a"])
+    assert [row[0] for row in csv.reader(io.StringIO(text))][1:] == [*written, "-1.5"]
 
 
 def _blocks(text: str) -> dict[str, object]:

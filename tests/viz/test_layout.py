@@ -272,8 +272,7 @@ def test_the_palette_has_a_style_for_every_node_and_readable_text():
         for graph in (transformer(), joint(), random_graph(2)):
             assert {palette.style_key(n) for n in graph.nodes} <= set(styles)
         for style in styles.values():
-            limit = 3.0 if style.label == "removed" else 4.5
-            assert _contrast(style.text, style.fill) >= limit, (theme, style)
+            assert _contrast(style.text, style.fill) >= 4.5, (theme, style)
             ground = palette.SURFACES[theme]["ground"]
             assert _contrast(style.stroke, ground) >= 2.2, (theme, style)
     assert palette.category("nn.batch_matmul") == "matmul"

@@ -1,5 +1,7 @@
 """Steps of one program in the same places."""
 
+from dataclasses import replace
+
 from graphs import joint
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.viz.drawing.layout import flaws, layout
@@ -114,3 +116,15 @@ def test_a_joint_graphs_halves_keep_its_places_and_captures_stand_by_their_reade
     left = boxes["group:backward:"].x
     captured = [boxes[i] for i in needed - back]
     assert captured and all(left - 80 < b.x + b.w <= left for b in captured)
+
+
+def test_a_box_has_room_for_the_second_line_that_a_node_gets_in_a_later_step():
+    plain = graph(*CHAIN)
+    body = Graph("f", "relay", (Node("x", Kind.INPUT, outputs=TYPE), plain.by_id["b"]), (), ("b",))
+    for change in ({"attrs": {"axis": 1}}, {"kind": Kind.FUNCTION, "body": body}):
+        nodes = [replace(n, **change) if n.id == "b" else n for n in plain.nodes]
+        union = united(plain)
+        before = {b.id: b.h for b in draw(union, plain).boxes}
+        union.add(fused := plain.with_nodes(nodes))
+        after = {b.id: b.h for b in draw(union, fused).boxes}
+        assert before["b"] == before["a"] == after["a"] < after["b"]

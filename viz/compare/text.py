@@ -18,21 +18,71 @@ _NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Con
 """Names in an IR's text that are only numbers, and so change with what stands before them."""
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _ASIDE = re.compile(
-    r" ?/\*.{0,10000}?\*/| \{virtual_device=VirtualDevice\([^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}"
+    r" ?/\*.*?(?:\*/|$)"
+    r"| \{virtual_device=VirtualDevice\([^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*(?:\}|$)",
+    re.MULTILINE,
 )
 """What Relay's text says beside the program: types, places in the source, devices."""
 MOST_LINES = 20_000
 """So many lines of each text are held against each other."""
 _WIDEST = 2_000  # characters of a line that are shown
+_LONGEST = 4 << 20  # characters of a text that are read
+_STEPS_PER_LINE = 300  # of work, and for each word in which a line changed
 _MOST_PAIRS = 4_000  # pairs of lines that are weighed to find which became which
 _MOST_MARKED = 2_000  # changed lines in which words are marked
 _ALIKE = 0.4  # share of two lines' words that both have, from which one became the other
 
 
+class Work:
+    """How much work comparing may still take, in steps of about 10 ns.
+
+    What a text looks like decides how long it takes to find what is the same: with many equal
+    lines, up to the cube of their number. Where the work is used up, the rest counts as changed.
+    """
+
+    def __init__(self, steps: int = 200_000_000) -> None:
+        self.left = steps
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """A matcher that stops looking where the work is used up."""
+
+    def __init__(self, was: Sequence[str], now: Sequence[str], work: Work, junk: bool) -> None:
+        super().__init__(None, was, now, autojunk=junk)
+        self._was, self._work = was, work
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        looked = self._was[alo:ahi]
+        places = self.b2j  # type: ignore[attr-defined]
+        self._work.left -= 10 * sum(len(places.get(one, ())) + 1 for one in looked)
+        if self._work.left < 0:
+            return difflib.Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
 def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
     """What differs between two texts of an IR, as a unified diff; "" where nothing does."""
-    was, now = _same_numbers(before.splitlines(), after.splitlines())
-    return "\n".join(difflib.unified_diff(was, now, *names, lineterm="", n=2))
+    work = Work()
+    was, now = _same_numbers(before.splitlines(), after.splitlines(), work)
+    lines = [f"--- {names[0]}", f"+++ {names[1]}"]
+    for group in _Matcher(was, now, work, True).get_grouped_opcodes(2):
+        (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]
+        lines.append(f"@@ -{_range(i, i_end)} +{_range(j, j_end)} @@")
+        for kind, i, i_end, j, j_end in group:
+            if kind == "equal":
+                lines += (f" {line}" for line in was[i:i_end])
+            else:
+                lines += (f"-{line}" for line in was[i:i_end])
+                lines += (f"+{line}" for line in now[j:j_end])
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _range(start: int, end: int) -> str:
+    """Lines from `start` up to `end`, counted from 0, as a unified diff counts them."""
+    length = end - start
+    return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
 
 ASIDE = "It changed types and places alone."
@@ -40,8 +90,11 @@ ASIDE = "It changed types and places alone."
 
 
 def brief(text: str) -> str:
-    """A text of Relay's without what it says beside the program: types, places, devices."""
-    return _ASIDE.sub("", text)
+    """A text of Relay's without what it says beside the program: types, places, devices.
+
+    Only so much of it as `columns` shows.
+    """
+    return _ASIDE.sub("", text[:_LONGEST])
 
 
 Part = tuple[str, bool]
@@ -68,26 +121,34 @@ class Stretch:
         return 0 if self.same else sum(side is not None for row in self.rows for side in row)
 
 
-def columns(before: str, after: str) -> list[Stretch]:
-    """Two texts side by side; of each at most `MOST_LINES` lines."""
+def columns(before: str, after: str, work: Work | None = None) -> list[Stretch]:
+    """Two texts side by side; of each at most `MOST_LINES` lines.
+
+    Args:
+        work: that is left for this; by default enough for one pair of texts.
+    """
+    work = work or Work()
+    work.left -= len(before) + len(after)
     was, now = (
-        [line[:_WIDEST] for line in text.splitlines()[:MOST_LINES]] for text in (before, after)
+        [line[:_WIDEST] for line in text[:_LONGEST].splitlines()[:MOST_LINES]]
+        for text in (before, after)
     )
-    was, now = _same_numbers(was, now)
+    work.left -= _STEPS_PER_LINE * (len(was) + len(now))
+    was, now = _same_numbers(was, now, work)
     found: list[Stretch] = []
     marked = 0
-    for kind, i, i_end, j, j_end in _opcodes(was, now):
+    for kind, i, i_end, j, j_end in _opcodes(was, now, work):
         if kind == "equal":
             pairs = zip(range(i, i_end), range(j, j_end), strict=True)
             same = [((a + 1, [(was[a], False)]), (b + 1, [(now[b], False)])) for a, b in pairs]
             found.append(Stretch(True, list(same)))
             continue
         rows: list[tuple[Line | None, Line | None]] = []
-        for left, right in _paired(was[i:i_end], now[j:j_end]):
+        for left, right in _paired(was[i:i_end], now[j:j_end], work):
             one = None if left is None else was[i + left]
             other = None if right is None else now[j + right]
             if one is not None and other is not None and marked < _MOST_MARKED:
-                parts = _words(one, other)
+                parts = _words(one, other, work)
                 marked += 1
             else:
                 parts = [(one or "", True)], [(other or "", True)]
@@ -123,18 +184,18 @@ def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> 
     }
 
 
-def _same_numbers(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
+def _same_numbers(was: list[str], now: list[str], work: Work) -> tuple[list[str], list[str]]:
     """The lines before with the numbers that their values have after."""
     old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
     numbers: dict[str, str] = {}
     pairs: list[tuple[int, int]] = []
-    opcodes = _opcodes(old, new)
+    opcodes = _opcodes(old, new, work)
     for kind, i, i_end, j, j_end in opcodes:
         if kind == "equal":
             pairs += zip(range(i, i_end), range(j, j_end), strict=True)
     for kind, i, i_end, j, j_end in opcodes:  # a line that changed gives its value, too
         if kind == "replace" and (i_end - i) * (j_end - j) <= _MOST_PAIRS:
-            found = _paired(old[i:i_end], new[j:j_end])
+            found = _paired(old[i:i_end], new[j:j_end], work)
             pairs += [(i + a, j + b) for a, b in found if a is not None and b is not None]
     for a, b in pairs:
         settled = [list(_settled(line)) for line in (was[a], now[b])]
@@ -151,14 +212,16 @@ def _settled(line: str) -> Iterator[str]:
     return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
 
 
-def _opcodes(was: Sequence[str], now: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+def _opcodes(
+    was: Sequence[str], now: Sequence[str], work: Work
+) -> list[tuple[str, int, int, int, int]]:
     """As `difflib.SequenceMatcher.get_opcodes`, what is the same at both ends aside."""
     short = min(len(was), len(now))
     head = next((k for k in range(short) if was[k] != now[k]), short)
     rest = short - head
     tail = next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
-    inner = difflib.SequenceMatcher(
-        None, was[head : len(was) - tail], now[head : len(now) - tail], autojunk=True
+    inner = _Matcher(
+        was[head : len(was) - tail], now[head : len(now) - tail], work, True
     ).get_opcodes()
     found = [("equal", 0, head, 0, head)] if head else []
     found += [(kind, i + head, e + head, j + head, f + head) for kind, i, e, j, f in inner]
@@ -167,9 +230,14 @@ def _opcodes(was: Sequence[str], now: Sequence[str]) -> list[tuple[str, int, int
     return found
 
 
-def _paired(was: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+def _paired(
+    was: Sequence[str], now: Sequence[str], work: Work
+) -> Iterator[tuple[int | None, int | None]]:
     """Which changed lines stand beside one another: in order, as alike as can be."""
-    if not was or not now or len(was) * len(now) > _MOST_PAIRS:
+    pairs = len(was) * len(now)
+    if 0 < pairs <= _MOST_PAIRS:
+        work.left -= 5 * (len(now) * sum(map(len, was)) + len(was) * sum(map(len, now)))
+    if not 0 < pairs <= _MOST_PAIRS or work.left < 0:
         for k in range(max(len(was), len(now))):
             yield (k if k < len(was) else None), (k if k < len(now) else None)
         return
@@ -199,10 +267,13 @@ def _likeness(one: set[str], other: set[str]) -> float:
     return 2 * len(one & other) / (len(one) + len(other) or 1)
 
 
-def _words(one: str, other: str) -> tuple[list[Part], list[Part]]:
+def _words(one: str, other: str, work: Work) -> tuple[list[Part], list[Part]]:
     """The parts of two lines, what differs marked; all, where little is the same."""
+    if work.left < 0:
+        return [(one, True)], [(other, True)]
     was, now = _WORD.findall(one), _WORD.findall(other)
-    matcher = difflib.SequenceMatcher(None, was, now, autojunk=False)
+    work.left -= _STEPS_PER_LINE * (len(was) + len(now))
+    matcher = _Matcher(was, now, work, False)
     left: list[Part] = []
     right: list[Part] = []
     for kind, i, i_end, j, j_end in matcher.get_opcodes():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from relascope.core.graph import Graph, Literal
+from relascope.core.graph import Graph, Literal, Node
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.modules import GroupTree, module_groups, regrouped
 from relascope.viz.drawing.union import Union
@@ -39,20 +40,27 @@ def drawn_block(
     tree = regrouped(graph, around, union.slot)
     at = {n.id: i for i, n in enumerate(backdrop.nodes)}
     return tree, _lists(graph, tree, strings) | {
-        "backdrop": _lists(backdrop, around, strings),
+        "backdrop": _lists(backdrop, around, strings, union.nodes),
         "slot": [at[union.slot[n.id]] for n in graph.nodes],
     }
 
 
-def _lists(graph: Graph, tree: GroupTree, strings: Strings) -> dict[str, Any]:
-    """Nodes field by field, groups by id and in their order."""
+def _lists(
+    graph: Graph, tree: GroupTree, strings: Strings, by_slot: Mapping[str, Node] | None = None
+) -> dict[str, Any]:
+    """Nodes field by field, groups by id and in their order.
+
+    Args:
+        by_slot: what is written in the boxes, where that is of other nodes than the graph's.
+    """
     nodes = graph.nodes
+    named = [by_slot[n.id] for n in nodes] if by_slot else nodes
     index = {n.id: i for i, n in enumerate(nodes)}
     return {
         "node": {
             "id": [n.id for n in nodes],
-            "title": [labels.title(n) for n in nodes],
-            "sub": [labels.subtitle(n) for n in nodes],
+            "title": [labels.title(n) for n in named],
+            "sub": [labels.subtitle(n) for n in named],
             "types": [[strings.number(str(t)) for t in n.outputs] for n in nodes],
             "group": [tree.group_of[n.id] for n in nodes],
             "inputs": [

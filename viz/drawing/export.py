@@ -7,13 +7,14 @@ import json
 import graphviz
 
 from relascope.core.graph import Graph, Node, Role
+from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
 
 
 def to_json_text(graph: Graph) -> str:
     """The graph as JSON text, one document, as `Graph.from_json` reads it back."""
-    return json.dumps(graph.to_json(), ensure_ascii=False)
+    return visible(json.dumps(graph.to_json(), ensure_ascii=False))
 
 
 def to_dot(
@@ -37,7 +38,7 @@ def to_dot(
     looks = {"bgcolor": surfaces["ground"], "fontcolor": surfaces["groupText"]}
     edges = {"color": surfaces["edge"], "fontcolor": surfaces["edgeText"]}
     dot = graphviz.Digraph(
-        graphviz.nohtml(graph.name),
+        graphviz.nohtml(visible(graph.name, keep="")),
         graph_attr=font | {"rankdir": "TB", **looks, "fontsize": "12"},
         node_attr=font | {"fontsize": "11", "margin": "0.12,0.05"},
         edge_attr=font | edges | {"fontsize": "9", "arrowsize": "0.6"},
@@ -113,8 +114,8 @@ def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
 def _escaped(attributes: dict[str, str]) -> dict[str, str]:
     """Texts as DOT shows them, whatever backslashes they hold; line breaks stay line breaks."""
     return {
-        k: graphviz.nohtml(graphviz.escape(v).replace("\n", "\\n"))  # "<b>" is no HTML
-        if "\\" in v or k in ("label", "tooltip")
+        k: graphviz.nohtml(graphviz.escape(visible(v)).replace("\n", "\\n"))  # "<b>" is no HTML
+        if "\\" in v or visible(v) != v or k in ("label", "tooltip")
         else v
         for k, v in attributes.items()
     }

@@ -72,7 +72,8 @@ def subtitle(node: Node) -> str:
             return shorten(str(node.attrs["value"]))
         return types_text(node.outputs, 34)
     if node.kind is Kind.FUNCTION and node.body is not None:
-        return f"{len(node.body) - len(node.body.inputs)} nodes fused"
+        count = len(node.body) - len(node.body.inputs)
+        return f"{count} node{'s' * (count != 1)} fused"
     literals = [i.text for i in node.inputs if isinstance(i, Literal)]
     if literals:
         shown = ["·" if isinstance(i, str) else shorten(i.text, 12) for i in node.inputs]

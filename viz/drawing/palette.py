@@ -84,7 +84,7 @@ again       #f9d3cd #b92d20 #3f0f0a  #561c17 #f0695b #fde3e0  computed again in 
 need        #cdeee8 #0f766e #06302c  #0d3d38 #34c3b0 #d8f7f2  needs the chosen in the backward
 instead     #fde3c3 #b45309 #3f1d02  #4a2c0a #f0a04b #fdebd3  computed where the chosen is not saved
 added       #d9f2e6 #00875a #053322  #103a2a #35c78f #d9f7ea  added
-removed     #f6f6f6 #9a3412 #6b7280  #22262c #e08a5f #9aa4b2  removed
+removed     #f6f6f6 #9a3412 #626976  #22262c #e08a5f #9aa4b2  removed
 changed     #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  changed
 hazard      #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  could be faster
 aligned     #0b62b5 #06386b #ffffff  #7dbcff #d5eaff #061a30  chosen and its counterpart

@@ -46,16 +46,19 @@ class Union:
         if not self.knows(graph):
             self.slot, self.nodes, self.reads = {}, {}, {}
         taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}
+        grew = False
         before = len(self.slot), sum(map(len, self.reads.values()))
         for node in graph.nodes:
             if node.id not in self.slot:
                 self.slot[node.id] = slot = self._place(node, beside or {}, taken)
                 taken.add(slot)
             slot = self.slot[node.id]
-            self.nodes[slot] = _wider(self.nodes.get(slot), node)
+            larger = _larger(self.nodes.get(slot), node)
+            grew |= _size(larger) != _size(self.nodes.get(slot))
+            self.nodes[slot] = larger
             reads = self.reads.setdefault(slot, {})
             reads |= dict.fromkeys(r for e in node.edges if (r := self.slot[e]) != slot)
-        if before != (len(self.slot), sum(map(len, self.reads.values()))):
+        if grew or before != (len(self.slot), sum(map(len, self.reads.values()))):
             self.version += 1
 
     def knows(self, graph: Graph) -> bool:
@@ -116,11 +119,15 @@ def _fused(node: Node) -> tuple[str, ...]:
     return tuple(node.body.outputs) if node.body is not None else ()
 
 
-def _wider(old: Node | None, new: Node) -> Node:
+def _size(node: Node | None) -> tuple[bool, int]:
+    """Whether a box has a second line, and about how many characters wide it is."""
+    return (bool(labels.subtitle(node)), labels.box_width(node)) if node else (False, 0)
+
+
+def _larger(old: Node | None, new: Node) -> Node:
     if old is None:
         return new
-    widths = (labels.box_width(n) for n in (old, new))
-    wide, scope, role = next(widths) >= next(widths), old.scope, new.role
+    larger, scope, role = _size(old) >= _size(new), old.scope, new.role
     if role is Role.NONE:
         role = old.role
-    return replace(old if wide else new, scope=scope, role=role)
+    return replace(old if larger else new, scope=scope, role=role)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from typing import Any
 
 import networkx as nx
 
 from relascope.core.graph import Graph, Kind, Literal, Node
+from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
 from relascope.viz.rows.timings import csv_text
 
-_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLUMNS = [
     "id",
     "kind",
@@ -40,7 +39,7 @@ def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
         fewer_than: constants with fewer elements than this are written into their readers.
     """
     graph = fold_constants(graph, fewer_than)
-    made = nx.MultiDiGraph(name=_xml(graph.name), ir=graph.ir)
+    made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
     rows = node_rows(graph)
     names = {n.id: f"n{i}" for i, n in enumerate(graph)}  # ids may hold what XML cannot
     for row in rows:
@@ -51,7 +50,7 @@ def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
         for at, source in enumerate(node.inputs):
             if isinstance(source, str):
                 kind = labels.types_text(by_id[source].outputs)
-                made.add_edge(names[source], names[node.id], argument=at, type=_xml(kind))
+                made.add_edge(names[source], names[node.id], argument=at, type=_graphml(kind))
     text = io.BytesIO()
     nx.write_graphml(made, text)
     return text.getvalue().decode()
@@ -98,7 +97,7 @@ def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
     by_id = graph.by_id
     nodes = [_explored(node, by_id, tree) for node in graph]
     collection = {"label": graph.name, "graphs": [{"id": graph.name, "nodes": nodes}]}
-    return json.dumps(collection, ensure_ascii=False)
+    return visible(json.dumps(collection, ensure_ascii=False))
 
 
 def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, Any]:
@@ -140,8 +139,4 @@ def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, 
 
 
 def _graphml(value: Any) -> Any:
-    return _xml(value) if isinstance(value, str) else value
-
-
-def _xml(text: str) -> str:
-    return _NO_XML.sub("\ufffd", text)
+    return visible(value, keep="") if isinstance(value, str) else value

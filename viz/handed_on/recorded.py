@@ -8,7 +8,7 @@ from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.recorder.reading import PassRun, Recording
-from relascope.viz.compare.text import ASIDE, beside, brief, columns
+from relascope.viz.compare.text import ASIDE, Work, beside, brief, columns
 from relascope.viz.drawing.drawing import MOST_NODES, View
 from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
@@ -19,6 +19,9 @@ from relascope.viz.rows import Row, formats
 from relascope.viz.rows import recording as rows_of
 
 _HEIGHT = 570
+_STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work: for any recording, and by its file's size
+_GRAPH_STEPS = 5  # of work, for a character of a graph
+_FULL = "This page is full: see the texts of this pass with relascope open."
 Pair = tuple[str | None, str | None]
 """Hashes of what a function held before and after a pass."""
 
@@ -57,6 +60,7 @@ class _Contents:
         graphs: by a content's hash, with the ids that its nodes had before.
         unions: by a function's name the one that its graphs are drawn in.
         seen: by what a function held before and after, with its union.
+        work: left for comparing; what comes when it is used up is left out.
     """
 
     recording: Recording
@@ -65,12 +69,18 @@ class _Contents:
     unions: dict[str, Union] = field(default_factory=dict)
     seen: dict[Pair, tuple[Seen, Graph | None, Union]] = field(default_factory=dict)
     blocks: dict[tuple[str, Pair], int] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
+
+    def __post_init__(self) -> None:
+        self.work.left = _STEPS + _STEPS_PER_BYTE * self.recording.path.stat().st_size
 
     def graph(self, name: str | None) -> Graph | None:
         if name is None:
             return None
         if name not in self.graphs:
-            found = self.recording.graph(name)
+            size = self.recording.graph_size(name) if self.work.left > 0 else 0
+            self.work.left -= _GRAPH_STEPS * size
+            found = self.recording.graph(name) if self.work.left > 0 else None
             self.graphs[name] = found if found and len(found) <= MOST_NODES else None
         return self.graphs[name]
 
@@ -102,10 +112,14 @@ class _Contents:
         key = "text", pair
         if key not in self.blocks:
             old, new = pair
-            sides = (brief(self.recording.text(n)) if n is not None else "" for n in pair)
-            same = "The text is the same." if old == new else ASIDE
-            made = beside(columns(*sides), ("before", "after"), same)
-            self.blocks[key] = file.block(made)
+            if self.work.left > 0:
+                texts = [self.recording.text(n) if n is not None else "" for n in pair]
+                self.work.left -= sum(map(len, texts))
+                rows = columns(brief(texts[0]), brief(texts[1]), self.work)
+                same = "The text is the same." if old == new else ASIDE
+            else:
+                rows, same = [], _FULL
+            self.blocks[key] = file.block(beside(rows, ("before", "after"), same))
         return self.blocks[key]
 
 
@@ -114,8 +128,9 @@ def _passes(file: Sheet, recording: Recording, rows: list[Row], view: View) -> N
     for run, row in zip(recording.passes, rows, strict=True):
         for name, pair, _ in _functions(run, row, contents):
             contents.see(name, pair)
+    around = rows_of.insides(rows)
     details = [
-        _details(file, run, row, rows, contents)
+        _details(file, run, row, rows_of.facts(rows, row["number"], around), contents)
         for run, row in zip(recording.passes, rows, strict=True)
     ]
     changes = rows_of.own_changes(rows)
@@ -148,7 +163,7 @@ def _functions(run: PassRun, row: Row, contents: _Contents) -> Iterator[tuple[st
 
 
 def _details(
-    file: Sheet, run: PassRun, row: Row, rows: list[Row], contents: _Contents
+    file: Sheet, run: PassRun, row: Row, facts: str, contents: _Contents
 ) -> dict[str, Any]:
     said: list[Section] = []
     if run.failure is not None:
@@ -164,7 +179,6 @@ def _details(
         more = f". It has no graph: {why[:500]}" if why else ""
         blocks = contents.picture(file, pair), contents.text(file, pair)
         functions.append([name, words + more, *blocks])
-    facts = rows_of.facts(rows, row["number"])
     return {"title": row["pass"], "facts": facts, "said": said, "functions": functions}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.version import __version__
+from relascope.core.visible import visible
 from relascope.viz.drawing import javascript
 from relascope.viz.handed_on.pool import pooled
 from relascope.viz.rows import Row
@@ -76,7 +77,7 @@ class Sheet:
         )
         parts = {
             "POLICY": escape(policy),
-            "TITLE": escape(f"{self.title} · relascope"),
+            "TITLE": escape(visible(f"{self.title} · relascope", keep="")),
             "STYLE": _read(_HERE / "page" / "page.css"),
             "VIEWER": _template(
                 "viewer", _COMPONENT / "viewer.css", _read(_COMPONENT / "viewer.html")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
 from relascope.viz.rows.formats import size
 
@@ -18,7 +19,6 @@ FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, san
 _TITLE, _SUBTITLE, _HEADER = 13.0, 11.0, 30.0
 _CROSSING = 2
 _EDGES = {0: ("edge", 1.3, 1.0), 1: ("edge", 1.0, 0.3), _CROSSING: ("crossing", 1.1, 0.55)}
-_NO_TEXT = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINE, _MARGIN = 22.0, 24.0  # of the legend
 
 
@@ -189,7 +189,7 @@ class _Writer:
         for at, row in enumerate(rows):
             size = (_TITLE, _SUBTITLE)[at]
             middle = y + h / 2 + ((-7.5, 9.0)[at] if len(rows) > 1 else 0.5) + size * 0.35
-            bold = ' font-weight="600"' if not at else ' opacity="0.8"'
+            bold = ' font-weight="600"' if not at else ""
             yield (
                 f'<text x="{_n(left)}" y="{_n(middle)}" font-size="{size:g}"{bold}{anchor} '
                 f"{_paint('fill', colour)}>{_text(_fitted(row, size, not at, room))}</text>"
@@ -388,8 +388,8 @@ def _paint(name: str, colour: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as XML has it, without signs that it cannot have."""
-    return escape(_NO_TEXT.sub("\ufffd", text))
+    """Text as XML has it."""
+    return escape(visible(text, keep=""))
 
 
 def _n(value: float) -> str:

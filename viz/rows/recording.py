@@ -108,15 +108,19 @@ def own_changes(rows: Sequence[Row]) -> list[int]:
     return found[::-1]
 
 
-def facts(rows: Sequence[Row], at: int) -> str:
-    """Of a run its place among all, its level, its times, and what it ran inside of."""
+def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) -> str:
+    """Of a run its place among all, its level, its times, and what it ran inside of.
+
+    Args:
+        around: of these rows, by `insides`.
+    """
     row = rows[at]
     times = [
         f"{milliseconds(row[name])} {said}"
         for name, said in (("seconds", "in all"), ("own_seconds", "of its own"))
         if row[name] is not None
     ]
-    inside = _around(rows, at)
+    inside = (around or insides(rows))[at]
     parts = [
         f"pass {number(at)} of {number(len(rows))}",
         f"level {row['opt_level']}",
@@ -126,17 +130,17 @@ def facts(rows: Sequence[Row], at: int) -> str:
     return ", ".join(parts)
 
 
-def _around(rows: Sequence[Row], at: int) -> list[str]:
-    """Names of the passes that a pass ran inside of, the outermost first."""
-    names: list[str] = []
-    depth = rows[at]["depth"]
-    for row in reversed(rows[:at]):
-        if row["depth"] < depth:
-            names.append(row["pass"])
-            depth = row["depth"]
-        if not depth:
-            break
-    return names[::-1]
+def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """For each pass the names of those that it ran inside of, the outermost first."""
+    found: list[tuple[str, ...]] = []
+    around: list[tuple[int, tuple[str, ...]]] = []  # depth, and names up to that pass
+    for row in rows:
+        while around and around[-1][0] >= row["depth"]:
+            around.pop()
+        names = around[-1][1] if around else ()
+        found.append(names)
+        around.append((row["depth"], (*names, row["pass"])))
+    return found
 
 
 def became(function: str, old: str | None, new: str | None, row: Row, ended: bool) -> str:

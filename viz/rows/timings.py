@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from relascope.core.visible import visible
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -192,12 +194,23 @@ def history_json(runs: Sequence[Row]) -> str:
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str], head: bool = True) -> str:
-    """Rows as CSV."""
+    """Rows as CSV, in which no text is a formula to a program that opens tables."""
     text = io.StringIO()
     writer: csv.DictWriter[Any] = csv.DictWriter(
         text, columns, extrasaction="ignore", lineterminator="\n"
     )
     if head:
         writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({c: _csv_cell(row.get(c)) for c in columns} for row in rows)
     return text.getvalue()
+
+
+_FORMULA = re.compile(r"[=+\-@]")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    text = visible(str(value), keep="")
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

@@ -5,7 +5,6 @@ This file is copied into reports; see `engine.faults.replay`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from tvm import relax
 
 from relascope.engine.faults.replay import Values, filled
 from relascope.engine.relax.kernels import operators
-from relascope.passes.relax.ir.program import RelaxProgram
 
 operators.register()
 
@@ -28,18 +26,31 @@ def read(text: str, json: str, constants: Values) -> Any:
     """A typed module from its TVMScript, with the constants that stand in it as arguments, or from
     TVM's JSON where the text is empty."""
     if not text:
-        return relax.transform.Normalize()(tvm.ir.load_json(json))
+        return typed(tvm.ir.load_json(json))
     mod = tvm.script.from_source(text)
     if constants:
         arrays = {name: tvm.runtime.tensor(value) for name, value in constants.items()}
         mod = relax.transform.BindParams("main", arrays)(mod)
+    return typed(mod)
+
+
+def typed(mod: Any) -> Any:
+    """A module whose expressions have types."""
     return relax.transform.Normalize()(mod)
 
 
-def program(mod: Any, parameters: Values, inputs: Sequence[str], outputs: int) -> RelaxProgram:
-    """A module as passes take it."""
-    arrays = {name: tvm.runtime.tensor(value) for name, value in parameters.items()}
-    return RelaxProgram(mod, arrays, tuple(inputs), outputs)
+array = tvm.runtime.tensor
+
+
+def check_formed(mod: Any) -> None:
+    """Raise what TVM says of a module that is not well-formed."""
+    relax.analysis.well_formed(mod)
+
+
+def signature(mod: Any) -> tuple[dict[str, str], str]:
+    """The types of the arguments of "main" by their names, and of its result."""
+    main = mod["main"]
+    return {str(p.name): str(p.ty) for p in main.params}, str(main.ret_ty)
 
 
 class Run:

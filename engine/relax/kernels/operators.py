@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.relax.transform.legalize_ops import manipulate, nn
 
-from relascope.passes.relax.ir.rewrite import op_name
+_CALL = tvm.ir.Op.get("relax.call_tir")
 
 
 @functools.cache
@@ -56,7 +56,11 @@ def _normalised(
 def _log(theirs: Any, builder: Any, call: Any) -> Any:
     (given,) = call.args
     bound = builder.lookup_binding(given) if isinstance(given, tvm.ir.Var) else None
-    if bound is None or op_name(bound) != "call_tir" or not _adds_one(builder, bound):
+    if (
+        bound is None
+        or not _CALL.same_as(getattr(bound, "op", None))
+        or not _adds_one(builder, bound)
+    ):
         return theirs(builder, call)
     (smaller,) = bound.args[1].fields
     return builder.call_te(_log1p, smaller, primfunc_name_hint="log1p")

@@ -6,7 +6,6 @@ This file is copied into reports; see `engine.faults.replay`.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,6 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from relascope.engine.relay.kernels import erf
-from relascope.passes.relay.ir.program import RelayProgram
 
 erf.register()
 
@@ -44,20 +42,34 @@ def read(text: str, json: str, constants: Values) -> tvm.IRModule:
     """A typed module from its text, with the constants that stand in it as arguments, or from
     TVM's JSON where the text is empty."""
     if not text:
-        return relay.transform.InferType()(tvm.ir.load_json(json))
+        return typed(tvm.ir.load_json(json))
     mod = tvm.relay.parse(text)
     if constants:
         arrays = {name: tvm.nd.array(value) for name, value in constants.items()}
         mod["main"] = relay.build_module.bind_params_by_name(mod["main"], arrays)
-    return relay.transform.InferType()(mod)
+    return typed(mod)
 
 
-def program(
-    mod: tvm.IRModule, parameters: Values, inputs: Sequence[str], outputs: int
-) -> RelayProgram:
-    """A module as passes take it."""
-    arrays = {name: tvm.nd.array(value) for name, value in parameters.items()}
-    return RelayProgram(mod, arrays, tuple(inputs), outputs)
+typed = relay.transform.InferType()
+array = tvm.nd.array
+
+
+def check_formed(mod: tvm.IRModule) -> None:
+    """Raise what is wrong with a module that is not well-formed."""
+    main = mod["main"]
+    if free := relay.analysis.free_vars(main):
+        raise ValueError(f"{free[0].name_hint} is read, and bound nowhere")
+    if not relay.analysis.well_formed(main):
+        raise ValueError("a variable is bound twice")
+    if main._checked_type_ is None:
+        raise ValueError("it has no types; relay.transform.InferType gives them")
+
+
+def signature(mod: tvm.IRModule) -> tuple[dict[str, str], str]:
+    """The types of the arguments of "main" by their names, and of its result."""
+    main = mod["main"]
+    types = {str(p.name_hint): str(p.checked_type) for p in main.params}
+    return types, str(main.checked_type.ret_type)
 
 
 class Run:

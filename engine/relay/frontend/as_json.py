@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -50,18 +49,20 @@ def main() -> None:
 
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    missing: EngineError | None = None
     try:
         boot()
         importlib.import_module("relascope.engine.relay.frontend.modules")
     except EngineError as error:  # there is no TVM with Relay here
-        result: dict[str, Any] = {"error": error.to_json()}
-        print(file=answer)
-    else:
-        print(file=answer, flush=True)
-        try:
-            result = {"json": as_json(**json.load(sys.stdin))}
-        except EngineError as error:
-            result = {"error": error.to_json()}
+        missing = error
+    print(file=answer, flush=True)
+    asked = json.load(sys.stdin)  # first: who reads a line may read on, and would lose the answer
+    try:
+        if missing:
+            raise missing
+        result: dict[str, object] = {"json": as_json(**asked)}
+    except EngineError as error:
+        result = {"error": error.to_json()}
     json.dump(result, answer)
     answer.close()
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from limits import ELEMENTWISE, close
 from progress import quiet
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -202,4 +203,4 @@ def as_in_pytorch(ir, function, ending, folder):
     results = plain(y)
     results = results if isinstance(results, tuple) else (results,)
     (theirs,) = torch.autograd.grad(results, y, model.grad_outs())
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours, theirs, **close(ELEMENTWISE))

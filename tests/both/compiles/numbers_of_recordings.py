@@ -98,7 +98,7 @@ def test_the_fault_is_narrowed_inside_the_recorded_pass(compiled, ask, tmp_path)
         [sys.executable, "report.py"], cwd=report, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "The fault is there." in ran.stdout
+    assert "The fault shows." in ran.stdout
     assert "recorded in a compile" in (report / "README.md").read_text()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from limits import OUTPUT, close
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import load_engine
@@ -20,7 +21,7 @@ from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 
 SUPPORT = Path(__file__).parents[2] / "support"
-CLOSE = {"rtol": 2e-5, "atol": 2e-5}
+CLOSE = close(OUTPUT)
 
 
 @pytest.fixture(scope="module")

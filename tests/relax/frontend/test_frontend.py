@@ -3,12 +3,13 @@
 import pytest
 import torch
 
+from limits import OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
-from relax_modules import LIMIT, Function, check, draw, errors, imported, quiet
+from relax_modules import Function, check, draw, errors, imported, quiet
 from traces import net, save
 
 
@@ -35,7 +36,7 @@ def test_names_order_and_provenance(tmp_path):
     assert names == [*model.input_names, *model.parameters, *model.buffers]
     assert {n.scope for n in graph if n.op == "nn.layer_norm"} == {"blocks.0.norm", "blocks.1.norm"}
     assert {n.source for n in graph if n.op == "matmul"} == {"aten::linear"}
-    assert max(errors(model, program).values()) <= LIMIT["float32"]
+    assert max(errors(model, program).values()) <= OUTPUT
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -51,7 +52,7 @@ def test_an_exported_program(tmp_path, training):
     assert len(program.masks) == (2 if training else 0)
     scopes = {n.scope for n in to_graph(program)[0] if n.op == "nn.layer_norm"}
     assert scopes == {"blocks.0.norm", "blocks.1.norm"}
-    assert max(errors(model, program).values()) <= LIMIT["float32"]
+    assert max(errors(model, program).values()) <= OUTPUT
 
 
 def test_a_file_that_is_no_exported_program(tmp_path):

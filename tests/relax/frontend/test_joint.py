@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 from gradients import INDICES, OPERATORS, Fn, Net, bert_layer, compare, draw, quiet
+from limits import GRADIENT, LIMITS
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -23,7 +24,6 @@ from relascope.passes.catalogue import check_gradient, default_pipeline, gradien
 from relascope.passes.cuts.cut import cut
 from training import RELAX
 
-LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
 TIES = torch.tensor([[2.0, 2.0, -1.0, 3.0], [2.0, -1.0, -1.0, -1.0]], dtype=torch.float64)
 
 
@@ -125,7 +125,7 @@ def test_a_small_bert_layer_split_in_two():
     for step in default_pipeline("relax", True, "pytorch"):
         program = info("relax", step.name).load()(program)
     outputs, found = RELAX.step(model, program, "min_cut")
-    compare(model, outputs, found, *LIMITS["float64"])
+    compare(model, outputs, found)
     # What PyTorch's autograd saves: of a layer norm, its result before the weights and 1/deviation.
     graph, _ = to_graph(program)
     kept = [c for c in cut(graph, "keep_all").captures if c.scope.endswith("LayerNorm")]
@@ -141,7 +141,7 @@ def test_a_sample_and_the_order_of_everything():
     assert names == [*floating, *model.buffers, *masks, "grad_out_0"]
     assert program.gradients == floating
     assert program.outputs == 1 and len(masks) == 1
-    assert max(errors(model, program).values()) <= LIMITS["float32"][1]
+    assert max(errors(model, program).values()) <= GRADIENT
 
 
 def test_batch_norm_in_train_mode_returns_its_updates():

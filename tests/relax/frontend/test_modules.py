@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from limits import GRADIENT
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
@@ -89,7 +90,7 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
     assert (info.against, info.input_count) == ("the imported program", 1)
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of w"]
-    assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+    assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
     request = BuildRequest(source, pipeline, QUICK)
     for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
@@ -97,7 +98,7 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
         names = {e.counterpart for e in nodes}
         assert {"matmul, as imported", "output 0, as imported", "gradient of w"} < names
         assert any(n.startswith("gradient of the program, at ") for n in names)
-        assert max(e.max_rel for e in nodes) < 1e-4
+        assert max(e.max_rel for e in nodes) < GRADIENT
 
 
 HOSTILE = {

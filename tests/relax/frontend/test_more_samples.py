@@ -6,12 +6,11 @@ import torch
 import small_models  # noqa: F401
 from gradients import compare, quiet
 from image_parts import PARTS, norms, part
+from limits import LIMITS
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model, model_from_module
 from relascope.engine.relax.frontend.importer import import_model
 from training import joint, step
-
-LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
     source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
     model = load_model(source, quiet)
     outputs, gradients = step(model, joint(import_model(model, quiet)), "min_cut")
-    compare(model, outputs, gradients, *LIMITS[dtype])
+    compare(model, outputs, gradients)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_gradients_and_running_statistics_agree(name, dtype):
     assert len(program.updates) == 3 * len(live) > 0
     results, gradients = step(model, joint(program), "min_cut")
     count = len(results) - len(program.updates)
-    compare(model, results[:count], gradients, *LIMITS[dtype])
+    compare(model, results[:count], gradients)
     updated = dict(zip(program.updates, results[count:], strict=True))
     limit = LIMITS[dtype][0]
     for key, theirs in model.updated(program.updates).items():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from limits import LIMITS, OUTPUT, POINTWISE, rounding
 from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -62,7 +63,7 @@ def test_the_default_pipeline_runs_and_keeps_the_numbers(client, targets):
     steps = default_pipeline("relax", training=False)
     records = client.call("step", LAYER, steps)
     assert [r.error for r in records] == [None] * len(steps)
-    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= 1e-5
+    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= OUTPUT
     fused = client.call("graph_after", LAYER, steps, len(steps) - 2)
     fused.validate()
     functions = [n for n in fused if n.kind is Kind.FUNCTION]
@@ -80,7 +81,7 @@ def test_matmuls_that_read_one_input_are_combined(client, targets):
     record = client.call("step", LAYER, pipeline("combine_matmul"))[-1]
     assert record.operators["matmul"] == 6
     steps = pipeline("combine_matmul|bind|fold")
-    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= 1e-5
+    assert worst(client.call("check", BuildRequest(LAYER, steps, targets[0]))) <= OUTPUT
 
 
 def test_a_bound_parameter_keeps_its_id_and_its_name(client):
@@ -125,7 +126,7 @@ def test_every_pass_alone_keeps_the_numbers(client, targets, name):
     steps = pipeline(f"{before}{name}")
     assert [r.error for r in client.call("step", source, steps)] == [None] * len(steps)
     client.call("graph_after", source, steps, len(steps) - 1).validate()
-    limit = 1e-2 if name == "mixed_precision" else 1e-5
+    limit = rounding("float16" if name == "mixed_precision" else "float32", POINTWISE)
     assert worst(client.call("check", BuildRequest(source, steps, targets[-1]))) <= limit
 
 
@@ -138,12 +139,12 @@ def test_every_pass_alone_keeps_the_numbers(client, targets, name):
 def test_samples_agree_with_pytorch(client, targets, name, dtype):
     source = ModelSource(name, dtype=dtype)
     found = client.call("check", BuildRequest(source, Pipeline(), targets[0]))
-    assert worst(found) <= (1e-5 if dtype == "float32" else 1e-12)
+    assert worst(found) <= LIMITS[dtype][0]
 
 
 def test_dropout_in_training(client, targets):
     source = ModelSource("bert_layer", training=True)
-    assert worst(client.call("check", BuildRequest(source, Pipeline(), targets[0]))) <= 1e-5
+    assert worst(client.call("check", BuildRequest(source, Pipeline(), targets[0]))) <= OUTPUT
 
 
 def test_a_timing_stands_beside_its_error(client, targets):
@@ -152,7 +153,7 @@ def test_a_timing_stands_beside_its_error(client, targets):
     eager, ours = result.rows
     assert ours.what == f"relax, {targets[0]}"
     assert ours.median_ms > 0
-    assert ours.max_abs_error <= 1e-5
+    assert ours.max_abs_error <= OUTPUT
     assert eager.ratio_to_eager is None
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from tvm import relax
 
 from image_parts import PARTS, part
+from limits import LIMITS
 from quick import QUICK
 from relascope.core.graph import Kind
 from relascope.core.identity import carry_identity
@@ -65,7 +66,7 @@ def run(made, seed=0):
 def same(before, after):
     for a, b in zip(run(before), run(after), strict=True):
         assert a.shape == b.shape
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12 * float(b.abs().max()))
+        torch.testing.assert_close(a, b, rtol=0, atol=LIMITS["float64"][0] * float(b.abs().max()))
 
 
 def image(body, channels=4, weights=()):

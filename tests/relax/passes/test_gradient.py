@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 from gradients import Fn, Many, Several, bert_layer, compare, draw
+from limits import LIMITS, close
 from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -17,7 +18,6 @@ from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.ir.program import RelaxProgram
 from training import RELAX, imported, joint, passes, step
 
-LIMITS = {"float32": (1e-5, 1e-4), "float64": (1e-12, 1e-10)}
 KINKS = torch.tensor([[-3.0, -1.0, -0.5, 0.0], [0.5, 1.0, 3.0, 6.0]], dtype=torch.float64)
 TIES = torch.tensor([[2.0, -1.0, 2.0, 0.5], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
 IMAGE = (2, 4, 8, 9)
@@ -345,7 +345,7 @@ def test_gradients_of_operators_agree_with_autograd(group, dtype):
     inputs = [x.to(to) for _, (x, *_) in functions]
     model, program = imported(Many(functions).to(to), *inputs, dtype=dtype)
     outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients, *LIMITS[dtype])
+    compare(model, outputs, gradients)
 
 
 @pytest.mark.parametrize("sample", ["mlp", "bert_self_attention"])
@@ -354,7 +354,7 @@ def test_samples_in_train_mode_agree_with_pytorch(sample):
     program = joint(import_model(model, lambda *_: None))
     assert program.masks, "without dropout this would show nothing of train mode"
     outputs, gradients = step(model, program)
-    compare(model, outputs, gradients, *LIMITS["float64"])
+    compare(model, outputs, gradients)
 
 
 def test_running_statistics_are_returned_and_frozen_norms_keep_theirs():
@@ -375,11 +375,11 @@ def test_running_statistics_are_returned_and_frozen_norms_keep_theirs():
     assert set(program.updates) == {f"4.{n}" for n in changed}
     results, gradients = step(model, joint(program))
     count = len(results) - 3
-    compare(model, results[:count], gradients, *LIMITS["float64"])
+    compare(model, results[:count], gradients)
     updated = dict(zip(program.updates, results[count:], strict=True))
     for name, theirs in model.updated(program.updates).items():
         assert not torch.equal(theirs, model.buffers[name])
-        torch.testing.assert_close(updated[name], theirs, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(updated[name], theirs, **close(LIMITS["float64"][0]))
 
 
 def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
@@ -389,7 +389,7 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
     made = joint(program)
     assert (made.outputs, made.gradients) == (4, ("x0", "fc.weight", "fc.bias"))
     outputs, gradients = step(model, made)
-    compare(model, outputs, gradients, 1e-5, 1e-4)
+    compare(model, outputs, gradients)
     assert outputs[1].tolist() == [5, 6]
 
 
@@ -448,7 +448,7 @@ def test_integers_may_lack_a_gradient():
     module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
     model, program = imported(module.double(), draw(4, 3), dtype="float64")
     outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients, *LIMITS["float64"])
+    compare(model, outputs, gradients)
 
 
 def test_provenance_survives_the_gradient_and_ids_are_unique():

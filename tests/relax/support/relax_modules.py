@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from limits import FORWARD, LIMITS, rounding
 from quick import QUICK
 from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
@@ -12,8 +13,6 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.building.runtime import step
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
-
-LIMIT = {"float32": 1e-5, "float64": 1e-12}
 
 
 def quiet(fraction, text):
@@ -29,6 +28,9 @@ def imported(module, *inputs, training=False, dtype="float32"):
     return model, import_model(model, quiet)
 
 
+LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
+
+
 def main_of(program):
     """The function "main" as a session hands it on."""
     return options.Function(program, "main", *to_graph(program))
@@ -39,10 +41,10 @@ def errors(model, program, target=QUICK):
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
 
-def check(module, *inputs, training=False, dtype="float32", target=QUICK):
+def check(module, *inputs, training=False, dtype="float32", target=QUICK, length=FORWARD):
     model, program = imported(module, *inputs, training=training, dtype=dtype)
     found = errors(model, program, target)
-    assert max(found.values()) <= LIMIT[dtype], found
+    assert max(found.values()) <= rounding(dtype, length), found
     return model, program, found
 
 

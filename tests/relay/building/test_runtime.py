@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 from tvm import relay
 
+from limits import ELEMENTWISE, POINTWISE, rounding
 from relascope.core.errors import EngineError
 from relascope.engine.relay.building.targets import BLAS
 from relay_functions import compiled, var
@@ -17,8 +18,8 @@ def test_results_are_tensors_of_their_own():
     copy = first.clone()
     (second,) = function.run({"x": b})
     assert torch.equal(first, copy)
-    assert torch.allclose(first, a.tanh(), atol=1e-6)
-    assert torch.allclose(second, b.tanh(), atol=1e-6)
+    assert torch.allclose(first, a.tanh(), atol=ELEMENTWISE)
+    assert torch.allclose(second, b.tanh(), atol=ELEMENTWISE)
     assert first.data_ptr() != second.data_ptr()
 
 
@@ -28,7 +29,7 @@ def test_the_memory_of_a_large_result_is_used_again_when_nobody_has_it():
     def run():
         x = torch.randn(256, 256)
         (found,) = function.run({"x": x})
-        assert torch.allclose(found, x.tanh(), atol=1e-6)
+        assert torch.allclose(found, x.tanh(), atol=ELEMENTWISE)
         return found
 
     first = run()
@@ -65,7 +66,7 @@ def test_views_of_inputs_and_outputs_see_each_call():
         expected = [flat.tanh(), flat.tanh().reshape(32), flat, value, value.exp(), flat.tanh()]
         for ours, theirs in zip(results, expected, strict=True):
             assert ours.shape == theirs.shape
-            assert torch.allclose(ours, theirs, atol=1e-5)
+            assert torch.allclose(ours, theirs, atol=ELEMENTWISE)
         results[2].zero_()
         assert not torch.equal(value, torch.zeros(4, 8))  # results are no views of the input
 
@@ -80,7 +81,7 @@ def test_inputs_in_any_layout_of_memory():
         torch.randn(3, 5).requires_grad_(),
     ):
         (result,) = function.run({"x": value})
-        assert torch.allclose(result, value.exp(), atol=1e-5)
+        assert torch.allclose(result, value.exp(), atol=ELEMENTWISE)
         assert not result.requires_grad
 
 
@@ -140,9 +141,9 @@ def test_wrong_arguments_are_refused_by_name(values, words):
 def test_erf_of_float64_is_computed_in_float64():
     value = torch.linspace(-4, 4, 101, dtype=torch.float64)
     (result,) = compiled(relay.erf(var("x", 101, dtype="float64"))).run({"x": value})
-    assert (result - torch.erf(value)).abs().max() < 1e-15
+    assert (result - torch.erf(value)).abs().max() < rounding("float64", POINTWISE)
     (single,) = compiled(relay.erf(var("x", 101))).run({"x": value.float()})
-    assert (single - torch.erf(value.float())).abs().max() < 1e-6
+    assert (single - torch.erf(value.float())).abs().max() < ELEMENTWISE
 
 
 PRODUCTS = {
@@ -188,8 +189,7 @@ def test_products_by_tvm_and_by_pytorchs_blas(name, dtype, target):
     function = compiled(ours(var("a", *left, dtype=dtype), var("b", *right, dtype=dtype)), target)
     a, b = torch.randn(left).to(getattr(torch, dtype)), torch.randn(right).to(getattr(torch, dtype))
     (result,) = function.run({"a": a, "b": b})
-    limit = 1e-5 if dtype == "float32" else 1e-13
-    assert (result - theirs(a, b)).abs().max() < limit
+    assert (result - theirs(a, b)).abs().max() < rounding(dtype, left[-1], theirs(a, b).abs().max())
 
 
 def test_the_blas_target_calls_pytorch(monkeypatch):

@@ -11,6 +11,7 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 from tvm.contrib.popen_pool import PopenWorker
 
+from limits import LIMITS
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.client import EngineClient
@@ -124,9 +125,8 @@ def test_what_was_found_is_built_and_right(session, dtype):
     assert lowered(session, source, tuned) == without  # nothing beats that, so it stays
     records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e9)])
     assert lowered(session, source, tuned) != without
-    limit = 1e-5 if dtype == "float32" else 1e-13
     found = session.check(BuildRequest(source, PIPELINE, tuned), progress=quiet)
-    assert max(c.max_rel for c in found) < limit
+    assert max(c.max_rel for c in found) < LIMITS[dtype][0]
 
 
 @pytest.mark.exhaustive

@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relay, te
 
+from limits import ELEMENTWISE, GRADIENT
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -97,7 +98,7 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
     assert (info.against, info.input_count) == ("the imported program", 1)
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of 1.weight"]
-    assert all(c.scale > 0 and c.max_rel < 1e-4 for c in found)
+    assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
     request = BuildRequest(source, pipeline, QUICK)
     for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
@@ -105,7 +106,7 @@ def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
         names = {e.counterpart for e in nodes}
         assert {"nn.dense, as imported", "tanh, as imported", "gradient of 1.weight"} < names
         assert any(n.startswith("gradient of the program, at ") for n in names)
-        assert max(e.max_rel for e in nodes) < 1e-4
+        assert max(e.max_rel for e in nodes) < GRADIENT
 
 
 def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path, monkeypatch):
@@ -127,7 +128,7 @@ def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path
     (inside,) = node_accuracy.both(*about)
     assert inside.first.title == "multiply" and "not as it was imported" in inside.first.reason
     (dense,) = (n.id for n in inside.graph if n.op == "nn.dense")
-    assert inside.errors[dense].max_rel < 1e-5
+    assert inside.errors[dense].max_rel < ELEMENTWISE
     assert "so whether that is rounding is open" in node_accuracy.verdict(inside)
 
 

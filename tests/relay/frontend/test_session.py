@@ -7,6 +7,7 @@ import pytest
 from tvm import relay
 
 import small_models  # noqa: F401
+from limits import LIMITS, OUTPUT
 from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind, Role
@@ -22,7 +23,6 @@ MLP = ModelSource("mlp")
 TRAINED = replace(MLP, training=True)
 INFERENCE = default_pipeline("relay", False)
 TRAINING = default_pipeline("relay", True)
-LIMITS = {"float32": 1e-4, "float64": 1e-10}
 
 
 def quiet(fraction, text):
@@ -151,7 +151,7 @@ def test_every_gradient_agrees_with_pytorch(session, strategy, dtype):
     ]
     for comparison in found:
         assert comparison.scale > 0, comparison.name
-        assert comparison.max_abs <= LIMITS[dtype], comparison.name
+        assert comparison.max_abs <= LIMITS[dtype][1] * max(1.0, comparison.scale), comparison.name
 
 
 def test_a_layer_keeps_less_than_pytorch(session):
@@ -162,18 +162,18 @@ def test_a_layer_keeps_less_than_pytorch(session):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "limit", "strategy", "budget"),
+    ("name", "dtype", "strategy", "budget"),
     [
         pytest.param(
-            "small_bert", "float32", 1e-4, "recompute_pointwise", None, marks=pytest.mark.exhaustive
+            "small_bert", "float32", "recompute_pointwise", None, marks=pytest.mark.exhaustive
         ),
-        pytest.param("small_bert", "float64", 1e-10, "min_cut", None, marks=pytest.mark.exhaustive),
-        pytest.param("bert_layer", "float32", 1e-4, "min_cut", None, marks=pytest.mark.exhaustive),
-        ("small_bert", "float32", 1e-4, "budget", 0.25),
+        pytest.param("small_bert", "float64", "min_cut", None, marks=pytest.mark.exhaustive),
+        pytest.param("bert_layer", "float32", "min_cut", None, marks=pytest.mark.exhaustive),
+        ("small_bert", "float32", "budget", 0.25),
     ],
 )
 def test_a_layers_gradients_agree_whatever_is_computed_again(
-    session, name, dtype, limit, strategy, budget
+    session, name, dtype, strategy, budget
 ):
     source = ModelSource(name, training=True, dtype=dtype)
     joint = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
@@ -186,7 +186,7 @@ def test_a_layers_gradients_agree_whatever_is_computed_again(
     )
     assert len(compared) == 19  # the output, two inputs, sixteen parameters
     for comparison in compared:
-        assert comparison.max_abs <= limit, comparison.name
+        assert comparison.max_abs <= LIMITS[dtype][1] * max(1.0, comparison.scale), comparison.name
 
 
 def test_a_timing_stands_beside_its_error(session):
@@ -196,7 +196,7 @@ def test_a_timing_stands_beside_its_error(session):
     assert ours.phase == "forward"
     assert ours.q1_ms <= ours.median_ms <= ours.q3_ms
     assert ours.ratio_to_eager > 0
-    assert 0 < ours.max_abs_error < 1e-5
+    assert 0 < ours.max_abs_error < OUTPUT
     assert result.threads == 1
 
 

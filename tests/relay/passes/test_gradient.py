@@ -8,6 +8,7 @@ from tvm import relay
 
 import small_models  # noqa: F401
 from gradients import OPERATORS, Branches, Fn, Many, Several, bert_layer, compare, draw
+from limits import LIMITS, POINTWISE, rounding
 from numerics import imported
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
@@ -45,11 +46,11 @@ MORE = {
 }
 
 
-def agree(functions, output_limit, gradient_limit):
+def agree(functions, limits=None):
     """The gradients of functions, in one program."""
     inputs = [x for _, (x, *_) in functions]
     model, program = imported(Many(functions).double(), *inputs, training=True, dtype="float64")
-    compare(model, *step(model, joint(program)), output_limit, gradient_limit)
+    compare(model, *step(model, joint(program)), limits)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def agree(functions, output_limit, gradient_limit):
     ],
 )
 def test_gradients_of_operators_agree_with_autograd_in_float64(cases):
-    agree(list(cases.values()), 1e-12, 1e-10)
+    agree(list(cases.values()))
 
 
 EDGES = torch.tensor([0.0, -0.0, 1, -1, 3, -3, 6, 0.5, -2.5, 7, 200, -200], dtype=torch.float64)
@@ -85,26 +86,27 @@ POOLS = {
 
 @pytest.mark.parametrize(("functions", "x"), [(AT_EDGES, EDGES), (POOLS, IMAGE)])
 def test_gradients_at_edges_are_those_of_autograd(functions, x):
-    agree([(f, (x,)) for f in functions.values()], 1e-12, 1e-8)  # PyTorch has float32 constants
+    cases = [(f, (x,)) for f in functions.values()]
+    agree(cases, (LIMITS["float64"][0], rounding("float32", 1)))  # PyTorch has float32 constants
 
 
 @pytest.mark.parametrize(
-    ("sample", "dtype", "output_limit", "gradient_limit"),
+    ("sample", "dtype"),
     [
-        ("mlp", "float32", 1e-5, 1e-4),
-        ("mlp", "float64", 1e-12, 1e-10),
-        pytest.param("bert_layer", "float32", 1e-5, 1e-4, marks=pytest.mark.exhaustive),
-        pytest.param("small_bert", "float64", 1e-12, 1e-10, marks=pytest.mark.exhaustive),
-        pytest.param("bert_layer", "float64", 1e-12, 1e-10, marks=pytest.mark.exhaustive),
+        ("mlp", "float32"),
+        ("mlp", "float64"),
+        pytest.param("bert_layer", "float32", marks=pytest.mark.exhaustive),
+        pytest.param("small_bert", "float64", marks=pytest.mark.exhaustive),
+        pytest.param("bert_layer", "float64", marks=pytest.mark.exhaustive),
     ],
 )
-def test_samples_in_train_mode_agree_with_pytorch(sample, dtype, output_limit, gradient_limit):
+def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
     model = load_model(ModelSource(sample, training=True, dtype=dtype), lambda *_: None)
     program = joint(import_model(model, lambda *_: None))
     assert program.masks, "without dropout this would show nothing of train mode"
     assert all(m.rate > 0 for m in program.masks)
     outputs, gradients = step(model, program)
-    compare(model, outputs, gradients, output_limit, gradient_limit)
+    compare(model, outputs, gradients)
 
 
 @pytest.mark.exhaustive  # its parts are tested by themselves
@@ -136,7 +138,7 @@ def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
     assert "x0" not in made.gradients  # ids have no gradient
     assert len(made.gradients) == len(model.parameters) > 30
     outputs, gradients = step(model, made)
-    compare(model, outputs, gradients, 1e-5, 1e-4)
+    compare(model, outputs, gradients)
 
 
 def test_masks_stand_in_the_order_of_execution():
@@ -149,7 +151,7 @@ def test_masks_stand_in_the_order_of_execution():
     assert [p.name_hint for p in made.main.params][-2:] == [m.name for m in made.masks]
     assert "nn.dropout" not in {op_name(e) for e in post_order(made.main)}
     outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients, 1e-5, 1e-4)
+    compare(model, outputs, gradients)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
     theirs = F.layer_norm(
         moved, (size,), w if scale else None, b if center else None, 0.01
     ).movedim(-1, axis)
-    assert np.abs(ours - theirs.numpy()).max() < 1e-14 * 100
+    assert np.abs(ours - theirs.numpy()).max() < rounding("float64", POINTWISE)
 
 
 def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
@@ -188,7 +190,7 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
     assert made.outputs == 4
     assert made.gradients == ("x0", "fc.weight", "fc.bias")
     outputs, gradients = step(model, made)
-    compare(model, outputs, gradients, 1e-5, 1e-4)
+    compare(model, outputs, gradients)
     assert outputs[1].tolist() == [5, 6]
 
 
@@ -227,7 +229,7 @@ def test_integers_may_lack_a_gradient():
     module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
     model, program = imported(module.double(), draw(4, 3), training=True, dtype="float64")
     outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients, 1e-12, 1e-10)
+    compare(model, outputs, gradients)
 
 
 def test_clean_ups_leave_nothing_to_clean():
@@ -262,7 +264,7 @@ def test_cleaning_up_changes_no_number():
         program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient|graph_normal_form"
     )
     outputs, gradients = step(model, raw)
-    compare(model, outputs, gradients, 1e-12, 1e-10)
+    compare(model, outputs, gradients)
 
 
 def test_provenance_survives_the_gradient():

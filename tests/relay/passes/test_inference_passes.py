@@ -8,6 +8,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from examples import assert_close
+from limits import ELEMENTWISE, LIMITS
 from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
@@ -18,7 +20,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
 from relascope.passes.relay.linear_to_dense import linear_to_dense
 
-LIMIT = {"float32": 1e-5, "float64": 1e-12}
+LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def quiet(fraction, text):
@@ -200,7 +202,7 @@ def test_a_shared_matrix_becomes_dense(transpose_b, kind):
     assert operators(after)["nn.dense"] == 1
     assert operators(after)["nn.batch_matmul"] == 0
     inputs = {"x": x} if kind == "constant" else {"x": x, "w": weight}
-    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+    assert_close(run(after, inputs), run(before, inputs), "float32", ELEMENTWISE)
 
 
 def test_a_batch_of_matrices_stays():
@@ -218,7 +220,7 @@ def test_the_bias_moves_in_front_of_the_reshape():
     bias = next(e for e in post_order(after.main) if op_name(e) == "nn.bias_add")
     assert op_name(bias.args[0]) == "nn.dense"
     inputs = {"x": draw(3, 4, 5)}
-    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+    assert_close(run(after, inputs), run(before, inputs), "float32", ELEMENTWISE)
 
 
 def test_a_bias_on_another_axis_stays_where_it_is():
@@ -228,7 +230,7 @@ def test_a_bias_on_another_axis_stays_where_it_is():
     before = program_of(body, x=None)
     inputs = {"x": draw(3, 4, 5)}
     after = linear_to_dense(before)
-    np.testing.assert_allclose(run(after, inputs)[0], run(before, inputs)[0], rtol=1e-5, atol=1e-6)
+    assert_close(run(after, inputs), run(before, inputs), "float32", ELEMENTWISE)
 
 
 def test_views_that_change_nothing_vanish():

@@ -8,6 +8,7 @@ import tvm
 from torch import nn
 from tvm import relay
 
+from limits import LIMITS
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -22,7 +23,7 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order
 
 SESSION = RelaySession()
 BACKEND = SESSION.backend
-LIMIT = {"float32": 1e-5, "float64": 1e-12}
+LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def quiet(fraction, text):
@@ -119,7 +120,7 @@ def test_what_a_pass_made_of_an_operator_is_not_taken_for_its_result(source, nam
     pipeline = read_pipeline("relay", PIPELINES[name])
     found = SESSION.inside(BuildRequest(source["float32"], pipeline, QUICK), progress=quiet)
     assert found
-    assert max(e.max_rel for e in found) < 1e-5
+    assert max(e.max_rel for e in found) < LIMIT["float32"]
 
 
 def test_paddings_go_into_convolutions(tmp_path):
@@ -139,7 +140,7 @@ def test_paddings_go_into_convolutions(tmp_path):
     pipeline = read_pipeline("relay", "fold_explicit_padding")
     assert "nn.pad" not in after(padded, str(pipeline)).operators
     found = SESSION.check(BuildRequest(padded, pipeline, QUICK), progress=quiet)
-    assert max(c.max_rel for c in found) < 1e-5
+    assert max(c.max_rel for c in found) < LIMIT["float32"]
 
 
 def run(name, start, *params):

@@ -1,7 +1,9 @@
 """A session that opens files as an engine does, and needs no TVM."""
 
+import ctypes
 import os
 import socket
+import struct
 import tempfile
 from pathlib import Path
 
@@ -46,13 +48,62 @@ class OpeningSession:
             source = session.model.source(model)
             return load_model(source, progress).source.inputs if model else ()
 
-    def reach(self, path, port, *, progress):
-        """Which of what a sandbox keeps a process from can be done all the same."""
+    def readable(self, paths, *, progress):
+        """Which of some files can be read."""
+        found = []
+        for path in paths:
+            try:
+                Path(path).read_bytes()
+                found.append(path)
+            except OSError:
+                pass
+        return tuple(found)
+
+    def reach(self, folders, victim, socket_path, port, *, progress):
+        """Which ways out of the sandbox succeed.
+
+        Args:
+            folders: each to be written to, by what it is called.
+            victim: a file to be read and changed.
+            socket_path, port: of servers outside.
+        """
+        libc = ctypes.CDLL(None, use_errno=True)
         Path(tempfile.gettempdir(), "own").write_text("own")
+
+        def called(result):
+            if result < 0:
+                raise OSError(ctypes.get_errno(), "")
+
+        def mounted_writable():
+            attributes = struct.pack("QQQQ", 0, 1, 0, 0)
+            called(libc.syscall(442, -100, b"/", 0x8000, attributes, ctypes.c_size_t(32)))
+
         tries = {
-            "a read-only disk": lambda: Path(path).write_text("not own"),
-            "no network": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
-            "signals only to itself": lambda: os.kill(os.getppid(), 0),
+            **{
+                f"write {name}": lambda folder=folder: Path(folder, "canary").write_text("out")
+                for name, folder in folders.items()
+            },
+            **{
+                f"list {name}": lambda folder=folder: os.listdir(folder)
+                for name, folder in folders.items()
+            },
+            "read": lambda: Path(victim).read_text(),
+            "overwrite": lambda: Path(victim).write_text("changed"),
+            "truncate": lambda: os.truncate(victim, 0),
+            "truncate as it is opened": lambda: os.open(victim, os.O_RDONLY | os.O_TRUNC),
+            "remove": lambda: os.unlink(victim),
+            "rename": lambda: os.rename(victim, victim + "-2"),
+            "link": lambda: os.link(victim, Path(tempfile.gettempdir(), "link")),
+            "mode": lambda: os.chmod(victim, 0o777),
+            "times": lambda: os.utime(victim, (1, 1)),
+            "attribute": lambda: os.setxattr(victim, "user.canary", b"out"),
+            "mount writable": mounted_writable,
+            "unmount /dev/shm": lambda: called(libc.umount2(b"/dev/shm", 2)),
+            "environment of the app": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+            "signal the app": lambda: os.kill(os.getppid(), 0),
+            "network": lambda: socket.create_connection(("127.0.0.1", port), 5).close(),
+            "socket of a program": lambda: socket.socket(socket.AF_UNIX).connect(socket_path),
+            "System V's memory": lambda: called(libc.shmget(0x5EED, 64, 0o1600)),
         }
         done = []
         for what, attempt in tries.items():

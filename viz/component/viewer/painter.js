@@ -1,11 +1,12 @@
 // The picture on the canvas: boxes, edges, words and marks.
 
-import { HEADER, SUBTITLE, TITLE, sizeText } from "./layout/words.js";
+import { HEADER, SUBTITLE, TITLE, TWO_LINES, sizeText } from "./layout/words.js";
 import { clamp, Part } from "./parts.js";
 
 const HEAVY = 1500; // boxes and edges in sight from which on their picture is kept and moved
 const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
 const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
+const LEAST_SECOND = 7; // pixels on the screen of a second line: below that it is left out
 const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
 const MOST_NAMES = 400, FEW = 80; // names from afar that do not hide the picture; modules that are few
 const MOST_FITS = 20000; // texts that were cut
@@ -524,16 +525,17 @@ export class Painter extends Part {
 
   drawText(fade) {
     const { viewer: v, box, ctx, zoom, seen, lit } = this;
-    const small = clamp((SUBTITLE * zoom - 4.5) / 2.5, 0, 1);
+    const legible = SUBTITLE * zoom >= LEAST_SECOND;
     ctx.textBaseline = "middle";
     const visible = v.solid.filter(seen);
+    const hasSecond = (i) => box.lines[i].length > 1 && box.h[i] >= TWO_LINES;
     const bold = `600 ${TITLE}px ${v.theme.font}`, plain = `${SUBTITLE}px ${v.theme.font}`;
     const place = (i, second) => {
       const group = box.kind[i];
       ctx.textAlign = group ? "left" : "center";
       const x = group ? box.x[i] + 34 : box.x[i] + box.w[i] / 2 + (box.shape[i] === "box" ? 2 : 0);
       const middle = box.y[i] + box.h[i] / 2;
-      const two = box.lines[i].length > 1 && small > 0;
+      const two = legible && hasSecond(i);
       return [x, second ? middle + 9 : two ? middle - 7.5 : middle + 0.5];
     };
     const room = (i) => box.w[i] - (box.kind[i] ? 44 : box.shape[i] === "ellipse" ? 22 : 16);
@@ -555,17 +557,17 @@ export class Painter extends Part {
     for (const i of visible) {
       const { mark } = v.theme.styleOf(box.style[i]);
       const { side } = v.theme.styleOf(box.role[i] || box.style[i]);
-      if (!mark || small <= 0 || box.shape[i] === "ellipse") continue;
+      if (!mark || !legible || box.shape[i] === "ellipse") continue;
       ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.4 : 1);
       ctx.fillStyle = colour(i);
       ctx.fillText(mark, box.x[i] + box.w[i] - (side === "left" || !side ? 5 : 9), box.y[i] + 9);
     }
     ctx.globalAlpha = 1;
-    if (small <= 0) return;
+    if (!legible) return;
     ctx.font = plain;
     for (const i of visible) {
-      if (box.lines[i].length < 2 || (box.kind[i] && v.nameScale() > 1)) continue;
-      ctx.globalAlpha = 0.78 * small * (lit && !lit.boxes.has(i) ? 0.45 : 1);
+      if (!hasSecond(i) || (box.kind[i] && v.nameScale() > 1)) continue;
+      ctx.globalAlpha = fade * (lit && !lit.boxes.has(i) ? 0.45 : 1);
       ctx.fillStyle = colour(i);
       const at = place(i, true);
       ctx.fillText(this.short(box.lines[i][1], room(i), plain), ...at);

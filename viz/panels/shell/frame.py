@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,6 @@ from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 
 _STYLE = Path(__file__).with_name("page.css")
 
-_KINDS = {
-    ".csv": "text/csv",
-    ".dot": "text/vnd.graphviz",
-    ".graphml": "application/graphml+xml",
-    ".html": "text/html",
-    ".json": "application/json",
-    ".pdf": "application/pdf",
-    ".png": "image/png",
-    ".py": "text/x-python",
-    ".svg": "image/svg+xml",
-    ".zip": "application/zip",
-}
 _DOING = {
     "describe": "Asking the engine what it can compile for",
     "load": "Importing the model",
@@ -209,7 +198,7 @@ def one_of(
 
 def download(label: str, data: Any, file: str, key: str, place: Any = st, **more: Any) -> None:
     """A button that downloads a file."""
-    kind = _KINDS[Path(file).suffix]
+    kind = guess_type(file)[0] or "application/octet-stream"
     place.download_button(label, data, file, kind, key=key, on_click="ignore", **more)
 
 

@@ -72,7 +72,8 @@ def show(screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     try:
-        made = reduce.narrow(partial(asked.ask, screen.cache), screen.ir, found, log.append)
+        ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
+        made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
     except Waiting:
         _table(log)
         waiting(screen.cache)

@@ -48,9 +48,11 @@ export function thousands(number) {
   return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+export const TWO_LINES = 46; // height of a box with two lines
+
 // Width and height of a node's box with these lines.
 export function boxSize(lines) {
   let wide = textWidth(lines[0], TITLE, true);
   if (lines.length > 1) wide = Math.max(wide, textWidth(lines[1], SUBTITLE));
-  return [Math.max(Math.round(wide + 28), 64), lines.length === 1 ? 32 : 46];
+  return [Math.max(Math.round(wide + 28), 64), lines.length === 1 ? 32 : TWO_LINES];
 }

@@ -1,0 +1,22 @@
+"""Control characters in text of others: written so that they are seen and do nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+
+# Orders to a terminal, marks that turn the direction of text, further line ends, halves of pairs
+# and what is no character.
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffe\uffff"
+    "\ud800-\udfff]"
+)
+
+
+def visible(text: str, keep: str = "\n\t") -> str:
+    r"""A text with control characters as JSON escapes: ESC as `\u001b`, CR as `\r`.
+
+    Args:
+        keep: those that stay as they are.
+    """
+    return _CONTROL.sub(lambda m: m[0] if m[0] in keep else json.dumps(m[0])[1:-1], text)

@@ -1,0 +1,409 @@
+"""Runs a report of a fault in a pass: shows the fault, or that it is fixed.
+
+This file is copied into each report, so it needs nothing but numpy and what is copied with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relascope.core.errors import alike
+from relascope.engine.faults.replay import (
+    Engine,
+    Malformed,
+    Values,
+    check_result,
+    difference,
+    differences,
+    ran,
+    ratio,
+)
+from relascope.passes.tvm_calls import TvmCall
+
+
+@dataclass(frozen=True)
+class ProgramCall:
+    """A pass of relascope's or a person's own, from program to program.
+
+    Args:
+        module, function: where it is.
+        arguments: by name, beside the program.
+    """
+
+    module: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+Call = TvmCall | ProgramCall
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a report says.
+
+    Args:
+        title: one line.
+        kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
+            than the limit) or "memory" (more bytes stay after them).
+        ir: "relay" or "relax".
+        program: the program's text; "" where it is in the file "program.json".
+        inputs, parameters: names of its arguments, in order.
+        outputs: how many results it has.
+        steps: the suspected passes.
+        tail: passes that are run after them, with them and without them.
+        target: what is compiled for.
+        limit: of a difference relative to scale, of the ratio of times, of seconds or of bytes.
+        floor: what differences are relative to at least.
+        building: whether it is compiled and run.
+        same_result: whether the suspected passes must keep the type of the result.
+        recorded: whether the suspected passes are not run, and the program after them is `after`.
+        after: that program's text; "" where it is in the file "after.json".
+        crash: how it crashes: "raises", "malformed" (what the pass returns is no program that can
+            take the place of the one before), "ends" (the process), "seconds" or "memory".
+        error: the message of the crash, where it raises.
+        seconds: of wall-clock time that the passes, and what is made of them, may take beyond twice
+            what the same takes without them; of a crash by "seconds".
+        memory: MiB that the process may take beyond what it had before the passes; of a crash by
+            "memory".
+        runs: how often the passes are run: the fault shows where it does once.
+    """
+
+    title: str
+    kind: str
+    ir: str
+    program: str
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    outputs: int
+    steps: tuple[Call, ...]
+    tail: tuple[Call, ...] = ()
+    target: str = "llvm"
+    limit: float = 0.0
+    floor: float = 0.0
+    building: bool = True
+    same_result: bool = True
+    recorded: bool = False
+    after: str = ""
+    crash: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    memory: float = 0.0
+    runs: int = 1
+
+
+SHOWS, FIXED, UNDECIDED = 1, 0, 2
+"""Exit statuses."""
+
+_SAID = {SHOWS: "The fault shows.", FIXED: "The fault does not show: it is fixed."}
+_OF_PASS = ("long", "memory")
+_LOOK = 0.02  # s, between looks at the process that runs the passes
+
+
+def main(fault: Fault) -> int:
+    """Show a fault, from the folder that its report lies in.
+
+    The passes run in a process of their own, which is ended where it crosses a limit.
+
+    Returns:
+        1 while the fault shows, 0 when it does not, 2 where that cannot be decided.
+    """
+    parser = argparse.ArgumentParser(description=fault.title, epilog=EPILOG)
+    parser.add_argument("--fix", default="", metavar="FILE.py:FUNCTION", help=FIX)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child is not None:
+        Trial(fault, args.fix, args.child).run()
+        return 0
+    print(fault.title, end="\n\n", flush=True)
+    status, text = _watched(fault, ["--fix", args.fix] if args.fix else [])
+    print("", text or _SAID[status], sep="\n")
+    return status
+
+
+FIX = (
+    "run this function in place of the suspected passes: of an IRModule and returning one where "
+    "the pass is TVM's or was recorded, else of a program and returning one"
+)
+EPILOG = "Exit status: 1 while the fault shows, 0 when it does not, 2 where that is undecided."
+
+
+def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
+    """The status, and what to say of it, of a process that runs the passes within the limits."""
+    with tempfile.TemporaryDirectory() as folder:
+        notes = Path(folder) / "notes"
+        flags = ["-I"] if sys.flags.isolated else []
+        command = [sys.executable, *flags, str(Path(sys.argv[0]).resolve()), *options]
+        child = subprocess.Popen([*command, "--child", str(notes)])
+        crossed, began, had, before = "", 0.0, 0, 0.0
+        while child.poll() is None:
+            time.sleep(_LOOK)
+            if not began and len(noted := _noted(notes)) > 1:
+                began, had, before = time.monotonic(), int(noted[0]), float(noted[1])
+            if not began:
+                continue
+            if fault.memory and (_resident(child.pid) - had) / _MIB > fault.memory:
+                crossed = f"The process took more than {fault.memory:g} MiB"
+            elif fault.seconds and time.monotonic() - began > fault.seconds + 2 * before:
+                crossed = f"The passes did not end within {fault.seconds:g} s"
+            if crossed:
+                child.kill()
+                child.wait()
+                expected = "memory" if "MiB" in crossed else "seconds"
+                return _as_expected(fault, expected, f"{crossed}, the limit.")
+        noted = _noted(notes)
+    if len(noted) == 3:
+        return int(noted[2]), _UNDECIDED if noted[2] == str(UNDECIDED) else ""
+    code = child.returncode
+    try:
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    except ValueError:
+        name = f"signal {-code}"
+    if len(noted) == 2:
+        return _as_expected(fault, "ends", f"The process ended by {name} in the passes.")
+    return UNDECIDED, f"The process ended by {name} before the passes ran. {_UNDECIDED}"
+
+
+_MIB = 1 << 20
+_UNDECIDED = "Undecided: see README.md for what the report needs."
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has now; 0 where that is not known."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:  # macOS
+        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
+        return int(done.stdout.strip() or 0) * 1024
+    except (OSError, IndexError):  # it has just ended
+        return 0
+
+
+def _noted(notes: Path) -> list[str]:
+    """What the child wrote: its memory and the seconds spent when the passes began, the status."""
+    return notes.read_text().split() if notes.exists() else []
+
+
+def _as_expected(fault: Fault, crash: str, text: str) -> tuple[int, str]:
+    if fault.crash == crash:
+        return SHOWS, f"{text}\n{_SAID[SHOWS]}"
+    return UNDECIDED, f"{text}\nUndecided: it fails in another way than reported."
+
+
+class Trial:
+    """The process that runs the passes.
+
+    Args:
+        fix: as `--fix` says.
+        notes: the file for what its parent waits for.
+    """
+
+    def __init__(self, fault: Fault, fix: str, notes: Path) -> None:
+        self.fault, self.fix, self.notes = fault, fix, notes
+        self.folder = Path(sys.argv[0]).resolve().parent
+
+    def run(self) -> None:
+        """Write down whether the fault shows."""
+        try:
+            status = self._status()
+        except (Exception, SystemExit):
+            traceback.print_exc()
+            status = UNDECIDED
+        sys.stdout.flush()
+        self._note(str(status))
+
+    def _note(self, text: str) -> None:
+        fresh = self.notes.with_name("fresh")
+        fresh.write_text(" ".join([*_noted(self.notes), text]))
+        fresh.replace(self.notes)  # whole, or not there
+
+    def _status(self) -> int:
+        fault = self.fault
+        engine: Engine = import_module(f"relascope.engine.{fault.ir}.faults.replay")
+        with np.load(self.folder / "values.npz") as file:
+            stored = dict(file)
+        mod = self._read(engine, "program", fault.program, stored)
+        values = {n[9:]: v for n, v in stored.items() if n.startswith("argument ")}
+        steps = self._steps()
+        tail = [_function(engine, call) for call in fault.tail]
+        version = f"{engine.version()}, Python {platform.python_version()}, numpy {np.__version__}"
+        print(version, flush=True)
+        target, own = fault.target if fault.building else "", None
+        if any(isinstance(c, ProgramCall) for c in (*fault.steps, *fault.tail)):
+            own = self._program(engine, mod, values)
+        start = own or mod
+        began = time.perf_counter()
+        left = ran(engine, _module(_through(start, tail)), values, target)
+        self._note(f"{_resident(os.getpid())} {time.perf_counter() - began}")
+        try:
+            for _ in range(fault.runs):
+                gc.collect()
+                began, had = time.perf_counter(), _resident(os.getpid())
+                if fault.recorded and not self.fix:
+                    after = self._read(engine, "after", fault.after, stored)
+                else:
+                    after = _through(start, steps)
+                seconds = time.perf_counter() - began
+                if not fault.recorded:
+                    taken = (_module(start), _module(after))
+                    check_result(engine, *taken, fault.parameters, fault.same_result)
+                gc.collect()
+                kept = _resident(os.getpid()) - had
+                right = ran(engine, _module(_through(after, tail)), values, target)
+                if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
+                    status = self._used(seconds, kept)
+                elif fault.kind == "slow":
+                    status = _slow(ratio(left, right), fault.limit)
+                else:
+                    count = 0 if tail else fault.outputs
+                    expected = [stored[f"expected {i}"] for i in range(count)]
+                    status = _wrong(left.results(), right.results(), expected, fault)
+                if status != FIXED:
+                    return status
+        except (Exception, SystemExit) as error:
+            return self._failed(error)
+        return FIXED
+
+    def _used(self, seconds: float, kept: int) -> int:
+        """The status where the passes themselves are looked at, not what they make."""
+        limit = self.fault.limit
+        if self.fault.kind == "long":
+            print(f"The passes took {seconds:.3g} s; the limit is {limit:.3g} s.")
+            return SHOWS if seconds > limit else FIXED
+        if self.fault.kind == "memory":
+            used = f"{kept / _MIB:.1f} MiB; the limit is {limit / _MIB:.1f} MiB."
+            print(f"The memory that stays after the passes is {used}")
+            return SHOWS if kept > limit else FIXED
+        return FIXED
+
+    def _steps(self) -> list[Callable[[Any], Any]]:
+        engine: Engine = import_module(f"relascope.engine.{self.fault.ir}.faults.replay")
+        if not self.fix:
+            return [_function(engine, call) for call in self.fault.steps]
+        file, _, name = self.fix.rpartition(":")
+        spec = spec_from_file_location("fix", file)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"--fix {self.fix}: give FILE.py:FUNCTION")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        function = getattr(module, name)
+        if any(isinstance(call, ProgramCall) for call in self.fault.steps):
+            return [function]
+        return [lambda program: _on_module(engine, program, function)]
+
+    def _read(self, engine: Engine, name: str, text: str, stored: Values) -> Any:
+        """The module before or after the passes, from its text or the file `NAME.json`."""
+        json, first = self.folder / f"{name}.json", "constant after "
+        later = {n[len(first) :]: v for n, v in stored.items() if n.startswith(first)}
+        own = {n[9:]: v for n, v in stored.items() if n.startswith("constant ")}
+        constants = (
+            later if name == "after" else {n: v for n, v in own.items() if n[6:] not in later}
+        )
+        return engine.read(text, json.read_text() if json.exists() else "", constants)
+
+    def _program(self, engine: Engine, mod: Any, values: Values) -> Any:
+        """The module as passes of relascope's take it."""
+        fault, name = self.fault, f"{self.fault.ir.capitalize()}Program"
+        made = getattr(import_module(f"relascope.passes.{fault.ir}.ir.program"), name)
+        parameters = {n: engine.array(values[n]) for n in fault.parameters}
+        return made(mod, parameters, fault.inputs, fault.outputs)
+
+    def _failed(self, error: BaseException) -> int:
+        """The status where the passes, or what is made of them, raised."""
+        crash = "malformed" if isinstance(error, Malformed) else "raises"
+        if crash == "malformed":
+            print(error)
+        else:
+            traceback.print_exception(error)
+        kind, name = self.fault.error.partition(":")[0], type(error).__name__
+        told = [f"{name}: {line.strip()}" for line in str(error).splitlines()] or [name]
+        same = kind == name and kind == "DiagnosticError"  # whose message goes to stderr
+        same = (
+            same
+            or crash == "malformed"
+            or any(
+                alike(one, self.fault.error)
+                for line in told
+                for one in (line, line.partition(": ")[2])
+            )
+        )
+        if self.fault.crash == crash and same:
+            return SHOWS
+        print("It fails in another way than reported.")
+        return UNDECIDED
+
+
+def _function(engine: Engine, call: Call) -> Callable[[Any], Any]:
+    """A pass as a function of a module or a program."""
+    if isinstance(call, TvmCall):
+        return lambda program: _on_module(engine, program, call)
+    function = getattr(import_module(call.module), call.function)
+    return lambda program: function(program, **call.arguments)
+
+
+def _on_module(engine: Engine, program: Any, function: Callable[[Any], Any]) -> Any:
+    """A program, or a module, after a function of modules."""
+    made = function(_module(program))
+    made = engine.typed(made) if isinstance(made, type(_module(program))) else made
+    return replace(program, mod=made) if hasattr(program, "mod") else made
+
+
+def _through(program: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:
+    """A program after passes."""
+    for function in steps:
+        program = function(program)
+    return program
+
+
+def _module(program: Any) -> Any:
+    return getattr(program, "mod", program)
+
+
+def _slow(found: float, limit: float) -> int:
+    print(f"After the pass it takes {found:.2f} times as long; the limit is {limit:g}.")
+    return SHOWS if found > limit else FIXED
+
+
+def _wrong(
+    before: Sequence[np.ndarray],
+    after: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
+    fault: Fault,
+) -> int:
+    limit, bad = fault.limit, len(before) != len(after)
+    if bad:
+        print(f"There are {len(before)} results before the pass, and {len(after)} after it.")
+    pairs = zip(before, after, differences(before, after, fault.floor), strict=False)
+    for index, (one, other, gap) in enumerate(pairs):
+        wrong = not gap.max_rel <= limit
+        bad = bad or wrong
+        print(
+            f"output {index}: differs by {gap.max_abs:.3e}, {gap.max_rel:.3e} of its scale, limit "
+            f"{limit:.0e}: {'WRONG' if wrong else 'right'}"
+        )
+        if index < len(expected):
+            stored = difference(expected[index], one)
+            print(f"  (before the pass it is {stored.max_rel:.1e} from the value that is stored)")
+        if wrong and one.shape == other.shape and one.size:
+            far = np.abs(other.astype(np.float64) - one.astype(np.float64))
+            at = np.unravel_index(int(np.nan_to_num(far, nan=np.inf).argmax()), one.shape)
+            print(f"  worst at {[int(i) for i in at]}: {one[at]} before, {other[at]} after")
+    return SHOWS if bad else FIXED

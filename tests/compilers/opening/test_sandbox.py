@@ -1,0 +1,202 @@
+"""What code in an engine's process can reach: its own folder, and what it was asked to open."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from relascope.core.errors import EngineError
+from relascope.core.place import IMPORT_ROOT
+from relascope.engine import sandbox
+from relascope.engine.client import EngineClient
+from relascope.engine.process import Wants
+from relascope.engine.protocol import records
+from relascope.engine.protocol.source import EVERYTHING, ModelSource, weights_beside
+from relascope.engine.protocol.tuning import Fleet
+
+SESSION = "relax", "opening_session:OpeningSession"
+UNSHARE, LANDLOCK = {"x86_64": (272, 444), "aarch64": (97, 444)}[os.uname().machine]
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """Folders that are none of an engine's affair, and a file in one of them."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path / "records"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    names = {"home": home, "tmp": tmp_path / "tmp", "records": tmp_path / "records"}
+    for folder in names.values():
+        folder.mkdir()
+    (home / "victim").write_text("mine")
+    # Its own Python, not the test's home, has to be read.
+    return {**names, "checkout": IMPORT_ROOT, "/dev/shm": "/dev/shm", "/tmp": "/tmp"}
+
+
+@pytest.fixture
+def reach(outside):
+    """Ask a client what can be reached from its process."""
+    victim = outside["home"] / "victim"
+    before = victim.stat()
+
+    def ask(client):
+        with (
+            EngineClient(*SESSION) as another,
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.socket(socket.AF_UNIX) as program,
+        ):
+            another.call("describe")
+            theirs = another._supervisor.process.folder.name
+            path = str(outside["tmp"] / f"program-{os.urandom(4).hex()}")
+            program.bind(path)
+            program.listen()
+            folders = {n: str(f) for n, f in {**outside, "another's folder": theirs}.items()}
+            about = folders, str(victim), path, server.getsockname()[1]
+            done = set(client.call("reach", *about))
+            left = {n for n, f in folders.items() if Path(f, "canary").exists()}
+        after = victim.stat()
+        assert (victim.read_text(), after.st_mode, after.st_mtime) == (
+            "mine",
+            before.st_mode,
+            before.st_mtime,
+        )
+        assert not os.listxattr(victim)
+        assert str(0x5EED) not in Path("/proc/sysvipc/shm").read_text().split()
+        return done, left
+
+    return ask
+
+
+OWN = {
+    "list records",
+    "write records",
+    "list checkout",
+    "write /dev/shm",
+    "list /dev/shm",
+    "System V's memory",
+}
+"""What belongs to the environment, or is a process's own and goes with it."""
+
+
+def test_nothing_is_reached_from_an_engine(reach):
+    with EngineClient(*SESSION) as client:
+        done, left = reach(client)
+        assert (done - OWN, left - {"records"}) == (set(), set())
+        # A fleet is reached over the network, which is worth another process.
+        client._supervisor.expect("time_remote", (Fleet("127.0.0.1:1", "key"),))
+        done, left = reach(client)
+        assert (done - OWN, left - {"records"}) == ({"network"}, set())
+
+
+def test_an_engine_reads_what_it_is_to_open(tmp_path):
+    mine, other = tmp_path / "mine.npy", tmp_path / "other.npy"
+    for path in (mine, other):
+        path.write_bytes(b"data")
+    source = ModelSource("mlp", tensors=((str(mine), ""),))
+    with EngineClient(*SESSION) as client:
+        client.expect(source)
+        assert client.call("readable", [str(mine), str(other)]) == (str(mine),)
+        # Another file is another process's; the first is not forgotten.
+        client.expect(ModelSource(str(other), digest="0"))
+        assert client.call("readable", [str(mine), str(other)]) == (str(mine), str(other))
+
+
+def test_own_code_reads_everything_and_no_strangers_file_is_opened_beside_it():
+    own, strange = ModelSource("python:/a.py:model"), ModelSource("/b.pt", digest="0")
+    wants = Wants().with_("load", (own,))
+    assert wants.files == {EVERYTHING}
+    assert wants.with_("step", (own, "fold")).files == {EVERYTHING}
+    assert wants.with_("describe", ()).files == {EVERYTHING}
+    assert wants.with_("load", (strange,)).files == {"/b.pt"}
+    assert wants.with_("load", (strange,)).with_("load", (own,)).files == {EVERYTHING}
+
+
+def test_the_files_beside_an_onnx_model_that_it_names(tmp_path):
+    def named(text):
+        return b"\x0a\x08location\x12" + bytes([len(text)]) + text
+
+    places = (b"weights.bin", b"missing", b"../out", b"inner/more.bin", b"link")
+    model = tmp_path / "in" / "model.onnx"
+    (model.parent / "inner").mkdir(parents=True)
+    for path in ("in/weights.bin", "in/inner/more.bin", "in/other.bin", "out"):
+        (tmp_path / path).write_bytes(b"data")
+    (model.parent / "link").symlink_to(tmp_path / "out")
+    model.write_bytes(b"\x08\x07" + b"".join(map(named, places)))
+    found = weights_beside(str(model), 0)
+    assert {str(Path(f).relative_to(tmp_path)) for f in found} == {
+        "in/weights.bin",
+        "in/inner/more.bin",
+    }
+
+
+IN_ANOTHER = """
+import json, sys
+from relascope.core.errors import EngineError
+from relascope.engine import sandbox
+from relascope.engine.client import EngineClient
+from relascope.engine.protocol.source import source_from_file
+calls, session, method, *arguments = json.loads(sys.argv[1])
+assert not calls or sandbox.refuse_calls(calls)
+with EngineClient(*session) as client:
+    if method == "open":
+        arguments = [source_from_file(*arguments)]
+    try:
+        found = client.call(method, *arguments)
+    except EngineError as error:
+        found = error.message
+    print(json.dumps([client.call("describe").sandbox, found], default=str))
+"""
+
+
+def without(calls, method, *arguments, **variables):
+    """What an engine says where the kernel refuses system calls, as containers have it do."""
+    command = [sys.executable, "-c", IN_ANOTHER, json.dumps([calls, SESSION, method, *arguments])]
+    done = subprocess.run(
+        command, env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_where_namespaces_are_refused(outside):
+    victim = outside["home"] / "victim"
+    before = victim.stat()
+    folders = {n: str(f) for n, f in outside.items()}
+    restricted, done = without([UNSHARE], "reach", folders, str(victim), "/none", 1)
+    assert {sandbox.READS, sandbox.WRITES} < set(restricted)
+    assert not {"no network", "its own /dev/shm"} & set(restricted)
+    assert set(done) - OWN == set()
+    after = victim.stat()
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+
+
+@pytest.mark.parametrize(
+    ("calls", "variables", "why"),
+    [
+        ([], {sandbox.SETTING: "off"}, "RELASCOPE_SANDBOX=off"),
+        ([], {"RELASCOPE_ROOM": "off"}, "RELASCOPE_SANDBOX=off"),
+        ([LANDLOCK], {}, "Landlock"),
+        ([UNSHARE, LANDLOCK], {}, "Landlock"),
+    ],
+)
+def test_a_file_is_refused_without_a_sandbox(calls, variables, why, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"anything")
+    _, found = without(calls, "tensors", str(path), **variables)
+    assert "is not opened" in found and why in found
+    variables[sandbox.TRUST] = "1"
+    _, found = without(calls, "tensors", str(path), **variables)
+    assert "cannot be opened" in found or "is not opened" not in found
+
+
+def test_nothing_is_required_where_there_is_no_engine(monkeypatch):
+    sandbox.require("model.pt")
+    monkeypatch.setenv("RELASCOPE_SANDBOX_ACTIVE", "no network")
+    with pytest.raises(EngineError) as refused:
+        sandbox.require("model.pt")
+    assert "--trust-files" in refused.value.hint

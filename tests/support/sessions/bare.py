@@ -1,0 +1,101 @@
+"""Environments that have an engine's TVM and what that TVM needs, and nothing of relascope."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from importlib.metadata import files
+from pathlib import Path
+
+NEEDS = {
+    "relax": "apache-tvm apache-tvm-ffi ml_dtypes numpy typing_extensions",
+    "relay": "bitblas numpy scipy attrs psutil decorator cloudpickle tornado typing_extensions "
+    "pyelftools ml_dtypes",
+}
+_TRANSFORM = {
+    "relax": "tvm/relax/transform/__init__.py",
+    "relay": "bitblas/3rdparty/tvm/python/tvm/relay/transform/__init__.py",
+}
+_PLANT = (
+    "\nimport os, sys\nif os.environ.get('PLANTED'):\n"
+    "    exec(compile(open(os.environ['PLANTED']).read(), 'planted', 'exec'), {})\n"
+)
+"""Ends TVM's module of passes: a file that `PLANTED` names puts a fault into them."""
+
+
+@functools.cache
+def python(ir: str, folder: Path) -> Path:
+    """Make an environment of links to the installed packages; its interpreter."""
+    place = folder / f"bare_{ir}"
+    venv.create(place, symlinks=True)
+    here = Path(sysconfig.get_path("purelib"))
+    there = next(place.glob("lib/python*/site-packages"))
+    for name in NEEDS[ir].split():
+        for top in {f.parts[0] for f in files(name) or () if f.parts[0] not in ("..", "bin")}:
+            if top != "__pycache__" and not (there / top).exists():
+                (there / top).symlink_to(here / top)
+    _own(here, there, Path(_TRANSFORM[ir]))
+    return place / "bin" / "python"
+
+
+def _own(here: Path, there: Path, file: Path) -> None:
+    """Have a file of our own in a tree of links, with a fault planted where one is asked for."""
+    for depth in range(1, len(file.parts)):
+        part = Path(*file.parts[:depth])
+        (there / part).unlink()
+        (there / part).mkdir()
+        for entry in (here / part).iterdir():
+            (there / part / entry.name).symlink_to(entry)
+    (there / file).unlink()
+    (there / file).write_text((here / file).read_text() + _PLANT)
+
+
+def run(
+    interpreter: Path, report: Path, *options: str, isolated: bool = False, planted: str = ""
+) -> tuple[int, str]:
+    """Run a report from another folder; its exit status and what it prints."""
+    command = [str(interpreter), *(["-I"] if isolated else []), str(report / "report.py"), *options]
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LANG")}
+    env |= {"PLANTED": planted} if planted else {}
+    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=600)
+    return done.returncode, done.stdout + done.stderr
+
+
+def overlay(folder: Path, changed: str, text: str) -> Path:
+    """A checkout of links to this one, with one file of another text; the command of it."""
+    checkout = Path(__file__).parents[3]
+    file = Path(changed)
+    folder.mkdir()
+    for depth in range(len(file.parts)):
+        part = Path(*file.parts[:depth])
+        if depth:
+            (folder / part).unlink()
+            (folder / part).mkdir()
+        for entry in (checkout / part).iterdir():
+            if not entry.name.startswith(".") and entry.name != "tests":
+                (folder / part / entry.name).symlink_to(entry)
+    for name in ("relascope", "cli.py"):
+        (folder / name).unlink()
+    (folder / "cli.py").write_text((checkout / "cli.py").read_text())
+    (folder / "relascope").mkdir()
+    front = checkout / "relascope" / "__init__.py"
+    (folder / "relascope" / "__init__.py").write_text(front.read_text())
+    (folder / file).unlink()
+    (folder / file).write_text(text)
+    return folder / "cli.py"
+
+
+def command(cli: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of a checkout in a process of its own."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, str(cli), *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
