@@ -169,8 +169,8 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
                 expected = "memory" if "MiB" in crossed else "seconds"
                 return _as_expected(fault, expected, f"{crossed}, the limit.")
         noted = _noted(notes)
-    if len(noted) == 3:
-        return int(noted[2]), _UNDECIDED if noted[2] == str(UNDECIDED) else ""
+    if len(noted) in (1, 3):  # it came to an end by itself, before the passes or after them
+        return int(noted[-1]), _UNDECIDED if noted[-1] == str(UNDECIDED) else ""
     code = child.returncode
     try:
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"

@@ -416,7 +416,7 @@ RAISES = {"crash": "raises", "error": "ValueError: no axis 3 here"}
         ("right", "long", {"limit": 0.2}, 0, "fixed"),
         ("flaky", "wrong", {"runs": 2}, 0, "fixed"),
         ("flaky", "wrong", {"runs": 3}, 1, "WRONG"),
-        ("missing", "wrong", {}, 2, "Undecided"),
+        ("missing", "wrong", {}, 2, "\nUndecided"),
     ],
 )
 def test_the_exit_status_of_a_report(report, name, kind, more, status, says):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -16,15 +17,15 @@ NEEDS = {
     "relay": "bitblas numpy scipy attrs psutil decorator cloudpickle tornado typing_extensions "
     "pyelftools ml_dtypes",
 }
-_TRANSFORM = {
+_TVM = {
     "relax": "tvm/relax/transform/__init__.py",
-    "relay": "bitblas/3rdparty/tvm/python/tvm/relay/transform/__init__.py",
+    "relay": "bitblas/3rdparty/tvm/python/tvm/__init__.py",
 }
 _PLANT = (
     "\nimport os, sys\nif os.environ.get('PLANTED'):\n"
     "    exec(compile(open(os.environ['PLANTED']).read(), 'planted', 'exec'), {})\n"
 )
-"""Ends TVM's module of passes: a file that `PLANTED` names puts a fault into them."""
+"""Ends TVM's `__init__`: a file that `PLANTED` names puts a fault into its passes."""
 
 
 @functools.cache
@@ -38,7 +39,7 @@ def python(ir: str, folder: Path) -> Path:
         for top in {f.parts[0] for f in files(name) or () if f.parts[0] not in ("..", "bin")}:
             if top != "__pycache__" and not (there / top).exists():
                 (there / top).symlink_to(here / top)
-    _own(here, there, Path(_TRANSFORM[ir]))
+    _own(here, there, Path(_TVM[ir]))
     return place / "bin" / "python"
 
 
@@ -68,24 +69,15 @@ def run(
 def overlay(folder: Path, changed: str, text: str) -> Path:
     """A checkout of links to this one, with one file of another text; the command of it."""
     checkout = Path(__file__).parents[3]
-    file = Path(changed)
     folder.mkdir()
-    for depth in range(len(file.parts)):
-        part = Path(*file.parts[:depth])
-        if depth:
-            (folder / part).unlink()
-            (folder / part).mkdir()
-        for entry in (checkout / part).iterdir():
-            if not entry.name.startswith(".") and entry.name != "tests":
-                (folder / part / entry.name).symlink_to(entry)
-    for name in ("relascope", "cli.py"):
-        (folder / name).unlink()
-    (folder / "cli.py").write_text((checkout / "cli.py").read_text())
-    (folder / "relascope").mkdir()
-    front = checkout / "relascope" / "__init__.py"
-    (folder / "relascope" / "__init__.py").write_text(front.read_text())
-    (folder / file).unlink()
-    (folder / file).write_text(text)
+    for entry in checkout.iterdir():
+        if entry.name in ("passes", "relascope"):
+            shutil.copytree(entry, folder / entry.name)
+        elif entry.name == "cli.py":
+            shutil.copy(entry, folder)
+        elif not entry.name.startswith(".") and entry.name != "tests":
+            (folder / entry.name).symlink_to(entry)
+    (folder / changed).write_text(text)
     return folder / "cli.py"
 
 
