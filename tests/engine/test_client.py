@@ -21,7 +21,7 @@ from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.places import PLACES
-from relascope.engine.process import STANDBY, EngineProcess, death, usage
+from relascope.engine.process import STANDBY, EngineProcess, Wants, death, usage
 from relascope.engine.supervisor import Job, _Exchange, _Stopped
 
 FAKE = "fake_session:FakeSession"
@@ -479,7 +479,7 @@ def test_one_stands_by_for_whoever_needs_it_next(client):
         assert len(pids) == 2
         STANDBY.keep("fake", session=FAKE)
         assert STANDBY.ready
-        assert STANDBY.take("relax", None) is None
+        assert STANDBY.take("relax", None, Wants()) is None
     finally:
         STANDBY.end()
     assert not STANDBY.ready
