@@ -68,11 +68,16 @@ def _diagnostics() -> str:
         sys.stderr.flush()
         if not stat.S_ISREG(os.fstat(2).st_mode):
             return ""
-        with open("/dev/fd/2", "rb", buffering=0) as file:  # 2 may be open for writing alone
-            file.seek(max(0, os.fstat(2).st_size - 8192))
-            text = file.read(8192).decode(errors="replace")
+        start = max(0, os.fstat(2).st_size - 8192)
+        try:
+            written = os.pread(2, 8192, start)
+        except OSError:  # it is open for writing alone; a sandbox may not let it be opened anew
+            with open("/dev/fd/2", "rb", buffering=0) as file:
+                file.seek(start)
+                written = file.read(8192)
     except (OSError, ValueError, AttributeError):  # closed, or not to be read
         return ""
+    text = written.decode(errors="replace")
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-12:]
     begin = max((i for i, line in enumerate(lines) if "error: " in line), default=len(lines) - 3)
