@@ -180,7 +180,7 @@ def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
     assert page.problems == []
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_narrow_and_dark(streamlit_page, dark):
     page = streamlit_page(VIEWER, query="graph=layer", width=800, dark=dark)
     view = View(page)

@@ -13,7 +13,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([SUPPORT, os.environ.get("PYTHONPATH"
 
 from relascope.engine.relay.tvm.boot import boot
 
-boot()
+
+def pytest_configure(config):
+    """Load the TVM, except in a process that only hands tests on to others."""
+    if not config.getoption("numprocesses", None):
+        boot()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from tvm import autotvm, relay
 
 from limits import rounding
+from quick import combinations
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relay.building.targets import BLAS, parse, processor
 from relascope.engine.relay.kernels import convolution, schedules
@@ -80,16 +81,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("dtype", "fixed"),
-    [
-        pytest.param("float32", True, id="float32-constant weight"),
-        pytest.param("float64", False, id="float64-weight"),
-        pytest.param("float64", True, id="float64-constant weight", marks=pytest.mark.exhaustive),
-        pytest.param("float32", False, id="float32-weight", marks=pytest.mark.exhaustive),
-    ],
+    ("name", "weight"),
+    combinations(list(CASES), ["float32 constant", "float64", "float32", "float64 constant"]),
 )
-@pytest.mark.parametrize("name", CASES)
-def test_the_numbers_are_pytorchs(name, dtype, fixed):
+def test_the_numbers_are_pytorchs(name, weight):
+    dtype, fixed = weight.split()[0], "constant" in weight
     shape, kernel, options = CASES[name]
     torch.manual_seed(0)
     x = torch.randn(shape, dtype=getattr(torch, dtype))

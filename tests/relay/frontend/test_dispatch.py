@@ -16,12 +16,14 @@ for _test in (  # Relax's are quicker
     test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed,  # noqa: F405
     test_another_tvm_that_is_here_already_is_refused,  # noqa: F405
     test_captures_are_by_strategy,  # noqa: F405
+    test_gradients_in_eval_mode_are_pytorchs,  # noqa: F405
     test_hooks_of_the_module_itself_run_once,  # noqa: F405
     test_nested_dispatch_and_repeated_calls,  # noqa: F405
     test_outputs_keep_their_form,  # noqa: F405
     test_several_samples_are_all_served,  # noqa: F405
     test_train_eval_and_no_grad_each_do_what_the_module_does,  # noqa: F405
     test_training_gives_the_same_losses_under_the_same_seed,  # noqa: F405
+    test_what_a_trace_does_not_hold_is_as_in_pytorch,  # noqa: F405
     test_what_differs_from_the_module_is_said_before_it_is_used,  # noqa: F405
 ):
     pytest.mark.exhaustive(_test)

@@ -9,7 +9,7 @@ from torch import nn
 from tvm import relay
 
 from limits import LIMITS
-from quick import QUICK
+from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.request import BuildRequest
@@ -84,8 +84,7 @@ def after(source, text):
     return SESSION.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
 
 
-@pytest.mark.parametrize("dtype", LIMIT)
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(("name", "dtype"), combinations(list(PIPELINES), list(LIMIT)))
 def test_the_numbers_are_pytorchs(source, name, dtype):
     pipeline = read_pipeline("relay", PIPELINES[name])
     found = SESSION.check(BuildRequest(source[dtype], pipeline, QUICK), progress=quiet)

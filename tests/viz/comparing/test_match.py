@@ -219,7 +219,7 @@ def test_each_kind_of_change_is_drawn():
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("ir", ["relay", "relax"])
+@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
 def test_a_bert_layer_changed_by_hand(ir):
     source = ModelSource("bert_layer", batch=1, tokens=14)
     left = shared(ir).call("load", source).graph
