@@ -77,10 +77,13 @@ test-page: $(VENV)/.test chromium
 test-relay test-relax: test-%: $(VENV)/.test
 	$(PYTEST) tests/$* $(ARGS)
 
-# What needs neither torch, nor a TVM, nor a browser, nor an environment of its own.
+# What needs neither torch, nor a TVM, nor the page, nor an environment of its own. A file that imports
+# torch is left out whole: the import alone takes as long as a hundred of these tests.
 quick: $(VENV)/.test
 	$(PYTEST) -m "not exhaustive and not engine and not browser" \
-	  $(addprefix --ignore=tests/,relay relax compilers browser packaging) $(ARGS)
+	  $(addprefix --ignore=tests/,relay relax compilers browser packaging page) \
+	  $(addprefix --ignore=,$(shell grep -lE '^(import|from) (torch|transformers|onnx|hostile|relascope.*program_file)' tests/*/test_*.py)) \
+	  $(ARGS)
 
 # What `make test` leaves out for time, too.
 exhaustive: $(VENV)/.test
