@@ -72,13 +72,12 @@ class Wants:
 
     def options(self) -> list[str]:
         """Of the process's command line; the folders are made where they can be."""
-        folders = [*self.folders]
-        with contextlib.suppress(RuntimeError):  # a user without a home
-            folders.append(str(records.root()))
-        for folder in folders:
+        with contextlib.suppress(RuntimeError, OSError):  # a user without a home
+            records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
+        for folder in self.folders:
             with contextlib.suppress(OSError):  # which is told where it is written to
                 os.makedirs(folder, exist_ok=True)
-        there = [os.path.abspath(f) for f in folders if os.path.isdir(f)]
+        there = [os.path.abspath(f) for f in self.folders if os.path.isdir(f)]
         network = ["--network"] if self.network else []
         reads = (f"--reads={f}" for f in sorted(self.files))
         return [*network, *(f"--writes={f}" for f in there), *reads]

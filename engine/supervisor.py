@@ -24,6 +24,7 @@ from relascope.engine import wire
 from relascope.engine.limits import NO_LIMITS, Limits, Unit, Usage, kind_of
 from relascope.engine.places import PLACES
 from relascope.engine.process import STANDBY, EngineProcess, TooLarge, Wants, death, fate
+from relascope.engine.protocol import records
 
 _log = logging.getLogger("relascope.engine")
 
@@ -155,6 +156,7 @@ class _Exchange:
     ) -> None:
         self._job, self._process, self._limits, self._report = job, process, limits, report
         self.begun = False  # whether the session has begun on it
+        self._records = records.Adding()
         self._since = time.monotonic()  # of what `Limits.calls` limits
         self._units: list[tuple[Unit, Usage]] = []  # under way, with what was used before
         self._paused: Usage | None = None  # what was used when nothing counted any more
@@ -170,16 +172,17 @@ class _Exchange:
             EOFError, OSError: the process died.
             _Stopped: it crossed a limit.
         """
-        while True:
-            try:
-                message = self._process.receive(self._look if self._units else _POLL)
-            except TooLarge as large:
-                raise _Stopped(_too_large(self._job.method)) from large
-            answer = None if message is None else self._handle(*message)
-            if answer is not None:
-                return answer
-            if self._paused is None:
-                self._check()
+        with self._records:
+            while True:
+                try:
+                    message = self._process.receive(self._look if self._units else _POLL)
+                except TooLarge as large:
+                    raise _Stopped(_too_large(self._job.method)) from large
+                answer = None if message is None else self._handle(*message)
+                if answer is not None:
+                    return answer
+                if self._paused is None:
+                    self._check()
 
     def _handle(self, what: str, number: int | None, *rest: Any) -> tuple[str, Any] | None:
         """The answer, if it is one."""
@@ -195,8 +198,22 @@ class _Exchange:
             pass  # of what it was asked when it stood by
         elif what == "begun":
             self.begun, self._since = True, time.monotonic()
+        elif what == "records":
+            self._process.conn.send(("records", self._add(rest)))
         else:
             return what, rest[0]
+        return None
+
+    def _add(self, asked: tuple[Any, ...]) -> EngineError | None:
+        """Add records for the engine; why that is not done, if it is not."""
+        try:
+            if self._job.method != "tune":
+                raise EngineError("file", "The engine adds records where nothing is tuned.")
+            self._records.do(*asked)
+        except EngineError as error:
+            return error
+        except (TypeError, AttributeError, RecursionError) as wrong:  # no request of ours is such
+            return EngineError("file", f"The engine adds no records: {wrong}.")
         return None
 
     def _pause(self, why: str) -> None:

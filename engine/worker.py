@@ -12,7 +12,8 @@ which is not so of what the client asks again by itself. From here, as `engine.w
 for what)` with "" when it waits no more and `("unit", id, unit or None)`, None where the last unit
 that began ends, then `("result", id,
 value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
-EngineError)`, after which the process ends.
+EngineError)`, after which the process ends. `("records", id, action, path, text)` asks the app to
+add records of tuning (`engine.protocol.records`), which answers `("records", error or None)`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from relascope.core.errors import EngineError
 from relascope.engine import sandbox, wire
 from relascope.engine.building.explain import explain
 from relascope.engine.limits import WATCHED, Unit
+from relascope.engine.protocol import records
 from relascope.engine.registry import REGISTRY
 from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named
@@ -87,7 +89,8 @@ def main() -> None:
     _start(worker)
     while True:
         try:
-            requests.put(conn.recv())
+            message = conn.recv()
+            (worker.replies if message[0] == "records" else requests).put(message)
         except (EOFError, OSError):
             _parent_gone(options.folder)
 
@@ -119,6 +122,7 @@ class _Worker:
     def __init__(self, conn: Connection, session: str, requests: queue.Queue[_Request]) -> None:
         self.conn, self.name, self.requests = conn, session, requests
         self.session: Any = None
+        self.replies: queue.Queue[tuple[str, EngineError | None]] = queue.Queue()
         self.sending = threading.Lock()  # a session may report progress from threads of its own
 
     def run(self) -> None:
@@ -127,6 +131,7 @@ class _Worker:
                 call, method, payload, WATCHED.crossed, waits = self.requests.get()
                 WATCHED.tell = partial(self.send, "unit", call)
                 WATCHED.pause = TURNS.tell = partial(self.send, "waits", call)
+                records.KEEPER.ask = partial(self.keep, call)
                 with beside(waits):
                     what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
@@ -166,6 +171,13 @@ class _Worker:
             traceback.print_exc()
             sys.stderr.flush()
             return failed, explained
+
+    def keep(self, call: int, action: str, path: str, text: str) -> None:
+        """Have the app add records of tuning: an engine may not write there."""
+        self.send("records", call, action, path, text)
+        _, error = self.replies.get()
+        if error is not None:
+            raise error
 
     def send(self, what: str, call: int, *rest: Any) -> None:
         try:

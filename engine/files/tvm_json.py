@@ -287,7 +287,10 @@ _RELAX = frozenset(_RELAX_NAMES.split())
 _NO_EXPR = ("relax.expr.ExternFunc", "relax.ExternFunc")
 
 
-def check_relax_json(text: str, name: str) -> str:
+_KERNELS = re.compile(r"(prim|tirx)\.\w+|s_tir\.SBlock\w*|ir\.(Range|TensorLoad|TensorRegion)")
+
+
+def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
     """The same JSON, of a Relax module, as TVM may read it.
 
     TVM checks the types of fields itself here; what a node refers to stands before it.
@@ -308,6 +311,7 @@ def check_relax_json(text: str, name: str) -> str:
         kind, data = node.get("type"), node.get("data")
         known = isinstance(kind, str) and (
             kind in _RELAX
+            or (kernels and _KERNELS.fullmatch(kind) is not None)
             or (kind.startswith(("relax.expr.", "relax.attrs.")) and kind not in _NO_EXPR)
         )
         shown = str(kind)[:60]

@@ -5,6 +5,10 @@ threads, the fleet's key). In it `curve.jsonl` has a line for each trial, `rival
 each time that a kernel was measured as it is built without records, and a folder for each task has
 TVM's own records. Lines are only ever added, a batch at a time, so a process that is killed loses
 no more than the batch in flight. A last line that was cut short is skipped and said.
+
+An engine, which opens strangers' files, only reads them: what it measured the app's process adds
+(`KEEPER`), while it asks for tuning. Each line is checked when it is added and when it is read, so
+that TVM's own readers get no other than the engines write.
 """
 
 from __future__ import annotations
@@ -14,14 +18,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from filelock import FileLock, Timeout
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.place import cache_folder
 from relascope.engine.protocol.tuning import Fleet, Trial
 
@@ -30,6 +34,15 @@ VARIABLE = "RELASCOPE_RECORDS"
 
 CURVE = "curve.jsonl"
 RIVALS = "rivals.jsonl"
+
+AUTOTVM, OPERATOR = "autotvm.json", "operator.json"
+"""In a task's folder, of Relay: AutoTVM's records, and which builds they are for."""
+
+WORKLOAD, SCHEDULES = "database_workload.json", "database_tuning_record.json"
+"""In a task's folder, of Relax: the files of TVM's `JSONDatabase`."""
+
+_MOST_BYTES = 256 << 20
+"""That one request may add."""
 
 _NOT_THE_KERNELS = ("-libs=", "-records=")
 """Options of a target that say which kernels there are, and nothing about a kernel."""
@@ -161,6 +174,9 @@ def append(path: Path, text: str) -> None:
     Raises:
         EngineError: kind "file"; it cannot be written.
     """
+    if KEEPER.ask is not None:
+        KEEPER.ask("append", str(path), text)
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         mend(path)
@@ -195,6 +211,10 @@ def held(place: Path) -> Iterator[None]:
     Raises:
         EngineError: kind "file"; another process is tuning there, or the folder cannot be made.
     """
+    if KEEPER.ask is not None:
+        KEEPER.ask("hold", str(place), "")
+        yield  # let go of when the request is answered
+        return
     lock = FileLock(place / "lock", timeout=0)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -227,8 +247,8 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
     bad = []
     for number, line in enumerate(lines, 1):
         try:
-            yield kind(**json.loads(line))
-        except (ValueError, TypeError):
+            yield _typed(kind, json.loads(line))
+        except ValueError:
             bad.append(number)
     if len(bad) == 1:
         notes.append(f"{path.name}: line {bad[0]} cannot be read and is left out.")
@@ -240,3 +260,169 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
 def _unusable(place: Path, wrong: OSError) -> EngineError:
     message = f"The records cannot be kept there: {wrong.strerror or wrong}."
     return EngineError("file", message, str(place), f"Name another folder in {VARIABLE}.")
+
+
+@dataclass
+class Keeper:
+    """Who adds records: this process, or another that is asked.
+
+    Args:
+        ask: called with what to do ("append" or "hold"), a path and a text.
+    """
+
+    ask: Callable[[str, str, str], None] | None = None
+
+
+KEEPER = Keeper()
+"""This process's."""
+
+
+class Adding(contextlib.ExitStack):
+    """Adds an engine's records for it, as long as a request of tuning lasts."""
+
+    _bytes = 0
+
+    def do(self, action: str, path: str, text: str) -> None:
+        """What `Keeper.ask` asks.
+
+        Raises:
+            EngineError: kind "file"; it cannot be done, or is not what an engine adds.
+        """
+        about = os.path.relpath(path, root()).split(os.sep)
+        plain = all(re.fullmatch(r"\w[\w.+-]*", part) for part in about)
+        self._bytes += len(text)
+        if action == "hold" and plain and len(about) == 2:
+            self.enter_context(held(Path(path)))
+        elif action == "append" and plain and len(about) in (3, 4) and self._bytes < _MOST_BYTES:
+            with refusing("file", "The engine adds no records: {}.", path):
+                for line in text.splitlines():
+                    check(about[-1], json.loads(line))
+            append(Path(path), text)
+        else:
+            raise EngineError("file", f"The engine adds no records: {action} {path[:200]}.")
+
+
+def checked(path: Path) -> Iterator[Any]:
+    """What stands in the lines of a file of a task's, for TVM's reader; nothing where it is not
+    there, and without lines that were not finished.
+
+    Raises:
+        EngineError: kind "file"; a line is not such as an engine writes.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    for number, line in enumerate(lines, 1):
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        hint = f"Take the folder {path.parent} away, and tune the kernel anew."
+        with refusing("file", f"Line {number} is no record: {{}}.", str(path), hint):
+            try:
+                check(path.name, found)
+            except RecursionError as wrong:
+                raise ValueError("it is nested too deeply") from wrong
+        yield found
+
+
+def check(name: str, found: Any) -> None:
+    """Raise where something is not what an engine writes into a line of the file `name`.
+
+    Raises:
+        ValueError: says what is wrong with it.
+    """
+    if name in (CURVE, RIVALS):
+        _typed(Trial if name == CURVE else Rival, found)
+        return
+    forms = {
+        OPERATOR: {"constants": [_NAME], "library": bool},
+        WORKLOAD: (re.compile(r"-?\d{1,20}"), re.compile(r"[A-Za-z0-9+/=]*")),
+        AUTOTVM: {
+            "input": (re.compile(r"[a-z]+( -[\w-]+=[^\s'\"{}]*)*"), _NAME, [object], {}),
+            "config": {
+                "index": int,
+                "code_hash": object,
+                "entity": [(_NAME, re.compile("sp|re|an|ot"), object)],
+            },
+            "result": ([float], int, float, float),
+            "version": float,
+            "tvm_version": str,
+        },
+        SCHEDULES: (
+            int,
+            (([(_INSTRUCTION, [object], [object], [_NAME])], [object]), [float], object, [object]),
+        ),
+    }
+    if name not in forms:
+        raise ValueError(f"no file of records is called {name[:80]!r}")
+    _check(found, forms[name], name)
+    if name == SCHEDULES:
+        for instruction, _, attributes, _ in found[1][0][0]:
+            keys = attributes if instruction in ("Annotate", "Unannotate") else ()
+            if not all(isinstance(k, str) and _ANNOTATION.fullmatch(k) for k in keys):
+                raise ValueError(f"it annotates {str(keys)[:80]}")
+
+
+_NAME = re.compile(r"[\w.]{1,200}")
+_INSTRUCTION = re.compile(
+    "SampleCategorical|Sample(Perfect|Partitioned)Tile|SampleComputeLocation|GetS?Block|GetLoops|"
+    "Get(Child|Output)S?Blocks|GetProducers|GetConsumers|Merge|Fuse|Split|LoopPartition|Reorder|"
+    "ReorderS?BlockIterVar|AddUnitLoop|Parallel|Vectorize|Bind|Unroll|(Reindex)?Cache(Read|Write)|"
+    "CacheInplace|CacheIndex|ReIndex|ReadAt|WriteAt|(Reverse)?Compute(At|Inline)|RollingBuffer|"
+    "FuseReductionEpilogue|DecomposeReduction|RFactor|StorageAlign|SetScope|Blockize|Tensorize|"
+    "Annotate|Unannotate|Transform(S?Block)?Layout|DecomposePadding|PadEinsum|EnterPostproc"
+)
+"""Steps of a schedule that change how a kernel computes and never what."""
+_ANNOTATION = re.compile(
+    r"meta_schedule\.\w+|pragma_(auto_unroll_max_step|unroll_explicit)|software_pipeline_\w+|"
+    r"double_buffer_\w+|warp_execution|auto_copy|local_stage|layout_free_\w+"
+)
+"""TVM takes others as code to compile, such as pragma_import_c."""
+
+
+def _check(found: Any, form: Any, where: str) -> None:
+    """Raise where something is not of a form: a type, a pattern, or a list, a tuple or a dictionary
+    of forms; `object` is whatever is plain."""
+    if isinstance(form, re.Pattern):
+        fits = isinstance(found, str) and form.fullmatch(found) is not None
+    elif form is float:
+        fits = type(found) in (int, float) and abs(found) < 1e30
+    elif form is object:
+        fits = not isinstance(found, str) or len(found) <= 1 << 16
+        if isinstance(found, dict | list):
+            for item in found.values() if isinstance(found, dict) else found:
+                _check(item, object, where)
+    elif isinstance(form, type):
+        fits = type(found) is form and (not isinstance(found, str) or len(found) <= 1 << 16)
+    elif isinstance(form, dict):
+        fits = isinstance(found, dict) and set(found) == set(form)
+        for key in form if fits else ():
+            _check(found[key], form[key], key)
+    else:
+        given = found if isinstance(found, list) else []
+        forms = form * len(given) if isinstance(form, list) else form
+        fits = given is found and len(forms) == len(given)
+        for item, one in zip(given, forms, strict=True) if fits else ():
+            _check(item, one, where)
+    if not fits:
+        raise ValueError(f"{where} says {str(found)[:80]!r}")
+
+
+def _typed(kind: type[Any], found: Any) -> Any:
+    """A line as an object of its kind.
+
+    Raises:
+        ValueError: it lacks something, or has something else.
+    """
+    hints = get_type_hints(kind)
+    if not isinstance(found, dict) or not set(found) <= set(hints):
+        raise ValueError(f"it is no {kind.__name__}")
+    for name, value in found.items():
+        if value is not None or hints[name] in (str, int, float):
+            _check(value, float if hints[name] == float | None else hints[name], name)
+    try:
+        return kind(**found)
+    except TypeError as wrong:
+        raise ValueError(str(wrong)) from wrong

@@ -1,5 +1,7 @@
 """Measurements on disk: what is kept, where, and what a process that was killed leaves."""
 
+import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -202,3 +204,57 @@ def test_the_app_reads_records_without_a_tvm():
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert json.loads(done.stdout) == []
+
+
+TASK = "relax-0.27/llvm-1-threads/0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (records.CURVE, {"task": "t", "run": "r"}),
+        (records.RIVALS, {"task": "t", "run": "r", "trial": "1", "ms": 1.0}),
+        (records.OPERATOR, {"constants": [], "library": "yes"}),
+        (records.WORKLOAD, ["1", {"type": "ffi.Function"}]),
+        (records.AUTOTVM, {"input": ["llvm", "t", [], {}], "v": 0.1}),
+        (records.SCHEDULES, [0, [[[["UnsafeSetDType", ["b0"], [], []]], []], [1.0], {}, []]]),
+        (
+            records.SCHEDULES,
+            [0, [[[["Annotate", ["b0", "code"], ["pragma_import_c"], []]], []], [1.0], {}, []]],
+        ),
+        (records.OPERATOR, {"constants": [functools.reduce(lambda a, _: [a], range(900), 0)]}),
+        ("other.json", {}),
+    ],
+)
+def test_a_line_that_no_engine_writes_is_neither_added_nor_read(tmp_path, monkeypatch, name, line):
+    monkeypatch.setenv(records.VARIABLE, str(tmp_path))
+    path = tmp_path / TASK / name
+    with records.Adding() as adding, pytest.raises(EngineError, match="adds no records"):
+        adding.do("append", str(path), json.dumps(line) + "\n")
+    assert not path.exists()
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(line) + "\n")
+    if name in (records.CURVE, records.RIVALS):
+        path.rename(path.parent / records.CURVE)
+        assert records.read(path.parent).notes
+    else:
+        with pytest.raises(EngineError, match="Line 1 is no record"):
+            list(records.checked(path))
+
+
+@pytest.mark.parametrize(
+    "path", ["../out/a/curve.jsonl", "a/b/../curve.jsonl", ".ssh/b/curve.jsonl", "curve.jsonl"]
+)
+def test_records_are_added_nowhere_else(tmp_path, monkeypatch, path):
+    root = tmp_path / "records"
+    monkeypatch.setenv(records.VARIABLE, str(root))
+    line = json.dumps(vars_of(trial(1, 0.5)))
+    with records.Adding() as adding:
+        with pytest.raises(EngineError, match="adds no records"):
+            adding.do("append", f"{root}/{path}", line)
+        adding.do("append", str(root / "relax-0.27" / "llvm" / records.CURVE), line + "\n")
+    assert [p.name for p in tmp_path.rglob("*.jsonl")] == [records.CURVE]
+
+
+def vars_of(line):
+    return dataclasses.asdict(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
 from relascope.core.errors import EngineError
-
-WORKLOAD, RECORD = "database_workload.json", "database_tuning_record.json"
-"""The files of TVM's `JSONDatabase`."""
+from relascope.engine.files.tvm_json import check_relax_json
+from relascope.engine.protocol import records
+from relascope.engine.protocol.records import SCHEDULES, WORKLOAD
 
 
 def kept(place: Path, mod: Any) -> Any:
@@ -24,11 +24,12 @@ def kept(place: Path, mod: Any) -> Any:
     Raises:
         EngineError: kind "file"; what is kept there is another kernel.
     """
-    for line in lines_in(place / WORKLOAD):
-        try:
-            found = ms.database.Workload.from_json(json.loads(line))
-        except ValueError:  # a line that was not finished
-            continue
+    for shash, packed in records.checked(place / WORKLOAD):
+        # Eight bytes of its length stand before the text.
+        text = base64.b64decode(packed)[8:].decode(errors="replace")
+        checked = check_relax_json(text, WORKLOAD, kernels=True).encode()
+        packed = base64.b64encode(len(checked).to_bytes(8, "little") + checked).decode()
+        found = ms.database.Workload.from_json([shash, packed])
         if not tvm_ffi.structural_equal(found.mod, mod):
             hint = "Take this folder away, and tune the kernel anew."
             raise EngineError("file", "The records of a kernel are another's.", str(place), hint)
@@ -43,11 +44,11 @@ def stored(place: Path, workload: Any) -> list[Any]:
         workload: as `kept` gives it.
     """
     found = []
-    for line in lines_in(place / RECORD):
-        try:
-            _, record = json.loads(line)
-        except ValueError:
-            continue
+    for _, record in records.checked(place / SCHEDULES):
+        for _, _, attributes, _ in record[0][0]:
+            for text in attributes:  # maps of indices are TVM's JSON in a text
+                if isinstance(text, str) and "{" in text:
+                    check_relax_json(text, SCHEDULES, kernels=True)
         found.append(ms.database.TuningRecord.from_json(record, workload))
     return found
 
@@ -60,8 +61,3 @@ def best(place: Path, mod: Any) -> Any | None:
     """
     found = stored(place, kept(place, mod))
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)
-
-
-def lines_in(path: Path) -> list[str]:
-    """The lines of a file; none where it is not there."""
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

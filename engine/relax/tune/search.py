@@ -25,7 +25,7 @@ from tvm.s_tir import meta_schedule as ms
 from relascope.engine.measure.tuner import MeasuredSchedule, Workload
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import key_of
-from relascope.engine.relax.building.records import RECORD, WORKLOAD, kept, lines_in, stored
+from relascope.engine.relax.building.records import kept, stored
 from relascope.engine.relax.draw.to_graph import as_json
 
 BATCH = 16
@@ -136,9 +136,9 @@ class Search(AbstractContextManager["Search"]):
 
 def store(place: Path, workload: Any, record: Any) -> None:
     """Add a record of TVM's to a task's folder."""
-    if not lines_in(place / WORKLOAD):
-        records.append(place / WORKLOAD, json.dumps(as_json(workload.as_json())) + "\n")
-    records.append(place / RECORD, json.dumps([0, as_json(record.as_json())]) + "\n")
+    if next(records.checked(place / records.WORKLOAD), None) is None:
+        records.append(place / records.WORKLOAD, json.dumps(as_json(workload.as_json())) + "\n")
+    records.append(place / records.SCHEDULES, json.dumps([0, as_json(record.as_json())]) + "\n")
 
 
 def _result(taken: float | None) -> Any:

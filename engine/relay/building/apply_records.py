@@ -9,6 +9,7 @@ from typing import Any
 
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
+from relascope.engine.protocol.records import AUTOTVM, OPERATOR
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building.targets import LIBRARIES
 from relascope.engine.relay.building.templates import constant_weights
@@ -17,28 +18,16 @@ from relascope.engine.relay.building.templates import constant_weights
 import tvm  # isort: skip
 from tvm import autotvm  # isort: skip
 
-RECORDED = "autotvm.json"
-"""In a task's folder, TVM's own records, one a line."""
-
-ABOUT = "operator.json"
-"""Beside them, which builds they are for."""
-
 
 def best_record(place: Path) -> str | None:
-    """The line of AutoTVM's with the least time in a task's folder; None without one."""
-    try:
-        lines = (place / RECORDED).read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return None
-    best: tuple[float, str] | None = None
-    for line in lines:
-        try:
-            costs, error, *_ = json.loads(line)["result"]
-        except (ValueError, KeyError):  # cut short by a kill; `records.append` mends it
-            continue
-        if not error and (best is None or costs[0] < best[0]):
-            best = costs[0], line
-    return None if best is None else best[1]
+    """The line of AutoTVM's with the least time in a task's folder; None without one.
+
+    Raises:
+        EngineError: as of `records.checked`.
+    """
+    found = [r for r in records.checked(place / AUTOTVM) if r["result"][0] and not r["result"][1]]
+    best = min(found, key=lambda r: r["result"][0][0], default=None)
+    return None if best is None else json.dumps(best)
 
 
 def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]:
@@ -52,8 +41,10 @@ def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]
         return autotvm.apply_history_best([])
     book, fixed = records.read(given.place), constant_weights(function)
     best = []
-    for folder in sorted(p.parent for p in given.place.glob(f"*/{ABOUT}")):
-        about = json.loads((folder / ABOUT).read_text())
+    for folder in sorted(p.parent for p in given.place.glob(f"*/{OPERATOR}")):
+        about = next(records.checked(folder / OPERATOR), None)
+        if about is None:  # it was not finished
+            continue
         fits = about["library"] == bool(library(options.target, LIBRARIES)) and (
             fixed or not about["constants"]
         )

@@ -24,7 +24,7 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import library, without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.engine.relay.building import targets, templates
-from relascope.engine.relay.building.apply_records import ABOUT, RECORDED, best_record
+from relascope.engine.relay.building.apply_records import best_record
 from relascope.engine.relay.building.profiled import Profiled
 from relascope.engine.relay.building.runtime import prepared
 from relascope.engine.relay.building.targets import LIBRARIES, parse
@@ -162,9 +162,9 @@ class RelayTuner:
         task: templates.Templates = workload.program
         target = parse(self._place.target)
         named = bool(library(self._place.target, LIBRARIES))
-        if not (place / ABOUT).exists():
+        if not (place / records.OPERATOR).exists():
             about = json.dumps({"constants": task.constants, "library": named})
-            records.append(place / ABOUT, about + "\n")
+            records.append(place / records.OPERATOR, about + "\n")
         choices = [_Choice(name, args, target, known) for name, args in task.choices]
         size, left = max(1, min(_BATCH, trials // len(choices))), trials
         while left > 0 and (choice := _next(choices)) is not None:
@@ -185,7 +185,7 @@ class RelayTuner:
         except CannotMeasure as wrong:
             return MeasuredSchedule(candidate, None, str(wrong))
         line = autotvm.record.encode(choice.asked(index), choice.answered(ms))
-        records.append(place / RECORDED, line + "\n")
+        records.append(place / records.AUTOTVM, line + "\n")
         return MeasuredSchedule(candidate, ms)
 
 

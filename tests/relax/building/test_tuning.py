@@ -268,7 +268,7 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
     # The rival alone, then in turn with the best record, which the second run has from the start.
     assert [r.ours_ms is not None for r in book.rivals] == [False, True, True, True]
     own = folder / first.key
-    theirs = ms.database.JSONDatabase(str(own / search.WORKLOAD), str(own / search.RECORD))
+    theirs = ms.database.JSONDatabase(str(own / records.WORKLOAD), str(own / records.SCHEDULES))
     assert len(theirs) == sum(t.ms is not None for t in book.trials)
     (now, *_) = session.tasks(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), progress=quiet)
     assert now.trials == 6 or now.key != first.key
@@ -326,7 +326,7 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     assert len(book.trials) >= known and len(book.trials) % 2 == 0
     task = book.trials[0].task
     measured = [t for t in book.of(task) if t.ms is not None]
-    stored = (folder / task / search.RECORD).read_text().splitlines()
+    stored = (folder / task / records.SCHEDULES).read_text().splitlines()
     assert len(measured) <= len(stored) <= len(measured) + 2
     with EngineClient("relax", session="small_batches:SmallBatches") as client:
         result = client.call("tune", BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), (task,), 2)
