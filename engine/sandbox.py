@@ -280,6 +280,9 @@ def environment() -> Iterator[Path]:
         Path(__file__).resolve().parents[1],
     ]
     found += map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path)))
+    for folder in {sys.prefix, *filter(os.path.isdir, sys.path)}:  # packages may be links
+        with os.scandir(folder) as entries:
+            found += [Path(e.path) for e in entries if e.is_symlink()]
     for variable in _VARIABLES:
         found += map(Path, filter(None, os.environ.get(variable, "").split(os.pathsep)))
     found += [Path(p).resolve().parents[1] for p in map(shutil.which, _COMPILERS) if p]

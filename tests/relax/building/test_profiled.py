@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels import TARGET, Overflow, check_figures, check_fusion, check_node, profile, quiet
+from kernel_profiles import (
+    TARGET,
+    Overflow,
+    check_figures,
+    check_fusion,
+    check_node,
+    profile,
+    quiet,
+)
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.measure import peaks

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import small_models  # noqa: F401
-from kernels import check_figures, check_fusion, check_node, profile
+from kernel_profiles import check_figures, check_fusion, check_node, profile
 from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
