@@ -190,8 +190,9 @@ class _Grammar:
 
     def function(self, one: ast.FunctionDef) -> None:
         self.values, self.functions, self.called = set(), set(), {}
-        for argument in one.args.args:
-            self.bind(argument, argument.arg)
+        for place, argument in enumerate(one.args.args):
+            if place or argument.arg != "self":
+                self.bind(argument, argument.arg)
             if argument.annotation is not None:
                 self.type_of_value(argument.annotation)
         for default in one.args.defaults:
@@ -251,7 +252,8 @@ class _Grammar:
                 raise _Refused(one, f"assigns to {_line(one)}")
 
     def bind(self, at: ast.AST, name: str, function: bool = False) -> None:
-        if name in _SPACES:
+        # Methods of the class are called by "self", so that may be nothing but the instance.
+        if name in _SPACES or (name == "self" and self.methods):
             raise _Refused(at, f"has a variable called {name}")
         (self.functions if function else self.values).add(name)
 

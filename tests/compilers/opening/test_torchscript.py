@@ -78,6 +78,10 @@ PARTS = {
     "a method of Python's": "  def __bool__(self) -> bool:\n    return True",
     "a decorator": f"  @({WRITE})\n  def f(self) -> int:\n    return 1",
     "a comment of types": "  def f(self, k):\n    # type: (int) -> int\n    return k",
+    "another self": "  def save(self, k: str) -> str:\n    return k\n"
+    '  def f(k, self: Tensor) -> NoneType:\n    return self.save("MARK")',
+    "a self that is replaced": "  def save(self, k: str) -> str:\n    return k\n"
+    '  def f(self, k: Tensor) -> NoneType:\n    self = k\n    return self.save("MARK")',
     "a form feed": "  def f(self) -> int:\n\f    return 1",
     "a tab": "  def f(self) -> int:\n\treturn 1",
     "a continued line": "  def f(self) -> int:\n    return \\\n 1",
