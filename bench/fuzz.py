@@ -45,7 +45,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.limits import Usage
 from relascope.engine.process import usage
 from relascope.engine.protocol.source import source_from_file
-from relascope.engine.sandbox import SETTING
+from relascope.engine.sandbox import READABLE, SETTING, TRUST
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support/crafted"))
 import hostile  # isort: skip
@@ -258,6 +258,7 @@ def main() -> int:
     parser.add_argument("--no-sandbox", action="store_true")
     args = parser.parse_args()
     os.environ[SETTING] = "off" if args.no_sandbox else os.environ.get(SETTING, "")
+    os.environ[TRUST] = "1" if args.no_sandbox else ""
     own = str(Path(__file__).resolve().parents[1] / "tests/support/sessions")
     os.environ["PYTHONPATH"] = os.pathsep.join([own, os.environ.get("PYTHONPATH", "")])
     formats = args.formats.split(",")
@@ -284,6 +285,7 @@ def main() -> int:
         return found
 
     with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.engines) as pool:
+        os.environ[READABLE] = os.path.realpath(where)  # one engine opens many files
 
         def run(one: tuple[int, str, str, Any]) -> Outcome:
             index, name, kind, data = one

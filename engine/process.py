@@ -34,6 +34,7 @@ from relascope.engine.places import PLACES
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING, ModelSource
 from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.sandbox import READABLE
 from relascope.engine.turns import shared_file
 
 _GRACE = 1.0  # s; for a process to end by itself when its socket is closed
@@ -64,6 +65,7 @@ class Wants:
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
         sources = [source for a in given for source in _sources(a)]
         files = self.files.union(*(s.files for s in sources))
+        files = frozenset(f for f in files if not _granted(f))
         if EVERYTHING in files:
             own_code = any(EVERYTHING in s.files for s in sources)
             strange = any(s.files for s in sources if EVERYTHING not in s.files)
@@ -81,6 +83,22 @@ class Wants:
         network = ["--network"] if self.network else []
         reads = (f"--reads={f}" for f in sorted(self.files))
         return [*network, *(f"--writes={f}" for f in there), *reads]
+
+
+def _granted(file: str) -> bool:
+    """Whether the user lets every engine read a file, so that none is started anew for it."""
+    folders = filter(None, os.environ.get(READABLE, "").split(os.pathsep))
+    return any(Path(file).is_relative_to(os.path.realpath(f)) for f in folders)
+
+
+def _identities(files: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Device and inode of each file that is there: a sandbox allows these, and not the names."""
+    found = {}
+    for file in files:
+        with contextlib.suppress(OSError):
+            about = os.stat(file)
+            found[file] = about.st_dev, about.st_ino
+    return found
 
 
 def _sources(value: object, depth: int = 3) -> Iterator[ModelSource]:
@@ -104,6 +122,7 @@ class EngineProcess:
 
     def __init__(self, ir: str, session: str | None, wants: Wants) -> None:
         self.wants = wants
+        self.readable = _identities(wants.files)
         self.folder = Scratch()
         handle, name = tempfile.mkstemp(prefix="relascope-")
         os.close(handle)
@@ -134,6 +153,10 @@ class EngineProcess:
             raise
         finally:
             theirs.close()
+
+    def serves(self, wants: Wants) -> bool:
+        """Whether its sandbox allows what a request needs, also of files that were replaced."""
+        return self.wants == wants and self.readable == _identities(wants.files)
 
     def running(self) -> bool:
         """Whether it is; without reaping it, so that its number stays its own until `end`."""

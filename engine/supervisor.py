@@ -483,7 +483,7 @@ class Supervisor:
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
-                    if self.process is not None and self.process.wants != job.wants:
+                    if self.process is not None and not self.process.serves(job.wants):
                         # A sandbox cannot be widened.
                         self.process.kill()
                         self.process.end()

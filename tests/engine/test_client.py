@@ -16,12 +16,14 @@ import pytest
 
 from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
+from relascope.engine import process as process_of_engine
 from relascope.engine import wire
 from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.places import PLACES
 from relascope.engine.process import STANDBY, EngineProcess, Wants, death, usage
+from relascope.engine.protocol.source import ModelSource
 from relascope.engine.supervisor import Job, _Exchange, _Stopped
 
 FAKE = "fake_session:FakeSession"
@@ -765,3 +767,21 @@ def test_other_messages_are_kept():
     assert "nested too deeply" in explain(RecursionError(), "step").message
     long = explain(ValueError("x" * 5000), "load").message
     assert len(long) < 1100
+
+
+def test_a_file_that_was_replaced_needs_another_sandbox(tmp_path, monkeypatch):
+    """A sandbox allows a file, and not its name: raw PermissionErrors came of that."""
+    model, granted = tmp_path / "model.pt", tmp_path / "granted"
+    model.write_text("a")
+    wants = Wants(files=frozenset({str(model)}))
+    process = EngineProcess.__new__(EngineProcess)
+    process.wants, process.readable = wants, process_of_engine._identities(wants.files)
+    model.write_text("b")
+    assert process.serves(wants)
+    (tmp_path / "new.pt").write_text("c")
+    (tmp_path / "new.pt").rename(model)
+    assert not process.serves(wants)
+
+    monkeypatch.setenv("RELASCOPE_READABLE", str(granted))
+    sources = [ModelSource(str(path / "model.pt"), digest="a") for path in (tmp_path, granted)]
+    assert Wants().with_("load", sources).files == {str(model)}
