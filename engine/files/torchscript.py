@@ -291,7 +291,7 @@ class _Grammar:
                 pass
             case ast.UnaryOp(ast.USub(), ast.Constant(int() | float()) | ast.Name("inf" | "nan")):
                 pass
-            case ast.BinOp(left, ast.Add(), ast.Constant(complex())):
+            case ast.BinOp(left, ast.Add() | ast.Sub(), ast.Constant(complex())):
                 inner = [left]
             case ast.Name(name) if name in ("inf", "nan") or not (constant or name in _SPACES):
                 pass

@@ -11,6 +11,8 @@ from torch.utils import _pytree as pytree
 import honest_models
 from hostile import members, packed
 from relascope.core.errors import EngineError
+from relascope.engine.files.archive import Archive
+from relascope.engine.files.torchscript import check_code
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.pytorch.model import load_model
 
@@ -119,6 +121,11 @@ def asserting():
     file = io.BytesIO()
     torch.export.save(torch.export.export(made(), (inputs[0](),)), file)
     return file.getvalue()
+
+
+def test_a_script_with_a_complex_number_is_a_traces_code(tmp_path):
+    path, *_ = file_of("Complex", "script.pt", tmp_path)
+    check_code(Archive(path))
 
 
 def test_an_operator_of_nobodys_is_named_with_module_and_line(tmp_path):
