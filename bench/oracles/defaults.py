@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.opinfo.core import SampleInput
 
 INF, NAN = float("inf"), float("nan")
@@ -607,6 +608,31 @@ CALLS: dict[str, tuple[str, ...]] = {
 }
 
 
+def _plain_attention(*args: Any, **options: Any) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(*args, **options)
+
+
+_NEAR_0 = "1 - (x * torch.pi) ** 2 / 6 + (x * torch.pi) ** 4 / 120"
+REFERENCES = {
+    # The mean of Welford's method: NaN of infinities, and not quite 0 where the sum is 0.
+    "torch.var_mean(": "torch._refs.var_mean(",
+    "torch.std_mean(": "torch._refs.std_mean(",
+    # In float64 the gradient of the CPU's kernel has float32's digits.
+    "F.celu(": "torch._refs.nn.functional.celu(",
+    # The gradient subtracts what is nearly equal: of 1e-6 it has three digits in float64.
+    "torch.sinc(x)": f"torch.where(x.abs() < 1e-3, {_NEAR_0}, torch.sinc(x))",
+    # The CPU's fused kernel leaves out hidden keys, whose infinite values times 0 are NaN.
+    "F.scaled_dot_product_attention(": "_plain(",
+    # Which NaN the kernel passes over depends on the width of the CPU's vectors.
+    "torch.cdist(x, y, INF)": (
+        "torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), INF, -1)"
+    ),
+}
+"""Where PyTorch computes a call otherwise on the CPU than by its own reference or other kernel, by
+what begins an expression, what is there in its place: either result counts."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A line of `CALLS` with one of its arguments, in the form of an entry of PyTorch's database.
@@ -632,8 +658,19 @@ class Call:
     @property
     def op(self) -> Callable[..., Any]:
         """Of the tensors in order of `given`."""
-        code = f"lambda {', '.join(self.given)}: {self.formatted_name}"
-        call: Callable[..., Any] = eval(code, _MODULES)
+        return self._function(self.formatted_name)
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        """The same by what `REFERENCES` has in its place; None where it has nothing."""
+        name = self.formatted_name
+        found = (new + name[len(old) :] for old, new in REFERENCES.items() if name.startswith(old))
+        code = next(found, None)
+        return None if code is None else self._function(code)
+
+    def _function(self, expression: str) -> Callable[..., Any]:
+        code = f"lambda {', '.join(self.given)}: {expression}"
+        call: Callable[..., Any] = eval(code, {**_MODULES, "_plain": _plain_attention})
         return call
 
     @property

@@ -115,7 +115,12 @@ def written_out() -> Iterator[None]:
         if enable_gqa:
             times = query.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(times, -3) for t in (key, value))
-        factor = (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+        if scale is None:  # a length that is traced is a tensor, and its root has float32
+            tracing = torch._C._get_tracing_state()
+            torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+            scale = query.shape[-1] ** -0.5
+            torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
+        factor = scale**0.5
         scores = (query * factor) @ (key * factor).transpose(-2, -1)
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=key.device).tril()

@@ -179,3 +179,24 @@ def test_sampling_has_pytorchs_values_and_gradients(image, mode, padding, aligne
             found.append((made.detach(), *slopes))
         for ours, theirs in zip(found[1], found[0], strict=True):
             torch.testing.assert_close(ours, theirs, equal_nan=True, **close(GRADIENT))
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "exact"),
+    [
+        ("erfc", (-3.0, -0.2, 0.0, 0.7, 5.0, 20.0, 40.0), torch.erfc),
+        ("lgamma", (-2.5, -1e-6, 1e-6, 0.3, 1.5, 30.0), torch.lgamma),
+        ("cosh", (-2.0, -1e-6, 1e-6, 3.0), torch.cosh),
+    ],
+)
+def test_a_composition_keeps_the_digits_of_float64(name, places, exact):
+    made = compositions()[getattr(aten, name).default]
+    x = torch.tensor(places, dtype=torch.float64)
+    torch.testing.assert_close(made(x), exact(x), rtol=1e-12, atol=0)
+
+
+def test_the_gradient_of_sinc_keeps_its_digits_near_0():
+    x = torch.tensor([1e-6, -1e-6, 0.0], dtype=torch.float64, requires_grad=True)
+    made = compositions()[aten.sinc.default]
+    found = torch.autograd.grad(made(x).sum(), x)[0]
+    torch.testing.assert_close(found, -(math.pi**2) * x.detach() / 3, rtol=1e-10, atol=0)

@@ -99,6 +99,8 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor
 
 
 def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    top = x == math.inf  # whose gradient is NaN
+    x = torch.where(top, torch.where(top, x, 0.0).exp().log(), x)
     return _scan(lambda a, b: (torch.logaddexp(a, b),), dim, x)[0]
 
 

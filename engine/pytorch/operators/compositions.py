@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.polynomial import chebyshev
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch.utils._python_dispatch import _disable_current_modes
 
 from relascope.engine.pytorch.operators.along_axes import ALONG, held
 from relascope.engine.pytorch.operators.sampling import grid_sampler
@@ -188,9 +190,8 @@ def _sinh(x: Tensor) -> Tensor:
 
 
 def _cosh(x: Tensor) -> Tensor:
-    x = _floating(x)
-    half = (torch.where(x < 0, -x, x) / 2).exp()  # whose square overflows where cosh does
-    return half * (half / 2) + 0.5 / half / half
+    half = _sinh(_floating(x) / 2)  # whose gradient keeps its digits near 0
+    return 1 + 2 * half * half
 
 
 def _asinh(x: Tensor) -> Tensor:
@@ -226,30 +227,31 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     return torch.where(steep, half - slope.atan(), slope.atan() + flat)
 
 
-_ERFC = (
-    0.17087277,
-    -0.82215223,
-    1.48851587,
-    -1.13520398,
-    0.27886807,
-    -0.18628806,
-    0.09678418,
-    0.37409196,
-    1.00002368,
-    -1.26551223,
-)
+@cache
+def _erfc_fit() -> list[float]:
+    """Of (x + 3) exp(x²) erfc(x), a polynomial in (x - 3) / (x + 3), highest power first.
+
+    Relatively right to 5e-15 for all x from 0 on.
+    """
+
+    def scaled(place: Any) -> Any:
+        x = 3 * (1 + place) / (1 - place)
+        return torch.special.erfcx(torch.from_numpy(x)).numpy() * (x + 3)
+
+    with _disable_current_modes():
+        return list(chebyshev.cheb2poly(chebyshev.chebinterpolate(scaled, 20))[::-1])
 
 
 def _erfc(x: Tensor) -> Tensor:
-    """A Chebyshev fit, relatively right to 1.2e-7: 1 - erf(x) loses all digits of large x."""
+    """A Chebyshev fit: 1 - erf(x) loses all digits of large x."""
     x = _floating(x)
     size = torch.where(x < 0, -x, x)
-    size = torch.where(size > 12, 12.0, size)
-    t = 1 / (1 + 0.5 * size)
-    power = torch.zeros_like(t)
-    for factor in _ERFC:
-        power = power * t + factor
-    found = t * (power - size * size).exp()
+    size = torch.where(size > 28, 28.0, size)  # from where on it is 0 in float64, too
+    place = (size - 3) / (size + 3)
+    power = torch.zeros_like(size)
+    for factor in _erfc_fit():
+        power = power * place + factor
+    found = (-size * size).exp() * power / (size + 3)
     return torch.where(x < 0, 2 - found, found)
 
 
@@ -276,7 +278,7 @@ def _lgamma(x: Tensor) -> Tensor:
         total = total + factor / (wide + index)
     top = wide + 6.5
     found = 0.5 * math.log(2 * math.pi) + (wide - 0.5) * top.log() - top + total.log()
-    sine = ((x - x.floor()) * math.pi).sin().abs()
+    sine = ((x - x.round()) * math.pi).sin().abs()
     sine = torch.where(mirrored, sine, 1.0)
     found = torch.where(mirrored, math.log(math.pi) - sine.log() - found, found)
     return torch.where(x.isinf(), math.inf, found)
@@ -422,6 +424,12 @@ def _layer_norm(
     return made, lost.detach(), deviation.detach()
 
 
+def _prelu(x: Tensor, slope: Tensor) -> Tensor:
+    """Whose slope, where it is not finite, makes no NaN of gradients above 0."""
+    above = x > 0
+    return torch.where(above, x, torch.where(above, 0.0, x) * torch.where(above, 1.0, slope))
+
+
 # Resizing.
 
 
@@ -473,6 +481,9 @@ def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
     if p == 0:  # which takes NaN for a difference, where a norm counts it as one
         return apart.abs().ceil().clamp(max=1).sum(-1)
+    if p == 1:  # whose gradient is NaN where a difference is
+        slope = torch.where(apart < 0, -1.0, torch.where(apart > 0, 1.0, apart)).detach()
+        return (apart * slope).sum(-1)
     return _vector_norm(apart, p, [-1])
 
 
@@ -510,8 +521,13 @@ def _clamp(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> 
 
 
 def _sinc(x: Tensor) -> Tensor:
+    """By its series near 0, where the gradient of the quotient loses its digits."""
     x = _floating(x) * math.pi
-    return torch.where(x == 0, 1.0, x.sin() / torch.where(x == 0, 1.0, x))
+    close = x.abs() < 0.5
+    square, series = torch.where(close, x * x, 0.0), torch.ones_like(x)
+    for step in range(6, 0, -1):
+        series = 1 - series * square / (2 * step * (2 * step + 1))
+    return torch.where(close, series, x.sin() / torch.where(close, 1.0, x))
 
 
 def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
@@ -669,6 +685,7 @@ def _grouped_product(
 _OURS: dict[str, Callable[..., Any]] = {
     "_cdist_forward": _cdist,
     "_grouped_mm": _grouped_product,
+    "_prelu_kernel": _prelu,
     "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,11 @@ def _root(node: Any) -> bool:
     return any(isinstance(p, float) and 0 < p < 1 for p in orders)
 
 
+def _distance(node: Any) -> bool:
+    """Of an infinite order, PyTorch gives each of several largest differences all of it."""
+    return _root(node) or any(v.toIValue() == math.inf for v in node.inputs())
+
+
 def _between_tensors(node: Any) -> bool:
     return all(v.type().kind() == "TensorType" for v in node.inputs())
 
@@ -46,8 +52,9 @@ _LONG = ("logcumsumexp", "upsample_bicubic2d")
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_ANY.split(), lambda node: True),
     **dict.fromkeys(("clamp", "clip"), _between_tensors),
+    "cdist": _distance,
     **dict.fromkeys(("index_reduce", "scatter_reduce"), _extreme),
-    **dict.fromkeys(("cdist", "linalg_norm", "linalg_vector_norm", "norm"), _root),
+    **dict.fromkeys(("linalg_norm", "linalg_vector_norm", "norm"), _root),
 }
 """Operators that are composed here and whose gradients differ at zeros, at bounds, or of NaN; and
 which of a trace's nodes of them are meant."""

@@ -51,9 +51,11 @@ def _along(grid: Tensor, size: int, padding: int, aligned: bool) -> Tensor:
         at = at if span else at * 0
     if not padding:
         return at
-    within = ~((at < 0) | (at > size - 1))
-    free = torch.where(at.isinf(), 0.0, at) * within.to(at.dtype)  # whose gradient may be NaN
-    return torch.where(within, free, free + at.detach().clamp(0, size - 1))
+    # What is no number is at 0, as PyTorch documents it. At the border itself no gradient flows.
+    within = (at > 0) & (at < size - 1)
+    beyond = torch.where(at.isnan(), 0.0, at).detach().clamp(0, size - 1)
+    free = torch.where(at.isinf() | at.isnan(), 0.0, at) * within.to(at.dtype)  # may be 0 by NaN
+    return free + torch.where(within, 0.0, beyond)
 
 
 def _elements(x: Tensor, places: list[Tensor]) -> Tensor:
@@ -63,7 +65,8 @@ def _elements(x: Tensor, places: list[Tensor]) -> Tensor:
     inside = torch.stack([(p >= 0) & (p <= size - 1) for p, size in limits]).all(0)
     index: Any = 0
     for place, size in zip(reversed(places), reversed(sizes), strict=True):
-        index = index * size + torch.where(inside, place, 0.0).long()
+        # Within the image, even where a compiler rounds the two uses of a place otherwise.
+        index = index * size + torch.where(inside, place, 0.0).long().clamp(0, size - 1)
     batch, channels = x.shape[:2]
     wide = index.reshape(batch, 1, -1).expand(batch, channels, -1)
     found = x.flatten(2).gather(2, wide).reshape(batch, channels, *index.shape[1:])

@@ -180,7 +180,7 @@ class Converter(ExportedProgramImporter):
             self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
             "clamp_max.default clamp_max.Tensor",
             self.nearest: "upsample_nearest2d.vec",
-            self.power: "pow.Scalar pow.Tensor_Tensor",
+            self.power: "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor",
             self.detached: "detach.default",
             self.filled(1): "fill.Scalar",
             self.masked_fill: "masked_fill.Scalar",
@@ -816,9 +816,13 @@ class Converter(ExportedProgramImporter):
         return self.op.where(above, data, self.op.multiply(data, slope))
 
     def power(self, node: Node) -> Any:
-        """TVM has no kernel for a power of integers by a tensor."""
-        if "int" in dtype_name(node.meta["val"].dtype):
+        """TVM has no kernel for a power of integers by a tensor; some powers are roots."""
+        base, exponent = self.every(node)
+        by_tensor = "Tensor_Scalar" not in str(node.target)
+        if by_tensor and "int" in dtype_name(node.meta["val"].dtype):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
+        if not by_tensor and exponent in (0.5, -0.5):  # of minus infinity or -0, others
+            return (self.op.sqrt if exponent > 0 else self.op.rsqrt)(base)
         return self._pow(node)
 
     def values_alone(self, theirs: Convert) -> Convert:
@@ -852,6 +856,8 @@ class Converter(ExportedProgramImporter):
         if "float" in str(x.ty.dtype) and not any(isinstance(b, relax.Expr) for b in bounds):
             infinite = (-math.inf, math.inf)
             limits = [b if v is None else v for v, b in zip((low, high), infinite, strict=True)]
+            if limits[0] > limits[1]:  # then PyTorch's is the upper one, without a gradient
+                x, limits[0] = self.op.clip(x, limits[0], math.inf), -math.inf
             return self.op.clip(x, *limits)
         for bound, beyond in ((low, self.op.less), (high, self.op.greater)):
             if bound is not None:

@@ -291,7 +291,7 @@ class JointConverter(Converter):
         """A small whole exponent as products, which TVM asks for itself."""
         base, exponent = self.retrieve_args(node)
         if exponent not in (2, 3):
-            return self._pow(node)
+            return super().power(node)
         square = self.op.multiply(base, base)
         if exponent == 2:
             return square

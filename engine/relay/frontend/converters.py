@@ -203,12 +203,18 @@ class Converter(CoreOperators, TypedConverter):
         if len(shape) != 1:
             self.refuse("Relay's layer norm takes one axis, the last.", "Flatten the others first.")
         size = int(shape[0])
+        if self.infer_type(data).dtype == "float64":
+            return self.by_own_moments(data, gamma, beta, float(epsilon), [-1, size], [size])
         return self.norm(relay.op.nn.layer_norm, data, gamma, beta, size, epsilon, axis=-1)
 
     def group_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
         data, groups, gamma, beta, epsilon = inputs[:5]
-        size, options = int(self.infer_shape(data)[1]), {"num_groups": groups, "axis": 1}
+        full = [int(d) for d in self.infer_shape(data)]
+        if self.infer_type(data).dtype == "float64":
+            rows, along = [full[0], int(groups), -1], [full[1]] + [1] * (len(full) - 2)
+            return self.by_own_moments(data, gamma, beta, float(epsilon), rows, along)
+        size, options = full[1], {"num_groups": groups, "axis": 1}
         return self.norm(relay.op.nn.group_norm, data, gamma, beta, size, epsilon, **options)
 
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
@@ -218,27 +224,52 @@ class Converter(CoreOperators, TypedConverter):
         that. The running ones move towards them by the momentum, the variance towards the unbiased
         one.
         """
-        if not inputs[5]:
-            return super().batch_norm(inputs, input_types)
         data, gamma, beta, *running = inputs[:5]
         momentum, epsilon = float(inputs[6]), float(inputs[7])
         size = [int(d) for d in self.infer_shape(data)]
+        along = [size[1]] + [1] * (len(size) - 2)
+        if not inputs[5]:
+            if self.infer_type(data).dtype != "float64":
+                return super().batch_norm(inputs, input_types)
+            mean, variance = (relay.reshape(v, along) for v in running)
+            return self.normalised(data, gamma, beta, epsilon, along, mean, variance)
         axes = [i for i in range(len(size)) if i != 1]
         mean = _mean(data, axes)
-        centred = data - mean
-        variance = _mean(centred * centred, axes)
-        result = centred / relay.sqrt(variance + self.number(epsilon, data))
-        along = [size[1]] + [1] * (len(size) - 2)
-        if gamma is not None:
-            result = result * relay.reshape(gamma, along)
-        if beta is not None:
-            result = result + relay.reshape(beta, along)
+        variance = _mean((data - mean) * (data - mean), axes)
+        result = self.normalised(data, gamma, beta, epsilon, along, mean, variance)
         if running[0] is not None:
             count = math.prod(size[i] for i in axes)
             unbiased = variance * self.number(count / (count - 1), data)
             for position, new in ((3, mean), (4, unbiased)):
                 self.move(inputs[position], position, relay.reshape(new, [size[1]]), momentum)
         return result
+
+    def normalised(
+        self, data: Any, gamma: Any, beta: Any, epsilon: float, along: list[int], *moments: Any
+    ) -> Any:
+        """Without Relay's norms, which round epsilon to float32.
+
+        Args:
+            along: the shape of scale and shift beside the data's.
+            moments: mean and variance.
+        """
+        mean, variance = moments
+        result = (data - mean) / relay.sqrt(variance + self.number(epsilon, data))
+        if gamma is not None:
+            result = result * relay.reshape(gamma, along)
+        return result if beta is None else result + relay.reshape(beta, along)
+
+    def by_own_moments(
+        self, data: Any, gamma: Any, beta: Any, epsilon: float, rows: list[int], along: list[int]
+    ) -> Any:
+        """Each row of the data, which is of shape `rows` for that, by its own mean and variance."""
+        wide = relay.reshape(data, rows)
+        mean = _mean(wide, [-1])
+        spread = _mean((wide - mean) * (wide - mean), [-1])
+        result = self.normalised(wide, None, None, epsilon, along, mean, spread)
+        result = relay.reshape(result, self.infer_shape(data))
+        zero, one = self.number(0, data), self.number(1, data)
+        return self.normalised(result, gamma, beta, 0.0, along, zero, one)
 
     def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
         """Move a running statistic, an argument of the operator that is converted now."""
@@ -260,7 +291,15 @@ class Converter(CoreOperators, TypedConverter):
                 "Instance norm in train mode updates its running statistics, which Relay cannot."
             )
             self.refuse(message, "Put it in eval mode, or build it without running statistics.")
-        return super().instance_norm(inputs, input_types)
+        data, gamma, beta = inputs[:3]
+        if self.infer_type(data).dtype != "float64":
+            return super().instance_norm(inputs, input_types)
+        if not inputs[5]:
+            return self.batch_norm(inputs, input_types)
+        full = [int(d) for d in self.infer_shape(data)]
+        along = [full[1]] + [1] * (len(full) - 2)
+        rows = [*full[:2], -1]
+        return self.by_own_moments(data, gamma, beta, float(inputs[7]), rows, along)
 
     # Attention and embedding.
 
@@ -376,8 +415,10 @@ class Converter(CoreOperators, TypedConverter):
         if any(isinstance(b, relay.Expr) for _, b in bounds):
             return super().clamp_common(data, min, max)
         if "float" in self.infer_type(data).dtype:
-            limits = zip((min, max), (-math.inf, math.inf), strict=True)
-            return relay.clip(data, *(float(b if v is None else v) for v, b in limits))
+            low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+            if low > high:  # then PyTorch's is the upper one everywhere, without a gradient
+                data, low = stop_gradient(data), high
+            return relay.clip(data, float(low), float(high))
         for limited, bound in bounds:
             data = data if bound is None else limited(data, self.number(bound, data))
         return data
@@ -386,6 +427,11 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's has no powers of integers."""
         base, exponent = inputs[:2]
         kinds = [self.infer_type(i).dtype for i in inputs[:2] if isinstance(i, relay.Expr)]
+        if (root := _number(exponent)) in (0, 0.5, -0.5) and "float" in kinds[0]:
+            # As PyTorch; a power of minus infinity or of -0 is another.
+            if root == 0:
+                return relay.ones_like(base)
+            return relay.sqrt(base) if root > 0 else relay.rsqrt(base)
         whole = not any("float" in k for k in kinds) and not isinstance(exponent, float)
         if not whole or isinstance(base, float):
             return self.make_elemwise("power")(inputs, input_types)
@@ -726,6 +772,9 @@ class Converter(CoreOperators, TypedConverter):
 
         def convert(inputs: Any, input_types: Any) -> Any:
             data = inputs[0]
+            if method == "cubic" and self.infer_type(data).dtype == "float64":
+                words = "Bicubic resizing in float64 cannot be imported: Relay's has float32."
+                self.refuse(words, "Convert the image to float32 before.")
             lengths = [int(d) for d in self.infer_shape(data)][2:]
             steps = steps_of(inputs, method, lengths)
             if steps is None:

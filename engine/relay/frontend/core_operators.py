@@ -15,7 +15,8 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 
 COMPOSED = (
-    "acosh.default asinh.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
+    "acosh.default asinh.default baddbmm.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor "
+    "cosh.default "
     "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
     "floor_divide.default lerp.Scalar lerp.Tensor log_sigmoid.default logsumexp.default "
     "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "

@@ -504,6 +504,29 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [grad]
 
 
+def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """That of an image of one row: by products, NaN would spread to all of a row."""
+    attrs = call.attrs
+    if (bool(attrs.ceil_mode) and bool(attrs.count_include_pad)) or str(attrs.layout) != "NCW":
+        return _pooled(variable, call, grad, builder)
+    pads = [int(p) for p in attrs.padding]
+    around = [0, pads[0], 0, pads[-1]]
+    size, step, apart = ([1, int(v[0])] for v in (attrs.pool_size, attrs.strides, attrs.dilation))
+    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), "NCHW", "NCHW")
+    wide, data = (op.expand_dims(t, [2]) for t in (grad, call.args[0]))
+    made = op.grad.avg_pool2d_backward(wide, data, size, step, around, apart, *how)
+    return [op.squeeze(made, [2])]
+
+
+def _power(x: Any, y: Any, grad: Any) -> list[Any]:
+    """As PyTorch's: without a slope where the exponent is 0, or the base and not the result."""
+    zero = number(0.0, x)
+    by_base = grad * y * op.power(x, y - number(1.0, y))
+    nothing = op.logical_and(op.equal(x, zero), op.greater_equal(y, zero))
+    by_exponent = grad * op.power(x, y) * op.log(x)
+    return [op.where(op.equal(y, zero), zero, by_base), op.where(nothing, zero, by_exponent)]
+
+
 def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """TVM's, but where a last window hangs over the edge: TVM's counts what is not there."""
     attrs = call.attrs
@@ -609,7 +632,9 @@ OWN: dict[str, Gradient] = {
     "scatter_elements": _scatter_elements,
     "index_put": _index_put,
     "slice_scatter": _slice_scatter,
+    "nn.avg_pool1d": _avg_pool1d,
     "nn.avg_pool2d": _avg_pool2d,
+    "power": _of_two(_power),
     "nn.max_pool2d": _max_pool2d,
     "nn.prelu": _prelu,
     "nn.conv1d_transpose": _conv_transpose(1),
@@ -618,10 +643,7 @@ OWN: dict[str, Gradient] = {
     "mod": _of_two(lambda x, y, g: [g, op.negative(g * op.trunc(op.divide(x, y)))]),
     "log_add_exp": _of_two(lambda x, y, g: [g * op.sigmoid(x - y), g * op.sigmoid(y - x)]),
     "atan2": _of_two(_atan2),
-    **dict.fromkeys(
-        ("nn.avg_pool1d", "nn.avg_pool3d", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool3d"),
-        _pooled,
-    ),
+    **dict.fromkeys(("nn.avg_pool3d", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool3d"), _pooled),
     **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),
 }
 """By an operator's name."""

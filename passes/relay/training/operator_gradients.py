@@ -237,10 +237,15 @@ def _rsqrt(call: Any, grad: Any) -> list[Any]:
 def _power(call: Any, grad: Any) -> list[Any]:
     x, y = call.args
     one = relay.const(1.0, y.checked_type.dtype)
-    by_base = relay.collapse_sum_like(grad * y * relay.power(x, y - one), x)
+    by_base = grad * y * relay.power(x, y - one)
     if constant_value(call, 1) is not None:  # log(x) need not exist where nobody asks for it
-        return [by_base, relay.zeros_like(y)]
-    return [by_base, relay.collapse_sum_like(grad * call * relay.log(x), y)]
+        return [relay.collapse_sum_like(by_base, x), relay.zeros_like(y)]
+    zero = relay.zeros_like(call)
+    by_base = relay.where(relay.equal(y, relay.zeros_like(y)), zero, by_base)
+    by_base = relay.collapse_sum_like(by_base, x)
+    nothing = relay.logical_and(relay.equal(x, relay.zeros_like(x)), y >= relay.zeros_like(y))
+    by_exponent = relay.where(nothing, zero, grad * call * relay.log(x))
+    return [by_base, relay.collapse_sum_like(by_exponent, y)]
 
 
 def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
