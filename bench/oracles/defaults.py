@@ -615,9 +615,6 @@ def _plain_attention(*args: Any, **options: Any) -> Tensor:
 
 _NEAR_0 = "1 - (x * torch.pi) ** 2 / 6 + (x * torch.pi) ** 4 / 120"
 REFERENCES = {
-    # The mean of Welford's method: NaN of infinities, and not quite 0 where the sum is 0.
-    "torch.var_mean(": "torch._refs.var_mean(",
-    "torch.std_mean(": "torch._refs.std_mean(",
     # In float64 the gradient of the CPU's kernel has float32's digits.
     "F.celu(": "torch._refs.nn.functional.celu(",
     # The gradient subtracts what is nearly equal: of 1e-6 it has three digits in float64.
