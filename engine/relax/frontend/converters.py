@@ -821,8 +821,8 @@ class Converter(ExportedProgramImporter):
         by_tensor = "Tensor_Scalar" not in str(node.target)
         if by_tensor and "int" in dtype_name(node.meta["val"].dtype):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
-        if not by_tensor and exponent in (0.5, -0.5):  # of minus infinity or -0, others
-            return (self.op.sqrt if exponent > 0 else self.op.rsqrt)(base)
+        if not by_tensor and exponent == 0.5:  # a power of minus infinity or of -0 is another
+            return self.op.sqrt(base)
         return self._pow(node)
 
     def values_alone(self, theirs: Convert) -> Convert:
