@@ -187,7 +187,7 @@ def test_a_pass_that_breaks_one_run_in_two_is_found_by_repeating(case, session, 
 
 def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path):
     source, pipeline = small(tmp_path), Pipeline.parse("sleeps|leaks")
-    memory = search(session, source, pipeline, kind="memory", memory=48)
+    memory = search(session, source, pipeline, kind="memory", memory=96)
     assert (memory.kind, memory.found.suspects) == ("memory", (1,))
     slow = search(session, source, pipeline, kind="slow", factor=1e9, repeats=2, seconds=0.2)
     assert (slow.kind, slow.found.suspects) == ("long", (0,))

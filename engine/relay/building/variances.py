@@ -24,7 +24,7 @@ def written_out(program: RelayProgram) -> RelayProgram:
     names = {op_name(e) for e in post_order(program.main.body)}
     if not names & _OF_VARIANCES or not any(n.startswith("nn.conv") for n in names):
         return program
-    program = applied(program, relay.transform.SimplifyInference())
+    program = applied(program, relay.transform.SimplifyInference)
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "variance":

@@ -128,8 +128,8 @@ def sleeps(program):
 
 
 def leaks(program):
-    """Keeps 64 MiB."""
-    _KEPT.append(b"x" * (64 << 20))
+    """Keeps 256 MiB."""
+    _KEPT.append(b"x" * (256 << 20))
     return program
 
 
