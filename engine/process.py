@@ -36,6 +36,8 @@ from relascope.engine.protocol.source import EVERYTHING, ModelSource
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.sandbox import READABLE
 from relascope.engine.turns import shared_file
+from relascope.passes.catalogue import recorded
+from relascope.passes.pipeline import Pipeline
 
 _GRACE = 1.0  # s; for a process to end by itself when its socket is closed
 _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
@@ -63,8 +65,12 @@ class Wants:
         given = tuple(arguments)
         network = self.network or any(isinstance(a, Fleet) for a in given)
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
-        sources = [source for a in given for source in _sources(a)]
+        values = [value for a in given for value in _within(a)]
+        sources = [v for v in values if isinstance(v, ModelSource)]
         files = self.files.union(*(s.files for s in sources))
+        for pipeline in (v for v in values if isinstance(v, Pipeline)):
+            left = [recorded.file_of(s) for s in pipeline if s.name == recorded.NAME]
+            files |= {str(Path(s.model).with_name(n)) for s in sources if s.digest for n in left}
         files = frozenset(f for f in files if not _granted(f))
         if EVERYTHING in files:
             own_code = any(EVERYTHING in s.files for s in sources)
@@ -101,16 +107,16 @@ def _identities(files: Iterable[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _sources(value: object, depth: int = 3) -> Iterator[ModelSource]:
-    """The sources in an argument of a request."""
-    if isinstance(value, ModelSource):
+def _within(value: object, depth: int = 3) -> Iterator[ModelSource | Pipeline]:
+    """The sources and pipelines in an argument of a request."""
+    if isinstance(value, ModelSource | Pipeline):
         yield value
     elif depth and isinstance(value, tuple | list):
         for item in value:
-            yield from _sources(item, depth - 1)
+            yield from _within(item, depth - 1)
     elif depth and is_dataclass(value) and not isinstance(value, Graph):
         for field in fields(value):
-            yield from _sources(getattr(value, field.name), depth - 1)
+            yield from _within(getattr(value, field.name), depth - 1)
 
 
 class TooLarge(Exception):

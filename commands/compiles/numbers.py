@@ -10,7 +10,6 @@ from relascope.commands.options import seed_and_tensors, target, tolerance
 from relascope.commands.shared import Connect, Engine, target_of, tolerance_of
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.jobs.bisect import Question
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.recorder.reading import Recording
 from relascope.viz.rows import fault, tables
@@ -21,6 +20,7 @@ from relascope.viz.rows.recorded_numbers import (
     ir_of,
     parts,
     same_tvm,
+    verdict,
     why_none,
 )
 
@@ -81,24 +81,21 @@ def _about(recording: Recording, part: Part) -> Document:
 def _searched(
     args: argparse.Namespace, ask: Engine, held: Numbers, found: tuple[Part, ...], best: str
 ) -> Document:
-    """Of the first part that is bad, which pass makes it so; of the last, that none does."""
-    told: Document = {}
-    for part in found:
-        question = Question(
-            held.source(part), held.pipeline(part), best, tolerance=tolerance_of(args)
-        )
-        result = held.bisect(ask, args.engine, question)
-        document = tables.bisect_document(args.engine, result)
-        told["bisection"] = {**document, "model": str(args.file), **_about(held.recording, part)}
-        if not result.kind:
-            continue
-        if args.reduce:
-            made = None
-            if not cannot(result):
-                made = narrow(ask, args.engine, result, limits=ask.limits)
-            if made is not None and made.report is not None:
-                fault.write(made.report, args.reduce)
-            reduced = fault.document(args.engine, result, made, str(args.reduce))
-            told["reduction"] = {**reduced, "model": str(args.file)}
-        break
+    """Of the first part that is bad, which pass makes it so; else that none does in any part."""
+    searches = held.search(ask, args.engine, found, best, tolerance_of(args))
+    done = [(one.part, one.result) for one in searches if one.result is not None]
+    part, result = done[-1]
+    documents = [tables.bisect_document(args.engine, each) for _, each in done]
+    bisection = {**documents[-1], "model": str(args.file), **_about(held.recording, part)}
+    bisection["log"] = [row for document in documents for row in document["log"]]
+    bisection["compiles"] = sum(each.compiles for _, each in done)
+    bisection["verdict"] = verdict(args.engine, held.recording, searches)
+    told: Document = {"bisection": bisection}
+    if args.reduce and result.kind:
+        made = None if cannot(result) else narrow(ask, args.engine, result, limits=ask.limits)
+        if made is not None and made.report is not None:
+            fault.write(made.report, args.reduce)
+        reduced = fault.document(args.engine, result, made, str(args.reduce))
+        told["reduction"] = {**reduced, "model": str(args.file)}
+        told["reduction"]["bisection"] = bisection["verdict"]
     return told

@@ -427,8 +427,8 @@ def _tried(result: Bisection) -> str:
     )
     if any(s.name == recorded.NAME for s in question.pipeline):
         text = (
-            f"the last recorded module of {len(question.pipeline)} that can be run computes what "
-            f"the first does, within {' and '.join(limits)}, built and run {runs} {on}."
+            f"the last of {sum(s.enabled for s in question.pipeline)} recorded modules computes "
+            f"what the first does, within {' and '.join(limits)}, built and run {runs} {on}."
         )
     failed = next((t.error for t in result.log[1:] if t.error is not None), None)
     if failed is not None:

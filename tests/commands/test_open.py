@@ -20,13 +20,21 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
+from relascope.engine.jobs import bisect
+from relascope.engine.jobs.accuracy import OURS
+from relascope.engine.jobs.bisect import Bisection, Question, Try
+from relascope.engine.protocol.results import StepRecord
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue.recorded import recorded as recorded_step
+from relascope.passes.pipeline import Pipeline
+from relascope.passes.search.bisect import Found
 from relascope.recorder import reading
 from relascope.recorder.reading import read
 from relascope.recorder.writing import Writer, hashed
 from relascope.viz.compare.text import Work, brief, columns
 from relascope.viz.handed_on import recorded as handed_recorded
 from relascope.viz.handed_on.recorded import recording_sheet
-from relascope.viz.rows.recorded_numbers import Made, parts, why_none
+from relascope.viz.rows.recorded_numbers import Made, Numbers, parts, verdict, why_none
 from relascope.viz.rows.recording import end_words, insides, pass_rows
 
 
@@ -182,6 +190,43 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     (part,) = parts(written(tmp_path / "both.rsc", passes))
     assert part.made == (Made(1, 0),)
     assert part.end == "Pass 1, Raises: It raised no good."
+
+
+def _found(part, kind):
+    question = Question(ModelSource("m"), Pipeline((recorded_step(1, 0, "Fold"),)), "llvm")
+    tried = Try(question.pipeline, 0, kind or "good", "output 0", 0.5, 0.5, 1e-5)
+    found = Found((0,), question.pipeline, question.pipeline.upto(-1)) if kind else Found(())
+    return Bisection(question, kind, found, (tried,))
+
+
+def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
+    """A part that cannot be searched hides no fault of another, and none passes for right."""
+    passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
+    recording = written(tmp_path / "both.rsc", passes)
+    (part,) = parts(recording)
+    numbers, kinds = Numbers(recording, tmp_path), []
+    monkeypatch.setattr(Numbers, "source", lambda *_: ModelSource("m"))
+    monkeypatch.setattr(Numbers, "pipeline", lambda *_: Pipeline(()))
+    monkeypatch.setattr(bisect, "bisect", lambda *_: _found(part, kinds.pop(0)))
+    failed = StepRecord("recorded", True, 0, 0, 0, 1, 0.0, {}, EngineError("file", "no file\n."))
+    right = replace(failed, error=None)
+    tvm, tolerance, steps = "relax", OURS, []
+
+    def ask(method, *_):
+        assert method == "step"
+        return (steps.pop(0),)
+
+    kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
+    searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
+    first, second, third = verdict(tvm, recording, searches).splitlines()
+    of = "Of what pass 0, Fold, was given: "
+    assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules computes what")
+    assert first.endswith(part.end)
+    assert second == f"{of}It could not be searched: no file {part.end}"
+    assert third.startswith(f"{of}Pass 0, Fold, makes it wrong: ")
+    steps[:] = [failed]
+    with pytest.raises(EngineError, match="no file"):
+        numbers.search(ask, tvm, (part,), "llvm", tolerance)
 
 
 def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypatch):

@@ -221,6 +221,37 @@ def first_words(recording: Recording, part: Part) -> str:
 
 
 @dataclass(frozen=True)
+class PartSearch:
+    """What bisection found in a part.
+
+    Args:
+        result: None where the part could not be searched.
+        failure: why.
+        left_out: of modules that could not be read, in sentences.
+    """
+
+    part: Part
+    result: Bisection | None = None
+    failure: EngineError | None = None
+    left_out: str = ""
+
+
+def verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:
+    """What was found in which part of a compile, where each part ends, and why."""
+    lines = []
+    for one in searches:
+        words = f"It could not be searched: {_line(one.failure)}" if one.failure else ""
+        words = bisect.verdict(ir, one.result) if one.result is not None else words
+        about = f"Of {first_words(recording, one.part)}: {words}"
+        lines.append(" ".join(filter(None, (about, one.left_out, one.part.end))))
+    return "\n".join(lines)
+
+
+def _line(error: EngineError) -> str:
+    return error.message.partition("\n")[0]
+
+
+@dataclass(frozen=True)
 class Numbers:
     """A recording whose modules an engine runs.
 
@@ -316,10 +347,51 @@ class Numbers:
             tell(row)
         return rows
 
-    def bisect(self, ask: Ask, ir: str, question: Question) -> Bisection:
-        """Bisection over what of a part can be read; see `engine.jobs.bisect.bisect`."""
-        stepped = step(ask, question.source, question.pipeline)
-        return bisect.bisect(ask, ir, replace(question, pipeline=stepped.sound))
+    def readable(self, ask: Ask, part: Part) -> tuple[Pipeline, str]:
+        """The pipeline of a part without modules that cannot be read, and what to say of those.
+
+        Raises:
+            EngineError: none can be, or as of `source`.
+        """
+        stepped = step(ask, self.source(part), self.pipeline(part))
+        failed = [
+            (made.by, record.error)
+            for made, record in zip(part.made, stepped.records, strict=True)
+            if record.error is not None
+        ]
+        if len(failed) == len(part.made):
+            raise failed[0][1]
+        left_out = [
+            f"Pass {by}, {self.recording.passes[by].name}, is left out: {_line(error)}"
+            for by, error in failed
+        ]
+        more = f" {len(left_out) - 3} more are left out." if len(left_out) > 3 else ""
+        return stepped.sound, " ".join(left_out[:3]) + more
+
+    def search(
+        self, ask: Ask, ir: str, given: Sequence[Part], target: str, tolerance: Tolerance
+    ) -> list[PartSearch]:
+        """Bisect parts in order, up to the first that has a fault.
+
+        Raises:
+            EngineError: none of them can be searched.
+        """
+        done: list[PartSearch] = []
+        for part in given:
+            try:
+                pipeline, left_out = self.readable(ask, part)
+                question = Question(self.source(part), pipeline, target, tolerance=tolerance)
+                done.append(PartSearch(part, bisect.bisect(ask, ir, question), left_out=left_out))
+            except EngineError as error:
+                if error.kind == "cancelled":
+                    raise
+                done.append(PartSearch(part, failure=error))
+            if (result := done[-1].result) is not None and result.kind:
+                return done
+        failures = [one.failure for one in done if one.failure is not None]
+        if len(failures) == len(done):
+            raise failures[0]
+        return done
 
 
 def _judged(

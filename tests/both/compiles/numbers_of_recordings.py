@@ -12,7 +12,6 @@ from relascope import recording
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, reduce
 from relascope.engine.jobs.accuracy import OURS
-from relascope.engine.jobs.bisect import Question
 from relascope.engine.protocol.session import silent
 from relascope.recorder.reading import read
 from relascope.viz.rows import fault
@@ -64,7 +63,7 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     ]
     assert rows[-1]["error"]["max_rel"] > 1e-3
     assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
-    found = held.bisect(ask, ENGINE, Question(held.source(part), held.pipeline(part), "llvm"))
+    found = held.search(ask, ENGINE, (part,), "llvm", OURS)[0].result
     (suspect,) = found.found.suspects
     assert part.made[suspect].by == rows[-1]["number"]
     said = bisect.verdict(ENGINE, found)
@@ -75,8 +74,8 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
 def reduced(ask, compiled, folder):
     """The last part's fault, narrowed, and the folder of its report."""
     part, held = parts(compiled)[0], Numbers(compiled, folder)
-    question = Question(held.source(part), held.pipeline(part), "llvm")
-    made = reduce.narrow(ask, ENGINE, held.bisect(ask, ENGINE, question))
+    (found,) = held.search(ask, ENGINE, (part,), "llvm", OURS)
+    made = reduce.narrow(ask, ENGINE, found.result)
     fault.write(made.report, folder / "report")
     return made, folder / "report"
 

@@ -16,8 +16,11 @@ from relascope.engine import sandbox
 from relascope.engine.client import EngineClient
 from relascope.engine.process import Wants
 from relascope.engine.protocol import records
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import EVERYTHING, ModelSource, weights_beside
 from relascope.engine.protocol.tuning import Fleet
+from relascope.passes.catalogue.recorded import recorded
+from relascope.passes.pipeline import Pipeline
 
 SESSION = "relax", "opening_session:OpeningSession"
 UNSHARE, LANDLOCK = {"x86_64": (272, 444), "aarch64": (97, 444)}[os.uname().machine]
@@ -108,6 +111,15 @@ def test_own_code_reads_everything_and_no_strangers_file_is_opened_beside_it():
     assert wants.with_("describe", ()).files == {EVERYTHING}
     assert wants.with_("load", (strange,)).files == {"/b.pt"}
     assert wants.with_("load", (strange,)).with_("load", (own,)).files == {EVERYTHING}
+
+
+def test_modules_that_recorded_passes_left_are_read_beside_the_first():
+    first = ModelSource("/run/module_0.json", digest="0")
+    steps = recorded(1, 4, "ReluAway"), recorded(7, 9, "FuseOps")
+    for given in ((first, Pipeline(steps)), (BuildRequest(first, Pipeline(steps), "llvm"),)):
+        files = {f"/run/module_{n}.json" for n in (0, 1, 7)}
+        assert Wants().with_("step", given).files == files
+    assert not Wants().with_("step", (ModelSource("mlp"), Pipeline(steps))).files
 
 
 def test_the_files_beside_an_onnx_model_that_it_names(tmp_path):

@@ -10,7 +10,7 @@ from tvm import relax
 from numbers_of_recordings import *  # noqa: F403
 from relascope import recording
 from relascope.engine.jobs import reduce
-from relascope.engine.jobs.bisect import Question
+from relascope.engine.jobs.accuracy import OURS
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import Numbers, parts
 
@@ -44,8 +44,8 @@ def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
         scale_first(scaled(True, False))
     found = read(tmp_path / "run.rsc")
     (part,), held = parts(found), Numbers(found, tmp_path)
-    question = Question(held.source(part), held.pipeline(part), "llvm")
-    made = reduce.narrow(ask, "relax", held.bisect(ask, "relax", question))
+    (search,) = held.search(ask, "relax", (part,), "llvm", OURS)
+    made = reduce.narrow(ask, "relax", search.result)
     assert "nn.relu" in made.operators
     reasons = [t.shown.error.message for t in made.log if t.shown.error is not None]
     assert "With its right value in its place the program is as wrong." in reasons

@@ -9,7 +9,6 @@ pytest.register_assert_rewrite("numbers_of_recordings")
 from numbers_of_recordings import *  # noqa: F403
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.accuracy import OURS
-from relascope.engine.jobs.bisect import Question
 from relascope.viz.rows.recorded_numbers import Numbers, parts
 
 
@@ -20,5 +19,6 @@ def test_a_build_is_right_until_it_has_kernels(compiled, ask, tmp_path):
     assert {r["error"]["verdict"] for r in rows} == {"right"} and len(rows) >= 6
     assert last["pass"] == "LowerTensorExpr"
     assert "is not read as TVM's JSON" in last["failure"]["message"]
-    question = Question(held.source(part), held.pipeline(part), "llvm")
-    assert "Nothing to find" in bisect.verdict("relay", held.bisect(ask, "relay", question))
+    (found,) = held.search(ask, "relay", (part,), "llvm", OURS)
+    assert "Nothing to find" in bisect.verdict("relay", found.result)
+    assert f"Pass {last['number']}, LowerTensorExpr, is left out: " in found.left_out

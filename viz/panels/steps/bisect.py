@@ -69,6 +69,11 @@ def search(screen: Screen) -> Search | None:
     asked: Asked | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
+    return searched(screen, asked)
+
+
+def searched(screen: Screen, asked: Asked) -> Search:
+    """The same of this pipeline, whichever it was asked for."""
     found = Search()
     try:
         best = screen.cache.ask("describe").best

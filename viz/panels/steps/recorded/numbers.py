@@ -11,9 +11,9 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.accuracy import OURS
-from relascope.engine.jobs.step import step
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show_error
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import cache_of_session
 from relascope.viz.panels.shell.table import picked, table
@@ -23,10 +23,12 @@ from relascope.viz.rows import Row
 from relascope.viz.rows.recorded_numbers import (
     Numbers,
     Part,
+    PartSearch,
     first_words,
     ir_of,
     parts,
     same_tvm,
+    verdict,
     why_none,
 )
 
@@ -76,14 +78,57 @@ def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
     with boundary(cache, "numbers"):
         info = cache.ask("describe")
         same_tvm(opened.recording, info.version)
-        stepped = step(cache.ask, source, held.pipeline(part))
         rows: list[Row] = []
         try:
             held.errors(cache.ask, part, info.best, OURS, rows.append)
         finally:
             _table(opened, part, rows, choose)
-        screen = Screen(ir, source, opened.recording.path.name, stepped.sound, 0, cache)
-        bisect.show(screen, bisect.search(screen))
+        _search(opened, held, cache, ir, found, part)
+
+
+def _search(
+    opened: Opened,
+    held: Numbers,
+    cache: RequestCache,
+    ir: str,
+    found: tuple[Part, ...],
+    chosen: Part,
+) -> None:
+    """The button and, where it was pressed for any part, the search of all, in order.
+
+    The first with a fault is shown, else the chosen one, with what was found in each.
+    """
+    asked: bisect.Asked | None = st.session_state.get("bisect")
+    searching = asked is not None and asked.source in [held.source(p) for p in found]
+    done: list[PartSearch] = []
+    shown: tuple[Screen, bisect.Search | None] | None = None
+    for part in found if searching else (chosen,):
+        try:
+            pipeline, left_out = held.readable(cache.ask, part)
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+            done.append(PartSearch(part, failure=error))
+            continue
+        screen = Screen(ir, held.source(part), opened.recording.path.name, pipeline, 0, cache)
+        search = bisect.searched(screen, asked) if searching and asked is not None else None
+        if shown is None or part == chosen:
+            shown = screen, search
+        if search is None:
+            continue
+        stopped = search.error is not None and search.error.kind == "cancelled"
+        if search.wait is not None or stopped:
+            shown = screen, search
+            break
+        done.append(PartSearch(part, search.result, search.error, left_out))
+        if search.result is not None and search.result.kind:
+            shown = screen, search
+            break
+    if searching or shown is None:
+        for line in verdict(ir, opened.recording, done).splitlines():
+            st.caption(plain_text(line))
+    if shown is not None:
+        bisect.show(*shown)
 
 
 def _part(found: tuple[Part, ...], number: int) -> Part:
