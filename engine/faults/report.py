@@ -33,7 +33,8 @@ from relascope.engine.faults.narrow import (
     same_result,
 )
 from relascope.engine.faults.recorded import became
-from relascope.engine.protocol.fault import Account, Report, Where
+from relascope.engine.limits import MIB
+from relascope.engine.protocol.fault import OF_PASS, Account, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.search.reduce import Piece, operators
@@ -80,7 +81,7 @@ def report(
 ) -> Report:
     """Make the report of a piece that shows a fault.
 
-    Where the fault is a crash, the suspected passes are not run again: they may end the process.
+    Where the fault is a crash, or what a pass itself takes, the suspected passes are not run again.
 
     Raises:
         EngineError: kind "pass"; the piece cannot be cut out.
@@ -92,7 +93,7 @@ def report(
     results: dict[str, np.ndarray] = {}
     if left is not None:
         found = replace(found, values={**left.values, **found.values})
-    if where.kind != "crash":
+    if where.kind not in ("crash", *OF_PASS):
         changed = _changed(backend, start, found, call) if left is None else left.program
         for name, program in (("expected", found.program), ("seen", changed)):
             run = _run(backend, start, program, found, where)
@@ -112,9 +113,9 @@ def _called(
     """A piece as TVM's pass is given it, and the call of that pass.
 
     What ours do before it (copies, types, sums that TVM cannot take) is done to the piece. None
-    where the pass is not one of TVM's alone, or does not show the fault on the piece by itself.
+    where the pass is not one of TVM's alone, or is not known to show the fault by itself.
     """
-    if start.after is not None or len(start.steps) != 1:
+    if start.after is not None or len(start.steps) != 1 or where.kind in OF_PASS:
         return found, None
     ((step, entry),) = start.steps
     if entry.own_file or not _module(entry)[0].endswith(".builtin"):
@@ -167,6 +168,10 @@ def title(facts: Facts) -> str:
         does = f"{'change' if several else 'changes'} {_result(facts)} {what}"
     elif facts.where.kind == "slow":
         does = f"{'make' if several else 'makes'} {what} {ratio or 0.0:.1f} times slower"
+    elif facts.where.kind in OF_PASS:
+        does = f"{'take' if several else 'takes'} {_taken(facts)} on {what}"
+        if facts.where.kind == "memory":
+            does = f"{'keep' if several else 'keeps'} {_taken(facts)} on {what}"
     else:
         does = f"{_CRASHES[_crash(facts)].format(account=facts.account)} on {what}"
         if facts.where.building:
@@ -181,6 +186,14 @@ _CRASHES = {
     "seconds": "takes longer than {account.seconds:g} s",
     "memory": "takes more than {account.memory:g} MiB of memory",
 }
+
+
+def _taken(facts: Facts) -> str:
+    """Seconds or MiB, where passes themselves take or keep too much."""
+    shown = facts.account.shown
+    if facts.where.kind == "long":
+        return f"{shown.seconds or 0.0:.3g} s"
+    return f"{(shown.kept_bytes or 0) / MIB:.1f} MiB"
 
 
 def _crash(facts: Facts) -> str:
@@ -260,6 +273,8 @@ def _script(facts: Facts) -> str:
         "building": where.building,
         "same_result": same_result(facts.start.steps),
     }
+    if where.runs > 1:
+        fields["runs"] = where.runs
     if facts.left is not None:
         fields |= {"after": facts.left.text, "recorded": True}
     if where.kind == "crash":
@@ -348,6 +363,11 @@ def _happens(facts: Facts) -> str:
             f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
             f"(limit {where.limit:g})."
         )
+    if where.kind == "long":
+        return f"The pass takes {_taken(facts)} on the program below (limit {where.limit:.3g} s)."
+    if where.kind == "memory":
+        limit = f"limit {where.limit / MIB:.1f} MiB"
+        return f"{_taken(facts)} of memory stay when the pass is done ({limit})."
     what = "The pass, or building or running what it makes," if where.building else "The pass"
     does = _CRASHES[_crash(facts)].format(account=facts.account)
     return f"{what} {does}:\n\n{_fenced(_message(facts))}"
@@ -376,6 +396,10 @@ def _expected(facts: Facts) -> str:
         return "The same results, but for rounding."
     if facts.where.kind == "slow":
         return "A program that is not slower."
+    if facts.where.kind in OF_PASS:
+        return (
+            f"The pass {'takes less time' if facts.where.kind == 'long' else 'keeps less memory'}."
+        )
     return {
         "malformed": "A well-formed program with the same arguments and results.",
         "seconds": "It ends in less time: without the pass it does.",

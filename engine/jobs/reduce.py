@@ -49,7 +49,7 @@ class Reduction:
         shown: what that piece shows.
         operators: what it calls, in order.
         minimal: whether the fault goes away without any one of its nodes.
-        report: of the piece; None where there is none, as of what passes themselves take.
+        report: of the piece; None where there is none.
     """
 
     bisection: Bisection
@@ -96,8 +96,6 @@ def narrow(
     shown, named = search.known[found.piece], tuple(operators(graph, found.piece))
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
-    if where.kind in OF_PASS:
-        return made
     words = how_found(made, calls(graph, found.piece))
     allowed = limits.seconds, limits.memory
     account = Account(Path(source.model).name, shown, words, found.minimal, *allowed)

@@ -192,7 +192,10 @@ def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path)
     slow = search(session, source, pipeline, kind="slow", factor=1e9, repeats=2, seconds=0.2)
     assert (slow.kind, slow.found.suspects) == ("long", (0,))
     made = reduce.narrow(asking(session), case.ir, memory, most=4)
-    assert made.shown.outcome == "memory" and made.report is None
+    assert made.shown.outcome == "memory"
+    assert " MiB on " in made.report.title and "MiB of memory stay" in (
+        made.report.files["README.md"].decode()
+    )
     assert "MiB stay" in reduce.verdict(case.ir, made)
     nothing = bisection.verdict(case.ir, search(session, source, pipeline))
     assert "The longest pass, step 1, sleeps (sleeps), took 0.3" in nothing

@@ -136,6 +136,25 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        ("leaks", {"kind": "memory", "memory": 48}),
+        ("sleeps", {"kind": "slow", "factor": 1e9, "repeats": 2, "seconds": 0.2}),
+        ("breaks_every_second_run", {"runs": 2}),
+    ],
+)
+def test_what_a_pass_takes_and_some_runs_are_reported(case, session, tmp_path, fault, asked):
+    found = search(session, small(tmp_path), Pipeline.parse(fault), **asked)
+    made = reduce.narrow(asking(session), case.ir, found, most=2)
+    folder = written(made.report, tmp_path / "report")
+    status, said = run_alone(folder)
+    assert (status, "The fault shows." in said) == (1, True), said
+    fixed(folder, fault)
+    status, said = run_alone(folder)
+    assert status == 0, said
+
+
 def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, model_of("slow"))
     pipeline, index = slow_pipeline(case, monkeypatch)
