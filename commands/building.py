@@ -11,7 +11,7 @@ from relascope.commands import handing_on
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     about,
     cut_request,
     fleet_of,
@@ -32,7 +32,7 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
     if args.output:
         _check_folder(args.output)
     folder = str(args.output.absolute()) if args.output else ""
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         request = BuildRequest(source, pipeline, args.target)
         found = ask("compile", cut_request(args, ask, request), folder)
     return about(args, source, pipeline) | artefact.document(found, args.code)
@@ -40,12 +40,12 @@ def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
 
 def time_model(args: argparse.Namespace, connect: Connect) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
-    handing_on.known(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, ".html", ".json", ".csv")
     source, pipeline = source_of(args), pipeline_of(args)
     fleet = fleet_of(args)
     if fleet is not None:
         _check_there(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         request = request_of(args, ask)
         taken: tuple[variants.Offer, ...] = ()
         if args.variants:

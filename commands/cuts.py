@@ -11,7 +11,7 @@ from relascope.commands import handing_on
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     about,
     cut_of,
     pipeline_of,
@@ -34,10 +34,10 @@ from relascope.viz.rows import tables
 def captures(args: argparse.Namespace, connect: Connect) -> Document:
     """What the forward saves for the backward under one strategy."""
     args.training = True
-    handing_on.known(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, ".html", ".json", ".csv")
     source, pipeline = source_of(args), pipeline_of(args)
     started = time.perf_counter()
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         measured = None
         if args.prices == "measured":
             measured = forward_times(ask, request_of(args, ask))
@@ -72,7 +72,7 @@ def both_gradients(args: argparse.Namespace, connect: Connect) -> Document:
     args.training, args.gradient = True, "tvm"
     ways = [replace(source_of(args), gradient=way) for way in gradients(args.engine)]
     rows = []
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         target = target_of(args, ask)
         for source in ways:
             pipeline = default_pipeline(args.engine, True, source.gradient)

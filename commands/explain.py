@@ -7,14 +7,14 @@ import argparse
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     about,
     cut_request,
-    kept,
     pipeline_of,
     source_of,
     target_of,
     write,
+    written_out,
 )
 from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Profile
@@ -27,7 +27,7 @@ from relascope.viz.rows.profile import computing, findings, lint_document, profi
 def profile(args: argparse.Namespace, connect: Connect) -> Document:
     """Time every kernel by itself, against what the machine does at best."""
     source, pipeline = source_of(args), pipeline_of(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         result = _profile(args, ask)
     document = about(args, source, pipeline) | profile_document(result, graph)
@@ -35,14 +35,14 @@ def profile(args: argparse.Namespace, connect: Connect) -> Document:
         document |= {"operator": args.operator, "chosen": computing(document, args.operator)}
     if args.trace:
         write(args.trace, trace_json(document))
-    return kept(args, document)
+    return written_out(args, document)
 
 
 def lint(args: argparse.Namespace, connect: Connect) -> Document:
     """What could be faster in the program, and the passes that make it so."""
     source, pipeline = source_of(args), pipeline_of(args)
     result = kernels = None
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         target = target_of(args, ask)
         graph: Graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
         if args.measure:
@@ -51,7 +51,7 @@ def lint(args: argparse.Namespace, connect: Connect) -> Document:
             kernels = ask("kernels", source, pipeline, True)
     document = about(args, source, pipeline, built=False)
     document |= {"target": target, "measured": args.measure}
-    return kept(args, document | lint_document(findings(graph, kernels, result, target)))
+    return written_out(args, document | lint_document(findings(graph, kernels, result, target)))
 
 
 def _profile(args: argparse.Namespace, ask: Ask) -> Profile:

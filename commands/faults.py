@@ -7,12 +7,12 @@ import argparse
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
-    kept,
+    EngineCalls,
     pipeline_of,
     source_of,
     target_of,
     tolerance_of,
+    written_out,
 )
 from relascope.engine import jobs
 from relascope.engine.jobs import nth
@@ -27,16 +27,16 @@ def bisect(args: argparse.Namespace, connect: Connect) -> Document:
 
     Of a pass on our rewriters, also the application of it that does, and to which node.
     """
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         result = _bisected(args, ask)
         inside = nth.nth(ask, args.engine, result)
-    return kept(args, tables.bisect_document(args.engine, result, inside))
+    return written_out(args, tables.bisect_document(args.engine, result, inside))
 
 
 def reduce(args: argparse.Namespace, connect: Connect) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
     fault.check_folder(args.out)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         found = _bisected(args, ask)
         made = None
         if not cannot(found):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.shared import Connect, Document, Engine, pipeline_of, source_of
+from relascope.commands.shared import Connect, Document, EngineCalls, pipeline_of, source_of
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import step
@@ -27,7 +27,7 @@ def models(args: argparse.Namespace, connect: Connect) -> Document:
     """
     if args.search is None:
         return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         return {"search": args.search, "models": tables.named_rows(ask("models", args.search))}
 
 
@@ -38,7 +38,7 @@ def modules(args: argparse.Namespace, connect: Connect) -> Document:
     """
     args.gradient = "tvm"
     source = source_of(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         rows = ask("modules", source)
     inside = f"{source.module}."
     own = [r for r in rows if not source.module or f"{r.path}.".startswith(inside)]
@@ -49,7 +49,7 @@ def inputs(args: argparse.Namespace, connect: Connect) -> Document:
     """What the inputs of a file's model are, which is not imported: types, ranges, open sizes."""
     args.gradient = "tvm"
     source = source_of(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         found = ask("inputs", source)
     rows = [{"input": t, "values": s} for t, s in zip(found.inputs, found.says, strict=True)]
     return {
@@ -69,7 +69,7 @@ def passes(args: argparse.Namespace, connect: Connect) -> Document:
     if args.test:
         return _tested(args, connect)
     if args.name is not None:
-        with Engine(args, connect) as ask:
+        with EngineCalls(args, connect) as ask:
             example = ask("example", args.name)
         entry = tables.pass_row(pass_info(args.engine, args.name))
         return {"engine": args.engine, "pass": entry, "example": plain(example)}
@@ -88,7 +88,7 @@ def _tested(args: argparse.Namespace, connect: Connect) -> Document:
     own = [n for n in names(args.engine) if pass_info(args.engine, n).own_file]
     if args.name is not None:
         own = [n for n in own if n == args.name]
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         found = {name: ask("pass_tests", name) for name in own}
     runs = [run for tests in found.values() for run in tests]
     if not runs:
@@ -107,8 +107,8 @@ def graph(args: argparse.Namespace, connect: Connect) -> Document:
     """The graph of a model, as imported, or with --passes after the pipeline."""
     source = source_of(args)
     pipeline = pipeline_of(args) if args.passes else None
-    handing_on.known(args)
-    with Engine(args, connect) as ask:
+    handing_on.check_ending(args)
+    with EngineCalls(args, connect) as ask:
         info = ask("load", source)
         if pipeline:
             step(ask, source, pipeline).check()
@@ -128,7 +128,7 @@ def compare(args: argparse.Namespace, connect: Connect) -> Document:
         source = source_of(mine)
         pipeline = pipeline_of(mine) if args.passes else None
         try:
-            with Engine(mine, connect) as ask:
+            with EngineCalls(mine, connect) as ask:
                 graph: Graph = ask("load", source).graph
                 if pipeline:
                     step(ask, source, pipeline).check()

@@ -20,7 +20,7 @@ from relascope.passes.cuts.cut import Cut
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import Recording
 from relascope.viz.drawing.modules import fold_constants, module_groups
-from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file
+from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.rows import Row, timings
@@ -54,7 +54,7 @@ def graph(
         graph_tab(file, after, view, info)
         return file
 
-    look = Look(view, args.theme, page)
+    look = Appearance(view, args.theme, page)
     write(args.output, graph_file(ending, after, look))
 
 
@@ -171,7 +171,7 @@ def recorded(args: argparse.Namespace, found: Recording, document: Document) -> 
         write(args.output, json.dumps(document, ensure_ascii=False))
 
 
-def known(args: argparse.Namespace, *endings: str) -> None:
+def check_ending(args: argparse.Namespace, *endings: str) -> None:
     """Refuse a file that no format is known for, before anything is run for it.
 
     Raises:

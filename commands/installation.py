@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from relascope.commands.options import limits, positive
-from relascope.commands.shared import Connect, Document, Engine
+from relascope.commands.shared import Connect, Document, EngineCalls
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
 from relascope.core.version import __version__
@@ -122,7 +122,7 @@ def _look(ir: str, connect: Connect) -> Document:
         "error": None,
     }
     try:
-        with Engine(argparse.Namespace(engine=ir), connect) as ask:
+        with EngineCalls(argparse.Namespace(engine=ir), connect) as ask:
             info = ask("describe")
     except EngineError as error:
         return {**row, "error": error.to_json()}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
-from relascope.commands.shared import Connect, Document, Engine, write
+from relascope.commands.shared import Connect, Document, EngineCalls, write
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.viz.sessions import replay as files
@@ -29,7 +29,7 @@ def replay_options(command: argparse.ArgumentParser) -> None:
 
 def replay(args: argparse.Namespace, connect: Connect) -> Document:
     """Run a session's file again, and compare graphs, captures and errors with those in it."""
-    handing_on.known(args, handing_on.PAGE)
+    handing_on.check_ending(args, handing_on.PAGE)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.read(args.file, Path(folder))
         if session.model.digest and not path:
@@ -40,7 +40,7 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
             message = "The session is of a recording, of which nothing is run again."
             raise EngineError("session", message, session.model.name, hint)
         args.engine = session.ir
-        with Engine(args, connect) as ask:
+        with EngineCalls(args, connect) as ask:
             version = ask("describe").version
             results = again(ask, session, path)
             if args.output:

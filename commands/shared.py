@@ -46,7 +46,7 @@ Document = dict[str, Any]
 _PIECE = ("module", "call")
 
 
-class Engine:
+class EngineCalls:
     """A client for the length of one command; calling it asks the engine and shows progress."""
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
@@ -58,7 +58,7 @@ class Engine:
             self._client.limit(self.limits)
         self._line = ProgressLine(sys.stderr)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> EngineCalls:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -243,7 +243,7 @@ def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
 def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
     """What is built and how it is run, as the options say; the program whole."""
     source = source_of(args)
-    if isinstance(ask, Engine):
+    if isinstance(ask, EngineCalls):
         ask.expect(source)
     target, repeats = target_of(args, ask), getattr(args, "repeats", BuildRequest.repeats)
     return BuildRequest(source, pipeline_of(args), target, args.threads, repeats)
@@ -289,7 +289,7 @@ def fleet_of(args: argparse.Namespace) -> Fleet | None:
     return Fleet(args.tracker, args.key or "")
 
 
-def kept(args: argparse.Namespace, document: Document) -> Document:
+def written_out(args: argparse.Namespace, document: Document) -> Document:
     """The document, written to the file of -o as well where one is named."""
     if args.output:
         write(args.output, json.dumps(document, ensure_ascii=False))

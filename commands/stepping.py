@@ -12,15 +12,15 @@ from relascope.commands.gate.baseline import held
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     about,
     cut_request,
-    kept,
     pipeline_of,
     source_of,
     target_of,
     tolerance_of,
     write,
+    written_out,
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
@@ -42,10 +42,10 @@ from relascope.viz.rows.script import script
 def step(args: argparse.Namespace, connect: Connect) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
     source, pipeline = source_of(args), _stopped(args, pipeline_of(args))
-    handing_on.known(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, ".html", ".json", ".csv")
     errors: dict[int, Row] = {}
     details: list[Row] = []
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         stepped = run_steps(ask, source, pipeline)
         alive, sound = stepped.pipeline, stepped.sound
         if args.changes or args.text_diff:
@@ -138,7 +138,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     known = inputs_known(planned[0].source)
     own = (known[0], *known[len(INPUTS) :])  # every set
     stages = [*accuracy.with_inputs(stages, args.inputs or own)]
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         info = ask("load", planned[0].source)  # what cannot be opened is no row of the table
         if info.against != PYTORCH:  # such a program has one precision
             stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
@@ -147,7 +147,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
     verdicts = {row["verdict"] for row in document["inputs"]}
     bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
-    return kept(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})
+    return written_out(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}

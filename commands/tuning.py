@@ -8,7 +8,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from relascope.commands.shared import Connect, Document, Engine, about, cut_request, fleet_of, kept
+from relascope.commands.shared import (
+    Connect,
+    Document,
+    EngineCalls,
+    about,
+    cut_request,
+    fleet_of,
+    written_out,
+)
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
@@ -20,7 +28,7 @@ from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 
 def tasks(args: argparse.Namespace, connect: Connect) -> Document:
     """The kernels of a model that can be tuned: calls, share of the time, best record."""
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         request = cut_request(args, ask)
         found: tuple[TuneTask, ...] = ask("tasks", request, fleet_of(args))
         source, pipeline = request.source, request.pipeline
@@ -28,7 +36,7 @@ def tasks(args: argparse.Namespace, connect: Connect) -> Document:
         place = _place(args, ask("describe"), request)
     document = {**_about(args, request), "records": str(place)}
     document["tasks"] = task_rows(found, graph)
-    return kept(args, document)
+    return written_out(args, document)
 
 
 def tune(args: argparse.Namespace, connect: Connect) -> Document:
@@ -36,7 +44,7 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
     if args.trials < 1 or (args.top is not None and args.top < 1):
         raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
     fleet = fleet_of(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         request = cut_request(args, ask)
         found: tuple[TuneTask, ...] = ask("tasks", request, fleet)
         keys = _chosen(found, args)
@@ -61,7 +69,7 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
         "tasks": tuned_rows(result, found),
         "curve": curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
     }
-    return kept(args, document)
+    return written_out(args, document)
 
 
 def _about(args: argparse.Namespace, request: BuildRequest) -> Document:

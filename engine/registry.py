@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineEntry:
     """One engine; its classes are in the module `engine.<ir>.session`, by its title.
 
     Args:
@@ -31,7 +31,7 @@ class Engine:
 
 
 REGISTRY = {
-    "relay": Engine(
+    "relay": EngineEntry(
         "Relay",
         ("bitblas",),
         "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in the "
@@ -40,7 +40,7 @@ REGISTRY = {
         "externalize_dropout|cse|linear_to_dense|simplify_inference",
         "externalize_dropout",
     ),
-    "relax": Engine(
+    "relax": EngineEntry(
         "Relax",
         ("apache-tvm", "apache-tvm-ffi"),
         "A TVM that has Relax (`pip install {} {}`), and numpy.",

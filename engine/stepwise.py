@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from relascope.core.graph import Graph
 from relascope.engine.in_process import load_engine
-from relascope.engine.jobs.accuracy import LIMITS, Row, filled
+from relascope.engine.jobs.accuracy import LIMITS, AccuracyRow, filled
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.session import silent
@@ -103,7 +103,7 @@ class Stepwise:
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
         found = self._session.check(BuildRequest(self.source, upto, target), progress=silent)
         limits = LIMITS[self.source.dtype]
-        row = filled(Row("", "", self.source.dtype, False), found, limits)
+        row = filled(AccuracyRow("", "", self.source.dtype, False), found, limits)
         worst, right = next(c for c in found if c.name == row.worst), row.passed
         tensors = f"{len(found)} tensors" if len(found) > 1 else "one tensor"
         self._say(

@@ -51,7 +51,7 @@ def without_gradient(program: Program) -> set[str]:
     return {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
 
 
-def kept(
+def kept_results(
     program: Program, results: Sequence[Any], wanted: Collection[str]
 ) -> tuple[list[Any], tuple[str, ...]]:
     """The results of a joint program without some gradients, and the names of those that stay.

@@ -39,7 +39,7 @@ def _safely(method: _Method) -> _Method:
 
 
 @dataclass
-class _Module:
+class _RecordedModule:
     """A module as it is in the file, by its number there."""
 
     number: int
@@ -47,7 +47,7 @@ class _Module:
 
 
 @dataclass
-class _Run:
+class _PassRun:
     """A pass that is under way.
 
     Args:
@@ -58,7 +58,7 @@ class _Run:
     """
 
     number: int
-    module: _Module | None
+    module: _RecordedModule | None
     began: float
     caller: Any
     recording: float = 0.0
@@ -69,9 +69,9 @@ class _Thread(threading.local):
     that was seen last, the context that was, and whether passes are the recording's own."""
 
     def __init__(self) -> None:
-        self.passes: list[_Run] = []
+        self.passes: list[_PassRun] = []
         self.contexts: list[int] = []
-        self.module: _Module | None = None
+        self.module: _RecordedModule | None = None
         self.context: int | None = None
         self.busy = False
 
@@ -176,7 +176,7 @@ class Events:
             about |= {"thread": thread} if thread else {}
             module = self._written(about, mod, [r.module for r in here.passes[-1:]])
         now = self._taken(start)
-        here.passes.append(_Run(number, module, now, caller))
+        here.passes.append(_PassRun(number, module, now, caller))
 
     @_safely
     def ended(self, mod: Any, code: list[list[str]] | None = None) -> None:
@@ -222,8 +222,8 @@ class Events:
         return here.context
 
     def _written(
-        self, fields: dict[str, Any], mod: Any, like: list[_Module | None]
-    ) -> _Module | None:
+        self, fields: dict[str, Any], mod: Any, like: list[_RecordedModule | None]
+    ) -> _RecordedModule | None:
         """Write an event with its module, as what it differs in from the nearest of some others.
 
         Args:
@@ -247,7 +247,7 @@ class Events:
             gone = [n for n in other.functions if n not in functions]
             if len(new) + len(gone) < len(best[1]) + len(best[2]):
                 best = [other.number, new, gone]
-        module = self._here.module = _Module(self._modules, functions)
+        module = self._here.module = _RecordedModule(self._modules, functions)
         self._modules += 1
         if self.contents.modules:
             self.contents.json(module.number, mod)

@@ -24,7 +24,7 @@ from relascope.viz.panels.shell.frame import (
     style,
     waiting,
 )
-from relascope.viz.panels.shell.holding import held
+from relascope.viz.panels.shell.holding import keeping_widget_values
 from relascope.viz.panels.shell.spare import cache_of_session, settled
 from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
@@ -39,7 +39,7 @@ _NO_GATE = (
 )
 
 
-@held()
+@keeping_widget_values()
 def main() -> None:
     """Draw the page once."""
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
@@ -80,7 +80,7 @@ def main() -> None:
         st.warning(plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
-        looked_at(sidebar.told(screen))
+        looked_at(sidebar.summary_of(screen))
     tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")

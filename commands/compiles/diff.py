@@ -18,7 +18,7 @@ from relascope.commands.installation import serve, served_options
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     cut_request,
     pipeline_of,
     source_of,
@@ -35,10 +35,10 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
-from relascope.viz.compare.runs import Run, compare
+from relascope.viz.compare.runs import ComparedRun, compare
 from relascope.viz.compare.sides import of_model, of_recording
 from relascope.viz.sessions import replay, store
-from relascope.viz.sessions.state import Look, Model, Session, pipeline_text
+from relascope.viz.sessions.state import ModelChoice, ScreenState, Session, pipeline_text
 
 _ROUNDS = 3  # of each side's timing, in turns
 _B = "_b"
@@ -97,11 +97,11 @@ def diff(args: argparse.Namespace, connect: Connect) -> Document:
     if args.page:
         _open_page(args, first, second)
     with ExitStack() as stack:
-        engines: dict[str, Engine] = {}
+        engines: dict[str, EngineCalls] = {}
 
-        def ask(ir: str) -> Engine:
+        def ask(ir: str) -> EngineCalls:
             if ir not in engines:
-                made = Engine(argparse.Namespace(**{**given, "engine": ir}), connect)
+                made = EngineCalls(argparse.Namespace(**{**given, "engine": ir}), connect)
                 engines[ir] = stack.enter_context(made)
             return engines[ir]
 
@@ -129,7 +129,7 @@ def _open_page(
         "keep_against": "session",
         "keep_against_session": other,
     }
-    look = Look("Side by side", choices=choices)
+    look = ScreenState("Side by side", choices=choices)
     here = _kept_session(first, lambda session: replace(session, look=look), "relascope diff")
     serve(args, {store.OPEN: f"{store.OF_SESSION}{here}"})
 
@@ -140,7 +140,7 @@ def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], 
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         files: list[tuple[str, str]] = []
         if path.is_file() and is_recording(path):
-            session = Session(model=Model(path.name, file_digest(path)))
+            session = Session(model=ModelChoice(path.name, file_digest(path)))
             files = [(str(path), session.model.digest)]
         elif _is_session(path):
             session, model = replay.read(path, Path(folder))
@@ -150,7 +150,7 @@ def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], 
             source = source_of(args)
             pipeline = str(pipeline_of(args)) if args.passes else ""
             name = path.name if source.digest else source.model
-            about_model = Model.of(source, name, "\n".join(args.input))
+            about_model = ModelChoice.of(source, name, "\n".join(args.input))
             session = Session(ir=args.engine, model=about_model, pipeline=pipeline)
             files = [(source.model, source.digest)] if source.digest else []
             files += source.tensors
@@ -172,8 +172,8 @@ Request = Callable[[], BuildRequest]
 
 
 def _run(
-    args: argparse.Namespace, ask: Callable[[str], Engine], folder: Path
-) -> tuple[Run, Request | None]:
+    args: argparse.Namespace, ask: Callable[[str], EngineCalls], folder: Path
+) -> tuple[ComparedRun, Request | None]:
     """One side, and how it is built; None of a recording, which is not."""
     path = Path(args.model)
     if path.is_file() and is_recording(path):
@@ -211,7 +211,7 @@ def _run(
 
 
 def _times(
-    sides: list[tuple[argparse.Namespace, Request | None]], ask: Callable[[str], Engine]
+    sides: list[tuple[argparse.Namespace, Request | None]], ask: Callable[[str], EngineCalls]
 ) -> Document:
     """Both built and timed against PyTorch eager in turns, some rounds each."""
     asked: list[tuple[str, BuildRequest]] = []

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands.options import seed_and_tensors, target, tolerance
-from relascope.commands.shared import Connect, Engine, target_of, tolerance_of
+from relascope.commands.shared import Connect, EngineCalls, target_of, tolerance_of
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.recorder.reading import Recording
 from relascope.viz.rows import fault, tables
 from relascope.viz.rows.recorded_numbers import (
-    Numbers,
     Part,
+    RecordedNumbers,
     first_words,
     ir_of,
     parts,
@@ -39,7 +39,7 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     tolerance(add_to)
 
 
-def asked(args: argparse.Namespace) -> bool:
+def needs_engine(args: argparse.Namespace) -> bool:
     """Whether an engine is asked."""
     return bool(args.errors or args.bisect or args.reduce)
 
@@ -60,9 +60,9 @@ def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) ->
         raise EngineError("file", f"{message} {why_none(recording)}", name)
     document: Document = {"file": str(args.file), "engine": args.engine}
     document |= {"errors": None, "bisection": None, "reduction": None}
-    with Scratch() as folder, Engine(args, connect) as ask:
+    with Scratch() as folder, EngineCalls(args, connect) as ask:
         same_tvm(recording, ask("describe").version)
-        held = Numbers(recording, Path(folder), args.seed, tuple(map(Path, args.tensors)))
+        held = RecordedNumbers(recording, Path(folder), args.seed, tuple(map(Path, args.tensors)))
         document["target"] = best = target_of(args, ask)
         if args.errors:
             document["errors"] = [
@@ -79,7 +79,11 @@ def _about(recording: Recording, part: Part) -> Document:
 
 
 def _searched(
-    args: argparse.Namespace, ask: Engine, held: Numbers, found: tuple[Part, ...], best: str
+    args: argparse.Namespace,
+    ask: EngineCalls,
+    held: RecordedNumbers,
+    found: tuple[Part, ...],
+    best: str,
 ) -> Document:
     """Of the first part that is bad, which pass makes it so; else that none does in any part."""
     searches = held.search(ask, args.engine, found, best, tolerance_of(args))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands import handing_on
-from relascope.commands.compiles.numbers import asked, number_options, numbers
+from relascope.commands.compiles.numbers import needs_engine, number_options, numbers
 from relascope.commands.installation import page_options, serve
 from relascope.commands.shared import Connect, write
 from relascope.core.errors import EngineError
@@ -20,9 +20,9 @@ from relascope.viz.rows.recording import (
     FILTERS,
     end_words,
     pass_rows,
+    passes_filter,
     step_diff,
     total_rows,
-    wanted,
     whole_seconds,
 )
 from relascope.viz.sessions import store
@@ -96,7 +96,7 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
     """
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
-    if asked(args):
+    if needs_engine(args):
         if args.output:
             message = "Of numbers no file is written."
             raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
@@ -104,7 +104,7 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
     step, only = args.step is not None, bool(args.only)
     if not (args.json or args.print or only or step or args.module or args.output):
         serve(args, {store.OPEN: str(args.file.resolve())})
-    handing_on.known(args, *handing_on.LISTS)
+    handing_on.check_ending(args, *handing_on.LISTS)
     found = reading.read(args.file)
     rows = pass_rows(found)
     diff = None if args.step is None else step_diff(found, args.step)
@@ -117,7 +117,7 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
         "stopped": found.stopped,
         "end": end_words(rows),
         "seconds": whole_seconds(found),
-        "passes": [r for r in rows if wanted(r, args.only)],
+        "passes": [r for r in rows if passes_filter(r, args.only)],
         "totals": total_rows(rows),
         "diff": diff,
     }

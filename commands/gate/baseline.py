@@ -8,7 +8,7 @@ from typing import Any
 from relascope.commands.shared import (
     Connect,
     Document,
-    Engine,
+    EngineCalls,
     pipeline_of,
     source_of,
     target_of,
@@ -64,7 +64,7 @@ def held(args: argparse.Namespace, connect: Connect) -> Document:
 def _taken(args: argparse.Namespace, connect: Connect, then: Document | None = None) -> Document:
     """What the model compiles to now; what seems slower than it was is timed again."""
     source, pipeline = source_of(args), pipeline_of(args)
-    with Engine(args, connect) as ask:
+    with EngineCalls(args, connect) as ask:
         target = _target(args, ask, then)
         about = (args.engine, source, pipeline, target)
         document = jobs.take(ask, *about, args.speed, args.threads, tolerance_of(args))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from relascope.commands.gate.workers import here, on_dask
+from relascope.commands.gate.workers import in_threads, on_dask
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -43,7 +43,7 @@ def bulk(args: argparse.Namespace, connect: Connect) -> Document:
     running = (
         on_dask(left, args.dask, limits)
         if args.dask
-        else here(left, connect, limits, args.workers or len(os.sched_getaffinity(0)))
+        else in_threads(left, connect, limits, args.workers or len(os.sched_getaffinity(0)))
     )
     try:
         for task, row in running if left else ():

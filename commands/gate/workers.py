@@ -30,7 +30,7 @@ def on_worker(task: Task, limits: Limits, session: str | None = None) -> Row:
     return run(engines[key].call, task)
 
 
-def here(
+def in_threads(
     tasks: Sequence[Task], connect: Connect, limits: Limits, workers: int
 ) -> Iterator[tuple[Task, Row]]:
     """Each task with its line, as they are found, by as many engines as there are workers."""

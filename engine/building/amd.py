@@ -199,7 +199,7 @@ def _major(linker: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def registers(assembly: str) -> dict[str, elf.Registers]:
+def registers(assembly: str) -> dict[str, elf.RegisterUse]:
     """Of each kernel in an AMD GPU's assembly, by name, what its compiler says of it."""
     found = {}
     for text in re.split(r"^  - ", assembly.partition("amdhsa.kernels:")[2], flags=re.MULTILINE):
@@ -207,5 +207,5 @@ def registers(assembly: str) -> dict[str, elf.Registers]:
         if {"name", "vgpr_count", "private_segment_fixed_size"} <= facts.keys():
             count, spilled = facts["vgpr_count"], facts["private_segment_fixed_size"]
             most = facts.get("max_flat_workgroup_size")
-            found[facts["name"]] = elf.Registers(int(count), int(spilled), most and int(most))
+            found[facts["name"]] = elf.RegisterUse(int(count), int(spilled), most and int(most))
     return found

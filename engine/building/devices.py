@@ -117,7 +117,7 @@ class Tvm:
             if not np.array_equal(self.run(target, device, given), given * 2 + 1):
                 return "a small function gave wrong numbers."
         except Exception as error:  # whatever keeps it from running is the answer to the question
-            on_gpu = gpu_faults.known(error)
+            on_gpu = gpu_faults.gpu_fault(error)
             return f"{on_gpu.message} {on_gpu.hint}" if on_gpu else lines_of(error)[-1]
         return ""
 

@@ -145,7 +145,7 @@ class _Device:
 
     code: dict[str, dict[str, str]]
     sizes: dict[str, int] | None
-    machine: dict[str, elf.Registers]
+    machine: dict[str, elf.RegisterUse]
 
 
 def _on_device(
@@ -155,7 +155,7 @@ def _on_device(
         return None
     texts: dict[str, dict[str, str]] = {}
     sizes: dict[str, int] | None = {}
-    machine: dict[str, elf.Registers] = {}
+    machine: dict[str, elf.RegisterUse] = {}
     for kind, source in devices:
         if kind == _AMD:
             machine |= amd.registers(source)
@@ -187,7 +187,7 @@ def _on_device(
 
 def _reason(error: Exception) -> str:
     """What a compiler said was wrong, in a line."""
-    on_gpu = gpu_faults.known(error)
+    on_gpu = gpu_faults.gpu_fault(error)
     if on_gpu is not None:
         return f"{on_gpu.message} {on_gpu.hint}".rstrip(".")
     lines = lines_of(error)

@@ -38,7 +38,7 @@ def sizes(data: bytes) -> Sizes | None:
 
 
 @dataclass(frozen=True)
-class Registers:
+class RegisterUse:
     """What a kernel needs: registers of a thread, and bytes of its memory that are elsewhere.
 
     `threads` is the most that a block may have of them, where the compiler says that.
@@ -53,7 +53,7 @@ _REGISTERS, _STACK = 0x2F, 0x12  # EIATTR_REGCOUNT and EIATTR_MIN_STACK_SIZE of 
 _PAIR = 0x04  # EIFMT_SVAL: the bytes that follow are counted
 
 
-def registers(cubin: bytes) -> dict[str, Registers]:
+def registers(cubin: bytes) -> dict[str, RegisterUse]:
     """Of each kernel that NVIDIA's compiler made, by name; nothing where it is no such file."""
     try:
         file = ELFFile(io.BytesIO(cubin))
@@ -65,7 +65,7 @@ def registers(cubin: bytes) -> dict[str, Registers]:
     except (ELFError, ConstructError):
         return {}
     return {
-        name: Registers(values[_REGISTERS, symbol], values.get((_STACK, symbol), 0))
+        name: RegisterUse(values[_REGISTERS, symbol], values.get((_STACK, symbol), 0))
         for symbol, name in names.items()
         if (_REGISTERS, symbol) in values
     }

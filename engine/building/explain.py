@@ -19,7 +19,7 @@ def explain(error: BaseException, method: str) -> EngineError:
     A TVM error carries pages of C++ backtrace before the one line that says what was wrong; that
     line, and the source line of the check that failed, are kept.
     """
-    on_gpu = gpu_faults.known(error, method)
+    on_gpu = gpu_faults.gpu_fault(error, method)
     if on_gpu is not None:
         return on_gpu
     kind = _FAILED_KIND.get(method, "engine")

@@ -22,7 +22,7 @@ class _Fault:
     hint: str
 
 
-def known(error: object, where: str = "") -> EngineError | None:
+def gpu_fault(error: object, where: str = "") -> EngineError | None:
     """A fault of a GPU in a sentence, kind "target"; None where the error is no such.
 
     Args:

@@ -64,7 +64,7 @@ class Launches:
             self.found[name] = Launch(name, blocks, threads, sum(self.shared(function)), rule)
 
 
-def compiled(launch: Launch, made: elf.Registers | None) -> Launch:
+def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
     """A launch with what a compiler made of its function, where there is that."""
     if made is None:
         return launch

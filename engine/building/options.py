@@ -118,7 +118,7 @@ class Builder:
             raise
         except Exception as error:
             target = options.target
-            on_gpu = gpu_faults.known(error, target)
+            on_gpu = gpu_faults.gpu_fault(error, target)
             if on_gpu is not None:
                 raise on_gpu from error
             message = f"TVM cannot build this for {target}: {_reason(lines_of(error))}"

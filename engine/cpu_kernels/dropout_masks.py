@@ -32,7 +32,7 @@ class MaskLike(Protocol):
     def order(self) -> tuple[int, ...]: ...
 
 
-class Drawing:
+class MaskDrawing:
     """What draws masks in this process: PyTorch, and a kernel once an engine provides one."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Drawing:
         return self._kernel
 
 
-DRAWING = Drawing()
+DRAWING = MaskDrawing()
 
 
 def draw_masks(

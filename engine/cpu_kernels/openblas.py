@@ -41,7 +41,7 @@ _STEP = 16
 """Threads share rows or columns in multiples of so many, which the library's tiles divide."""
 
 
-def here() -> bool:
+def installed() -> bool:
     """Whether the library is installed."""
     return _file() is not None
 
@@ -62,7 +62,7 @@ def preferred() -> bool:
     On AMD's processors it is as fast as MKL, which PyTorch has there, and needs no second pool of
     threads (`bench/speed.py`). On Intel's, whose own MKL is, that was not measured.
     """
-    return here() and cpu_info().get("vendor_id") != "GenuineIntel"
+    return installed() and cpu_info().get("vendor_id") != "GenuineIntel"
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def cpu_ways(blas: str) -> dict[str, str]:
         return {option: library, f"{option} {SCHEDULES}": f"{library}, our schedules"}
 
     theirs = ways(blas, "PyTorch's BLAS")
-    ours = ways(OPENBLAS, "OpenBLAS") if here() else {}
+    ours = ways(OPENBLAS, "OpenBLAS") if installed() else {}
     found = {**theirs, **ours} if preferred() else {**ours, **theirs}
     best = list(found)[-1]
     return {**found, f"{best} {RECORDS}": f"{found[best]}, tuned"}

@@ -91,7 +91,7 @@ _STRIPS = (128, 96, 64)
 """Rows of a weight that are read side by side: more, and the processor looks up where each is."""
 
 
-class Tile(NamedTuple):
+class MatmulTile(NamedTuple):
     """A part of the result that is summed up in registers: `rows` by `columns`.
 
     Args:
@@ -108,9 +108,9 @@ class Tile(NamedTuple):
         return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns, TILE_LANES: self.lanes}
 
     @staticmethod
-    def noted(notes: Mapping[str, Any]) -> Tile:
+    def noted(notes: Mapping[str, Any]) -> MatmulTile:
         """The tile that a stage's annotations tell of."""
-        return Tile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
+        return MatmulTile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
 
     def within(self, outer: Sequence[int]) -> bool:
         """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
@@ -118,7 +118,7 @@ class Tile(NamedTuple):
         return not more or last % self.rows == 0
 
 
-def tile(rows: int, columns: int, registers: Registers = AVX2) -> Tile | None:
+def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
     Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
@@ -137,7 +137,7 @@ def tile(rows: int, columns: int, registers: Registers = AVX2) -> Tile | None:
         }
         if costs:
             high, wide = min(costs, key=lambda t: costs[t])
-            return Tile(high, wide * lanes, lanes)
+            return MatmulTile(high, wide * lanes, lanes)
     return None
 
 
@@ -172,7 +172,7 @@ def parts(panels: int) -> int:
     return next(p for p in (4, 3, 2, 1) if panels % p == 0)
 
 
-def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> Tile | None:
+def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> MatmulTile | None:
     """The tile for a product with a weight of shape (columns, inner) that is not known when built.
 
     Returns:
@@ -187,11 +187,13 @@ def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -
             if columns % (wide * ROW_BLOCK) == 0 and inner % lanes == 0
         }
         if costs:
-            return Tile(*min(costs, key=lambda t: costs[t]), lanes)
+            return MatmulTile(*min(costs, key=lambda t: costs[t]), lanes)
     return None
 
 
-def outer_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> Tile | None:
+def outer_tile(
+    rows: int, columns: int, inner: int, registers: Registers = AVX2
+) -> MatmulTile | None:
     """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
 
     Args:
@@ -203,7 +205,7 @@ def outer_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2)
     if inner > _VERY_FEW or rows % 4:
         return None
     fitting = (
-        Tile(4, wide * lanes, lanes)
+        MatmulTile(4, wide * lanes, lanes)
         for lanes in _lanes(registers)
         for wide in (3, 2)
         if 5 * wide < registers.count and columns % (wide * lanes) == 0
@@ -211,14 +213,16 @@ def outer_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2)
     return next(fitting, None)
 
 
-def panels(weight: np.ndarray, tile: Tile) -> np.ndarray:
+def panels(weight: np.ndarray, tile: MatmulTile) -> np.ndarray:
     """A weight of shape (inner, columns) as (columns / width, inner, width), without gaps."""
     inner, columns = weight.shape
     split = weight.reshape(inner, columns // tile.columns, tile.columns)
     return np.ascontiguousarray(split.transpose(1, 0, 2))
 
 
-def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+def product(
+    te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]
+) -> Any:
     """The product in TVM's tensor expressions.
 
     Args:
@@ -273,7 +277,7 @@ def product(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequen
     return te.compute(whole, lambda *at: summed[_row(at, outer), at[-1]], name="product")
 
 
-def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[int]) -> Any:
+def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]) -> Any:
     """The product with a weight of shape (columns, inner), which is read row by row as it lies.
 
     Args:
@@ -308,7 +312,7 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: Tile, outer: Sequence[
     return te.compute((*outer, columns), whole, name="row_sums")
 
 
-def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
+def outer_products(te: Any, left: Any, right: Any, tile: MatmulTile) -> Any:
     """The sum of outer products of rows, in TVM's tensor expressions.
 
     Args:
@@ -328,7 +332,7 @@ def outer_products(te: Any, left: Any, right: Any, tile: Tile) -> Any:
     return te.compute((rows, int(right.shape[1])), total, name=OUTER, attrs=tile.notes)
 
 
-def _rows_of(data: Any, tile: Tile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:
+def _rows_of(data: Any, tile: MatmulTile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:
     """Rows, elements of each, rows and number of tiles; and how to read an element of a row."""
     if not tile.within(outer):
         raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")

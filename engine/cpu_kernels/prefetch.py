@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relascope.engine.cpu_kernels import packed_matmul as packed
-from relascope.engine.cpu_kernels.packed_matmul import Tile
+from relascope.engine.cpu_kernels.packed_matmul import MatmulTile
 from relascope.engine.cpu_kernels.schedules import Dialect
 
 _LINE = 16  # float32 numbers in a line of the cache
@@ -63,11 +63,11 @@ def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
     find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
     at = [dialect.put(value, inner) for value in made.iter_values]
     extents = [int(v.dom.extent) for v in made.block.iter_vars]
-    places = find[str(loop.annotations[packed.AHEAD])](at, extents, Tile.noted(notes), loop)
+    places = find[str(loop.annotations[packed.AHEAD])](at, extents, MatmulTile.noted(notes), loop)
     return dialect.buffer(made.block.reads[-1]), places
 
 
-def _panel(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+def _panel(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
     """Of the next panel of a packed weight, a share for each step of each tile."""
     (rows, _, inner), (row, column, _) = extents, at
     panel = column // tile.columns + 1
@@ -76,7 +76,7 @@ def _panel(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> 
     return [[panel, 0, line * _LINE] for line in lines]
 
 
-def _strip(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+def _strip(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
     """Of the columns that come next in a strip, or first in the next, as many rows a step."""
     (_, rows, columns, deep), (strip, row, column, _) = extents, at
     step = row // tile.rows * loop.extent + loop.loop_var
@@ -92,7 +92,7 @@ def _strip(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> 
     ]
 
 
-def _rows(at: Sequence[Any], extents: Sequence[int], tile: Tile, loop: Any) -> Places:
+def _rows(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
     """Of the rows of a turned weight that come next, a share for each step of each tile."""
     (rows, _, lanes, inner), (row, column, _, _) = extents, at
     block = tile.columns * packed.ROW_BLOCK

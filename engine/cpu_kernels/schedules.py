@@ -344,8 +344,8 @@ class _Kernel:
             if self._name(block) not in done:
                 self._pointwise(block)
 
-    def _tile(self, product: Any) -> packed_matmul.Tile:
-        return packed_matmul.Tile.noted(self.sch.get(product).annotations)
+    def _tile(self, product: Any) -> packed_matmul.MatmulTile:
+        return packed_matmul.MatmulTile.noted(self.sch.get(product).annotations)
 
     def _but(self, *blocks: Any) -> list[Any]:
         """The other blocks."""

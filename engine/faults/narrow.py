@@ -252,7 +252,7 @@ def look(
         before = applied(found.program, start.tail)
         left = replay.ran(backend.replay, before.mod, found.values, target)
     except Exception as error:
-        return Shown("cannot be run", error=told(error))
+        return Shown("cannot be run", error=message_of(error))
     if bare:
         return Shown("good")
     try:
@@ -263,7 +263,7 @@ def look(
     except replay.Malformed as error:
         return Shown("crash", error=EngineError("pass", str(error)), crash="malformed")
     except (Exception, SystemExit) as error:
-        return Shown("crash", error=told(error), crash="raises")
+        return Shown("crash", error=message_of(error), crash="raises")
     if left is None or right is None:
         return Shown("good")
     if where.kind == "slow":
@@ -286,7 +286,7 @@ def _passes_alone(
         seconds, stayed = time.perf_counter() - began, memory()
         stayed = kept.beyond(stayed, *(backend.to_graph(p)[0] for p in (program, after)))
     except Exception as error:
-        return Shown("cannot be run", error=told(error))
+        return Shown("cannot be run", error=message_of(error))
     taken = seconds if where.kind == "long" else stayed
     outcome = where.kind if taken > where.limit else "good"
     return Shown(outcome, seconds=seconds, kept_bytes=stayed)
@@ -341,7 +341,7 @@ def told_apart(start: Start, later: Values, limit: float) -> tuple[set[str], set
     return same, differ
 
 
-def told(error: BaseException) -> EngineError:
+def message_of(error: BaseException) -> EngineError:
     """Whatever was raised, in words."""
     return error if isinstance(error, EngineError) else explain(error, "step")
 

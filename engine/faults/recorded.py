@@ -25,8 +25,8 @@ from relascope.engine.faults.narrow import (
     Start,
     compared,
     extracted,
+    message_of,
     name_of,
-    told,
     with_values,
 )
 from relascope.engine.protocol.fault import Shown, Where
@@ -47,13 +47,13 @@ def look(
         left = replay.ran(backend.replay, found.program.mod, found.values, target)
         after = became(backend, start, piece, found)
     except Exception as error:
-        return Shown("cannot be run", error=told(error))
+        return Shown("cannot be run", error=message_of(error))
     if bare:
         return Shown("good")
     try:
         right = replay.ran(backend.replay, after.program.mod, after.values, target)
     except Exception as error:
-        return Shown("crash", error=told(error), crash="raises")
+        return Shown("crash", error=message_of(error), crash="raises")
     if left is None or right is None:
         return Shown("good")
     shown = compared(left.results(), right.results(), piece, where.limit, start.floor)
@@ -64,7 +64,7 @@ def look(
             if ident not in start.graph.outputs:
                 _blame(backend, start, where, ident)
     except Exception as error:
-        return Shown("cannot be run", error=told(error))
+        return Shown("cannot be run", error=message_of(error))
     return shown
 
 

@@ -130,7 +130,7 @@ def main(fault: Fault) -> int:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
-        Trial(fault, args.fix, args.child).run()
+        PassProcess(fault, args.fix, args.child).run()
         return 0
     print(fault.title, end="\n\n", flush=True)
     status, text = _watched(fault, ["--fix", args.fix] if args.fix else [])
@@ -208,7 +208,7 @@ def _as_expected(fault: Fault, crash: str, text: str) -> tuple[int, str]:
     return UNDECIDED, f"{text}\nUndecided: it fails in another way than reported."
 
 
-class Trial:
+class PassProcess:
     """The process that runs the passes.
 
     Args:

@@ -78,7 +78,7 @@ DTYPES = {i: d for i, d in enumerate(_DTYPES.split()) if d != "-"}
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """Where a node of an ONNX model comes from.
 
     Args:
@@ -123,7 +123,7 @@ class OnnxModel:
     weights: Mapping[str, np.ndarray]
     outputs: tuple[TensorType, ...]
     types: Mapping[str, TensorType]
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     notes: tuple[str, ...]
 
 
@@ -611,12 +611,12 @@ def _scopes(model: Any) -> None:
             node.name = "/" + paths[-2].replace(".", "/") + "/" + name
 
 
-def _node_of(node: Any) -> Node:
+def _node_of(node: Any) -> OnnxNode:
     parts = [p for p in node.name.split("/") if p]
     plain = node.name.startswith("/") and all(len(p) < 100 for p in parts)
     scope = ".".join(parts[:-1]) if plain else ""
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-    return Node(scope, f"{domain}{node.op_type}", node.name[:200])
+    return OnnxNode(scope, f"{domain}{node.op_type}", node.name[:200])
 
 
 def _folded(onnx: Any, model: Any, opset: int, name: str) -> tuple[dict[str, TensorType], Any]:

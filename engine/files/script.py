@@ -38,7 +38,7 @@ class Script:
 
 
 @dataclass
-class _Grammar:
+class _ScriptGrammar:
     """Checks one text.
 
     Args:
@@ -246,7 +246,7 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
     own = f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
     hint = _HINT + own
     try:
-        return _Grammar(known).module(ast.parse(text))
+        return _ScriptGrammar(known).module(ast.parse(text))
     except _Refused as wrong:
         line = getattr(wrong.at, "lineno", 0)
         what = ast.unparse(wrong.at).strip().splitlines()[0][:60] if wrong.at else "it"

@@ -107,14 +107,14 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
         end = _LEXICON.match(text).end()  # type: ignore[union-attr]  # it matches nothing, too
         if end < len(text):
             before, odd = text[:end], text[end:].partition("\n")[0][:20]
-            raise _Refused(None, f"has {odd!r}")
+            raise _TraceRefused(None, f"has {odd!r}")
         if max(map(len, text.split("\n"))) > _LONGEST:
-            raise _Refused(None, f"or another is longer than {_LONGEST >> 10} KiB")
+            raise _TraceRefused(None, f"or another is longer than {_LONGEST >> 10} KiB")
         for definition in _DEFINITIONS.split(text):  # the tree of all takes a GiB for 16 MiB
-            _Grammar().definitions(ast.parse(definition))
+            _TraceGrammar().definitions(ast.parse(definition))
             before += definition
         return
-    except _Refused as wrong:
+    except _TraceRefused as wrong:
         line, why = getattr(wrong.at, "lineno", 1), wrong.why
     except (RecursionError, MemoryError):
         why = "is nested too deeply"
@@ -124,7 +124,7 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     raise archive.refused(name, f"is not a trace's code: line {line} {why}")
 
 
-class _Refused(Exception):
+class _TraceRefused(Exception):
     """A part of the code that the grammar does not have, and why."""
 
     def __init__(self, at: ast.AST | None, why: str) -> None:
@@ -132,7 +132,7 @@ class _Refused(Exception):
         self.at, self.why = at, why
 
 
-class _Grammar:
+class _TraceGrammar:
     """Checks a class or a function.
 
     Names of variables are looked up when a function is done: a variable may hide a builtin, and
@@ -157,20 +157,20 @@ class _Grammar:
                 case ast.Assign([ast.Name("op_version_set")], ast.Constant(int())):
                     pass
                 case _:
-                    raise _Refused(one, "is outside classes and functions")
+                    raise _TraceRefused(one, "is outside classes and functions")
 
     def class_of_file(self, one: ast.ClassDef) -> None:
         base = ".".join(".".join(dotted(b)) or "?" for b in one.bases)
         if base not in _BASES or one.keywords:
-            raise _Refused(one, "is a class of no known kind")
+            raise _TraceRefused(one, "is a class of no known kind")
         self.methods = frozenset(f.name for f in one.body if isinstance(f, ast.FunctionDef))
         for part in one.body:
             match part:
                 case ast.FunctionDef(name) if base not in ("NamedTuple", "Enum"):
                     if name in _STATE or (base and _SPECIAL.fullmatch(name)):
-                        raise _Refused(part, f"defines {name}")
+                        raise _TraceRefused(part, f"defines {name}")
                     if "Interface" in base and not isinstance(part.body[0], ast.Pass):
-                        raise _Refused(part, "has a body in an interface")
+                        raise _TraceRefused(part, "has a body in an interface")
                     self.function(part)
                 case ast.AnnAssign(ast.Name(), kind, None):
                     self.type_of_value(kind)
@@ -186,7 +186,7 @@ class _Grammar:
                 ):
                     self.type_of_value(kind)
                 case _:
-                    raise _Refused(part, f"has {_line(part)} in a class")
+                    raise _TraceRefused(part, f"has {_line(part)} in a class")
 
     def function(self, one: ast.FunctionDef) -> None:
         self.values, self.functions, self.called = set(), set(), {}
@@ -202,7 +202,7 @@ class _Grammar:
         self.block(one.body)
         for name, call in self.called.items():
             if name in self.values or (name in _BUILTIN) == (name in self.functions):
-                raise _Refused(call, f"calls {name}, which is no function")
+                raise _TraceRefused(call, f"calls {name}, which is no function")
 
     def block(self, body: list[ast.stmt], depth: int = 0) -> None:
         for one in body:
@@ -234,9 +234,9 @@ class _Grammar:
                 case ast.Pass():
                     pass
                 case _:
-                    raise _Refused(one, f"has {_line(one)}")
+                    raise _TraceRefused(one, f"has {_line(one)}")
             if depth > _DEEPEST:
-                raise _Refused(one, "is nested too deeply")
+                raise _TraceRefused(one, "is nested too deeply")
             self.block(inner, depth + 1)
 
     def target(self, one: ast.expr, function: bool = False) -> None:
@@ -249,12 +249,12 @@ class _Grammar:
             case ast.Attribute():
                 self.expression(one)
             case _:
-                raise _Refused(one, f"assigns to {_line(one)}")
+                raise _TraceRefused(one, f"assigns to {_line(one)}")
 
     def bind(self, at: ast.AST, name: str, function: bool = False) -> None:
         # Methods of the class are called by "self", so that may be nothing but the instance.
         if name in _SPACES or (name == "self" and self.methods):
-            raise _Refused(at, f"has a variable called {name}")
+            raise _TraceRefused(at, f"has a variable called {name}")
         (self.functions if function else self.values).add(name)
 
     def type_of_value(self, one: ast.expr, depth: int = 0) -> None:
@@ -270,14 +270,14 @@ class _Grammar:
             case ast.Subscript(ast.Name(), part) if depth < _DEEPEST:
                 self.type_of_value(part, depth + 1)
             case _:
-                raise _Refused(one, f"has {_line(one)} for a type")
+                raise _TraceRefused(one, f"has {_line(one)} for a type")
 
     def path(self, one: ast.expr) -> None:
         """Check the name of a constant, or of a class or function of the file's."""
         names = dotted(one)
         own = names[:1] == ("__torch__",) and names[1:3] != ("torch", "classes")
         if not (own or (names[:1] == ("CONSTANTS",) and len(names) == 2)) or len(names) > _DEEPEST:
-            raise _Refused(one, f"names {_line(one)}")
+            raise _TraceRefused(one, f"names {_line(one)}")
 
     def expression(self, one: ast.expr | None, depth: int = 0, constant: bool = False) -> None:
         """Check an expression.
@@ -310,9 +310,9 @@ class _Grammar:
             case ast.Subscript(value, index) if not constant and not isinstance(index, ast.Tuple):
                 inner = [value, index]
             case _:
-                raise _Refused(one, f"has {_line(one)}" + " for a constant" * constant)
+                raise _TraceRefused(one, f"has {_line(one)}" + " for a constant" * constant)
         if depth > _DEEPEST:
-            raise _Refused(one, "is nested too deeply")
+            raise _TraceRefused(one, "is nested too deeply")
         for part in inner:
             self.expression(part, depth + 1, constant)
 
@@ -321,7 +321,7 @@ class _Grammar:
         given: list[ast.expr | None] = [*one.args, *(k.value for k in one.keywords)]
         names = dotted(one.func)
         if constant and names not in (("torch", "device"), ("annotate",)):
-            raise _Refused(one, f"computes {_line(one)} as it is read")
+            raise _TraceRefused(one, f"computes {_line(one)} as it is read")
         match one.func, names:
             case _, ("torch", name) | ("torch", "autograd", name):
                 self.operator(one, f"aten::{name}")
@@ -342,19 +342,19 @@ class _Grammar:
                         self.type_of_value(kind)
                         return rest
                 if name in (*_TYPED, "isinstance", "getattr"):
-                    raise _Refused(one, f"has {_line(one)}")
+                    raise _TraceRefused(one, f"has {_line(one)}")
             case ast.Attribute(value, name), _:
                 own = isinstance(value, ast.Name) and value.id == "self" and name in self.methods
                 if not own and schemas(f"aten::{name}"):  # a method of a tensor's
                     self.operator(one, f"aten::{name}")
                 given.append(value)
             case _:
-                raise _Refused(one, f"calls {_line(one.func)}")
+                raise _TraceRefused(one, f"calls {_line(one.func)}")
         return given
 
     def operator(self, at: ast.AST, kind: str) -> None:
         if not allowed(kind):
-            raise _Refused(at, f"uses the operator {kind}")
+            raise _TraceRefused(at, f"uses the operator {kind}")
 
 
 def _line(one: ast.AST | None) -> str:

@@ -169,7 +169,7 @@ class BadNode:
 
 
 @dataclass(frozen=True)
-class Row:
+class AccuracyRow:
     """One line of the table.
 
     Args:
@@ -251,7 +251,7 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
 
 
-def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
+def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
     """Run one stage: build it, compare it, and where it fails find the node.
 
     Returns:
@@ -264,7 +264,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[Row, ...]:
     limit = stage.tolerance.limit(stage.source.dtype)
     names = ("cut", "split") if stage.strategy else (stage.name,)
     about = stage.strategy, stage.source.dtype, False
-    empty = [Row(n, *about, inputs=stage.source.values) for n in names]
+    empty = [AccuracyRow(n, *about, inputs=stage.source.values) for n in names]
     try:
         request = _request(ask, stage, target)
         found = ask("check", request, request.split)
@@ -298,17 +298,17 @@ def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
     return [c for c in found if left_out is None or not c.name.startswith(left_out)]
 
 
-def filled(row: Row, found: Sequence[Comparison], limit: Limit) -> Row:
+def filled(row: AccuracyRow, found: Sequence[Comparison], limit: Limit) -> AccuracyRow:
     """A row with what was found: the largest errors, and whether all is within the limits."""
     worst = Judged("", tuple(found), limit).worst
     passed = not any(map(limit.over, found))
     largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
     about = row.stage, row.strategy, row.dtype, passed, *largest
-    told = Row(*about, limit.of(worst.name), worst.name, len(found))
+    told = AccuracyRow(*about, limit.of(worst.name), worst.name, len(found))
     return replace(told, inputs=row.inputs, scale=worst.scale, error=worst.max_rel)
 
 
-def _blamed(row: Row, bad: BadNode | None) -> Row:
+def _blamed(row: AccuracyRow, bad: BadNode | None) -> AccuracyRow:
     return replace(row, first_bad=bad, first_bad_node=None if bad is None else bad.id)
 
 
@@ -407,10 +407,10 @@ class OfInputs:
 
     inputs: str
     verdict: str
-    row: Row
+    row: AccuracyRow
 
 
-def by_inputs(rows: Sequence[Row]) -> tuple[OfInputs, ...]:
+def by_inputs(rows: Sequence[AccuracyRow]) -> tuple[OfInputs, ...]:
     """The table with one line for each kind of inputs."""
     told = []
     for kind in dict.fromkeys(r.inputs for r in rows):
@@ -424,11 +424,11 @@ def by_inputs(rows: Sequence[Row]) -> tuple[OfInputs, ...]:
     return tuple(told)
 
 
-def _share(row: Row) -> float:
+def _share(row: AccuracyRow) -> float:
     return (row.error or 0.0) / row.limit if row.limit else 0.0
 
 
-def verdict(rows: Sequence[Row], against: str = PYTORCH) -> str:
+def verdict(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> str:
     """The table in a few sentences: is it rounding, or is it wrong?
 
     Args:
@@ -446,9 +446,9 @@ def verdict(rows: Sequence[Row], against: str = PYTORCH) -> str:
     return " ".join(_sentences(rows))
 
 
-def _sentences(rows: Sequence[Row]) -> Iterator[str]:
+def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
     failures: dict[str, list[str]] = {}
-    by_stage: dict[tuple[str, str, str], dict[str, Row]] = {}
+    by_stage: dict[tuple[str, str, str], dict[str, AccuracyRow]] = {}
     for row in rows:
         by_stage.setdefault((row.stage, row.strategy, row.inputs), {})[row.dtype] = row
     for (stage, strategy, inputs), found in by_stage.items():
@@ -472,7 +472,7 @@ def _sentences(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{', '.join(names)}: could not be run: {message}"
 
 
-def _at(row: Row) -> str:
+def _at(row: AccuracyRow) -> str:
     if row.first_bad is None:
         return ""
     node, where = row.first_bad, row.first_bad.within

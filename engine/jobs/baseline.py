@@ -107,7 +107,7 @@ def take(
         },
         "operators": by_scope(calls(graph)),
         "kernels": kernels if kernels is None else kernel_lines(graph, kernels),
-        "bytes": held(graph),
+        "bytes": constant_bytes(graph),
         "flops": flops(graph),
         "memory": {
             "planned": None if joint or kernels is None else plan(graph, kernels).bytes,
@@ -193,7 +193,7 @@ def kernel_lines(graph: Graph, kernels: Sequence[Sequence[str]]) -> list[list[st
     return [[f"{n.title} @{n.scope}" if n.scope else n.title for n in ns] for ns in named if ns]
 
 
-def held(graph: Graph) -> Document:
+def constant_bytes(graph: Graph) -> Document:
     """Bytes of the parameters and of the constants."""
     sizes = {Kind.PARAMETER: 0, Kind.CONSTANT: 0}
     for node in graph:

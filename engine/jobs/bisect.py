@@ -23,7 +23,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import info, recorded
 from relascope.passes.pipeline import Pipeline
-from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
+from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 
 KINDS = ("wrong", "slow", "crash", "memory")
 FACTOR = 1.5
@@ -129,7 +129,7 @@ class Bisection:
     Args:
         kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash" or
             "memory"; "" where nothing is.
-        found: the suspects; see `passes.search.bisect.Found`.
+        found: the suspects; see `passes.search.bisect.Culprits`.
         log: every try, in order.
         double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
             the node where the error first jumps: it tells rounding from a fault. A question about
@@ -140,9 +140,9 @@ class Bisection:
 
     question: Question
     kind: str
-    found: Found
+    found: Culprits
     log: tuple[Try, ...]
-    double: accuracy.Row | None = None
+    double: accuracy.AccuracyRow | None = None
     taken: Taken | None = None
     against: str = PYTORCH
 
@@ -200,7 +200,7 @@ def bisect(
     kind = whole.outcome
     if kind == "good" or question.kind not in ("", kind):
         taken = _taken(ask, question)
-        return Bisection(question, "", Found(()), tuple(log), None, taken, against)
+        return Bisection(question, "", Culprits(()), tuple(log), None, taken, against)
     if kind != "crash":
         pipeline = _built(ir, pipeline)
 
@@ -283,7 +283,7 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     limit = question.tolerance.limit(source.dtype)
     each = len(found) // runs
     bad = sum(any(map(limit.over, found[i : i + each])) for i in range(0, len(found), each))
-    row = accuracy.filled(accuracy.Row("", "", source.dtype, False), found, limit)
+    row = accuracy.filled(accuracy.AccuracyRow("", "", source.dtype, False), found, limit)
     worst = next(c for c in found if c.name == row.worst)
     outcome = "good" if row.passed else "wrong"
     errors = worst.name, worst.max_abs, worst.max_rel, row.limit
@@ -318,7 +318,9 @@ def _of_pass(
 ) -> Bisection:
     """A bisection that blames what a pass itself takes; `kind` "" where none takes too much."""
     pipeline = question.pipeline
-    found = Found((index,), pipeline.upto(index), pipeline.upto(index - 1)) if kind else Found(())
+    found = (
+        Culprits((index,), pipeline.upto(index), pipeline.upto(index - 1)) if kind else Culprits(())
+    )
     return Bisection(question, kind, found, log, None, taken)
 
 
@@ -373,7 +375,7 @@ def _slow(
         index = taken.longest if taken is not None else IMPORT
         return _of_pass(question, "long" if long else "", index, log, taken)
     worst = max(tries, key=lambda i: tries[i].ratio or 0.0)
-    found = Found((worst,), pipeline, tries[worst].pipeline)
+    found = Culprits((worst,), pipeline, tries[worst].pipeline)
     return Bisection(question, "slow", found, log, None, taken)
 
 

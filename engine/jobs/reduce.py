@@ -22,7 +22,15 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
-from relascope.passes.search.reduce import MOST, Look, Piece, calls, operators, reduce, whole
+from relascope.passes.search.reduce import (
+    MOST,
+    Piece,
+    PieceVerdict,
+    calls,
+    operators,
+    reduce,
+    whole,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ def narrow(
             program before the pass cannot be run.
     """
     source, where = _start(bisection)
-    search = _Search(ask, source, tell)
+    search = _ReduceSearch(ask, source, tell)
     graph, near, shows = search.begin(ir, where)
     total = len(whole(graph).nodes)
     if shows is None:
@@ -147,7 +155,7 @@ def _slow(bisection: Bisection) -> float:
 
 
 @dataclass
-class _Search:
+class _ReduceSearch:
     ask: Ask
     source: ModelSource
     tell: Callable[[PieceTry], None]
@@ -175,9 +183,11 @@ class _Search:
                 break
         return start.graph, (), None
 
-    def look(self, where: Where, piece: Piece) -> Look:
+    def look(self, where: Where, piece: Piece) -> PieceVerdict:
         if piece in self.known and self.known[piece] is self.first:
-            return Look(Verdict.BAD, self.known[piece].outputs)  # the whole, looked at before
+            return PieceVerdict(
+                Verdict.BAD, self.known[piece].outputs
+            )  # the whole, looked at before
         shown = self._shown(where, piece)
         done = PieceTry(len(piece.nodes), len(piece.outputs), shown)
         self.log.append(done)
@@ -185,8 +195,8 @@ class _Search:
         if shown.outcome == where.kind and self._same(shown):
             self.first = self.first or shown
             self.known[piece] = shown
-            return Look(Verdict.BAD, shown.outputs)
-        return Look(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
+            return PieceVerdict(Verdict.BAD, shown.outputs)
+        return PieceVerdict(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
 
     def _shown(self, where: Where, piece: Piece) -> Shown:
         try:

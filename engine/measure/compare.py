@@ -15,7 +15,7 @@ from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
-from relascope.engine.measure.difference import Difference, scale_of
+from relascope.engine.measure.difference import Deviation, scale_of
 from relascope.engine.measure.memory import torch_peak, waited, waiting
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.session import Progress, part
@@ -137,7 +137,7 @@ def comparison(
         raise EngineError("engine", message, name, "Report this; it is a fault of ours.")
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
-    unit, apart = against or 1.0, Difference(ours, theirs)
+    unit, apart = against or 1.0, Deviation(ours, theirs)
     if not spread:
         worst = apart.worst()
         return Comparison(name, worst, worst / unit, scale, dtype)

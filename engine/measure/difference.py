@@ -28,7 +28,7 @@ def scale_of(tensor: torch.Tensor) -> float:
     return float(numbers.abs().nan_to_num(nan=0.0, posinf=0.0).max())
 
 
-class Difference:
+class Deviation:
     """|ours - theirs| in float64, element by element.
 
     NaN counts as infinitely far, unless both are NaN in the same place; infinities of one sign are

@@ -178,7 +178,7 @@ def tune(
     chosen = [workloads[k] for k in keys or workloads]
     run, began, target, threads = uuid.uuid4().hex[:12], time.perf_counter(), *about
     done: list[Tuned] = []
-    with records.held(place), tuner as measuring:
+    with records.locked(place), tuner as measuring:
         notes = records.read(place).notes
         for index, workload in enumerate(chosen):
             step = part(progress, index / len(chosen), (index + 1) / len(chosen))

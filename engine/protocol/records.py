@@ -205,7 +205,7 @@ def mend(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def held(place: Path) -> Iterator[None]:
+def locked(place: Path) -> Iterator[None]:
     """Keep other processes from tuning in a folder; it ends with the process, however that ends.
 
     Raises:
@@ -292,7 +292,7 @@ class Adding(contextlib.ExitStack):
         plain = all(re.fullmatch(r"\w[\w.+-]*", part) for part in about)
         self._bytes += len(text)
         if action == "hold" and plain and len(about) == 2:
-            self.enter_context(held(Path(path)))
+            self.enter_context(locked(Path(path)))
         elif action == "append" and plain and len(about) in (3, 4) and self._bytes < _MOST_BYTES:
             with refusing("file", "The engine adds no records: {}.", path):
                 for line in text.splitlines():

@@ -23,7 +23,7 @@ _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and n
 
 
 @dataclass(frozen=True)
-class Origin:
+class TraceOrigin:
     """Where an operator of the trace stands: its module's path, its name, its place in time.
 
     Args:
@@ -56,7 +56,7 @@ class FlatTrace:
     graph: Any
     input_names: tuple[str, ...]
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    origins: dict[str, Origin] = field(default_factory=dict)
+    origins: dict[str, TraceOrigin] = field(default_factory=dict)
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -71,10 +71,10 @@ class FlatTrace:
         made: Callable[..., Any] = torch._C._create_function_from_graph("forward", graph)
         return made
 
-    def origin(self, node: Any) -> Origin:
+    def origin(self, node: Any) -> TraceOrigin:
         """Where a node of the graph comes from."""
         name = next((v.debugName() for v in node.outputs()), "")
-        return self.origins.get(name) or Origin("", node.kind(), -1)
+        return self.origins.get(name) or TraceOrigin("", node.kind(), -1)
 
     def dropouts(self) -> list[Any]:
         """All dropout nodes of the graph, on or off."""
@@ -325,7 +325,7 @@ class _Flattener:
                 raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
-        origin = Origin(scope, kind, self.ordinal)
+        origin = TraceOrigin(scope, kind, self.ordinal)
         for index, (old, new) in enumerate(zip(node.outputs(), clone.outputs(), strict=True)):
             # Debug names survive copies of the graph; node objects do not.
             new.setDebugName(f"n{self.ordinal}_{index}")

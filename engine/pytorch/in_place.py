@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
+from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 
 # Any operator with a new result serves to stand between an input and its readers.
 _COPY = "aten::neg"
@@ -202,11 +202,11 @@ def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
         Sentences for people, of the inputs and parameters that are changed.
     """
     if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
-        return _Rewriter(flat, buffers).run()
+        return _InPlaceRewriter(flat, buffers).run()
     return []
 
 
-class _Rewriter:
+class _InPlaceRewriter:
     """Walks a trace once.
 
     Attributes:
@@ -230,7 +230,7 @@ class _Rewriter:
         self.now: dict[str, Any] = {}
         self.at: dict[str, int] = {}
         self.writes: Counter[str] = Counter()
-        self.first: dict[str, Origin] = {}
+        self.first: dict[str, TraceOrigin] = {}
         self.ordinal = 1 + max((o.ordinal for o in flat.origins.values()), default=0)
         self.roots: dict[str, str | None] = {}
 
@@ -406,7 +406,12 @@ class _Rewriter:
         return self.graph.insertConstant(value)
 
     def add(
-        self, kind: str, inputs: list[Any], like: Any, before: Any, origin: Origin | None = None
+        self,
+        kind: str,
+        inputs: list[Any],
+        like: Any,
+        before: Any,
+        origin: TraceOrigin | None = None,
     ) -> Any:
         """A new node's result, of the type of `like` where that is known.
 

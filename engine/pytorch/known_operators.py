@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
+from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.compositions import is_dilated_pool
@@ -46,7 +46,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
         if (origin := flat.origins[name]).ordinal in others:
             raise EngineError("operator", *_ordered(frontend, origin))
     trace = trace_to_fx(model, known, frontend)
-    writer = _Writer(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
+    writer = _TraceWriter(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
     parts: dict[int, list[Node]] = defaultdict(list)
     for part in trace.graph.nodes:
         if part.op in ("call_function", "get_attr"):
@@ -64,7 +64,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     return writer.flat
 
 
-class _Writer:
+class _TraceWriter:
     """Writes parts of an FX graph into a flat trace.
 
     Args:
@@ -75,7 +75,7 @@ class _Writer:
     def __init__(self, flat: FlatTrace, trace: FxTrace) -> None:
         self.flat, self.trace, self.graph = flat, trace, flat.graph
         self.values: dict[Any, Any] = {}
-        self.origin = Origin("", "", -1)
+        self.origin = TraceOrigin("", "", -1)
         self.count = 0
 
     def note(self, value: Any) -> None:
@@ -83,7 +83,7 @@ class _Writer:
         if isinstance(became := self.trace.values.get(value.debugName()), Node):
             self.values.setdefault(became, value)
 
-    def replace(self, node: Any, origin: Origin, parts: list[Node]) -> None:
+    def replace(self, node: Any, origin: TraceOrigin, parts: list[Node]) -> None:
         self.origin = origin
         self.graph.setInsertPoint(node)
         for part in parts:
@@ -172,6 +172,6 @@ def _name(node: Any) -> str:
     return f"{kind}.{overload or 'default'}"
 
 
-def _ordered(frontend: str, origin: Origin) -> tuple[str, str, str]:
+def _ordered(frontend: str, origin: TraceOrigin) -> tuple[str, str, str]:
     message, hint = unknown(frontend, origin.operator)
     return message, origin.where, hint

@@ -40,7 +40,7 @@ from relascope.engine.pytorch.inputs import (
     described,
     file_of,
     fitting,
-    made,
+    input_tensors,
     rows_of_trace,
     tensor_type,
     types_of,
@@ -383,7 +383,7 @@ def _opened(
     """A module with inputs that are saved or drawn."""
     types = types_of(inputs, source, saved)
     given = described(inputs, types, source, saved, sizes)
-    names, tensors = tuple(one.name for one in inputs), made(inputs, types, source, saved)
+    names, tensors = tuple(one.name for one in inputs), input_tensors(inputs, types, source, saved)
     return Opened(module, names, tensors, allowed, given=given)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from relascope.engine.pytorch.flat_trace import Origin, returned
+from relascope.engine.pytorch.flat_trace import TraceOrigin, returned
 from relascope.engine.pytorch.model import Model, seeded
 
 _NOT_VALUES = ("prim::NumToTensor",)  # numbers that shapes are computed of
@@ -29,7 +29,7 @@ class Reference:
         others: further tensors that a node may be, by what they are called.
     """
 
-    results: dict[int, tuple[Origin, tuple[torch.Tensor, ...]]]
+    results: dict[int, tuple[TraceOrigin, tuple[torch.Tensor, ...]]]
     gradients: tuple[tuple[str, torch.Tensor], ...] = field(default=())
     others: tuple[tuple[str, torch.Tensor], ...] = field(default=())
 
@@ -56,7 +56,7 @@ def run_inside(model: Model, gradients: bool) -> Reference:
         made = run(*(t.clone() for t in leaves.values()))
     live, then = made[0 : 2 * len(values) : 2], made[1 : 2 * len(values) : 2]
     outputs = made[2 * len(values) :]
-    results: dict[int, tuple[Origin, tuple[torch.Tensor, ...]]] = {}
+    results: dict[int, tuple[TraceOrigin, tuple[torch.Tensor, ...]]] = {}
     for origin, value in zip(values, then, strict=True):
         before = results.get(origin.ordinal, (origin, ()))[1]
         results[origin.ordinal] = origin, (*before, value.detach())
@@ -75,7 +75,7 @@ def run_inside(model: Model, gradients: bool) -> Reference:
     )
 
 
-def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
+def _handing_out(model: Model) -> tuple[Any, list[TraceOrigin]]:
     """A copy of the trace that returns one flat tuple: of each operator's result the tensor itself
     and a copy made at once, then the outputs; and where these results come from.
 
@@ -85,7 +85,7 @@ def _handing_out(model: Model) -> tuple[Any, list[Origin]]:
     none = graph.insertConstant(None)
     none.node().moveBefore(next(iter(graph.nodes())))
     handed: list[Any] = []
-    origins: list[Origin] = []
+    origins: list[TraceOrigin] = []
     for node in list(graph.nodes()):
         origin = model.flat.origin(node)
         if origin.ordinal < 0 or node.kind() in _NOT_VALUES or node.kind() == "prim::Constant":

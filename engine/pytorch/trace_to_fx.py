@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.along_axes import WHOLE
@@ -99,7 +99,7 @@ def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Rel
         EngineError: kind "operator"; control flow, or a value that decides a shape; names the
             operator and its module. Of operators that are not known it names all.
     """
-    return _Writer(model, known, frontend).run()
+    return _FxWriter(model, known, frontend).run()
 
 
 def note_types(model: Model) -> None:
@@ -107,7 +107,7 @@ def note_types(model: Model) -> None:
 
     What stands behind an operator that `trace_to_fx` refuses has none.
     """
-    writer = _Writer(model, lambda name: True, "Relay")
+    writer = _FxWriter(model, lambda name: True, "Relay")
     with suppress(EngineError):
         writer.run()
     for node in model.flat.graph.nodes():
@@ -121,7 +121,7 @@ def _is_double(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not value.dim() and value.dtype == torch.float64
 
 
-class _Writer:
+class _FxWriter:
     def __init__(self, model: Model, known: Callable[[str], bool], frontend: str) -> None:
         self.model, self.flat, self.known, self.frontend = model, model.flat, known, frontend
         self.graph = Graph()
@@ -129,8 +129,8 @@ class _Writer:
         self.loaded = isinstance(model.module, torch.jit.ScriptModule)
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
-        self.origin = Origin("", "", -1)
-        self.unknown: list[tuple[str, Origin]] = []
+        self.origin = TraceOrigin("", "", -1)
+        self.unknown: list[tuple[str, TraceOrigin]] = []
         self.arguments = (*model.input_names, *self.flat.tensors)
         tensors = (*model.inputs, *self.flat.tensors.values())
         inputs = zip(self.flat.graph.inputs(), tensors, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 
 _DISTRIBUTIONS = ("normal", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
@@ -43,7 +43,7 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
     return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", REWRITE
 
 
-def all_unknown(frontend: str, found: Sequence[tuple[str, Origin]]) -> EngineError:
+def all_unknown(frontend: str, found: Sequence[tuple[str, TraceOrigin]]) -> EngineError:
     """The same of all those of a model.
 
     Args:
@@ -77,7 +77,7 @@ def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
     return f"{operator}{made}{times} {', '.join(several[:_NAMED])}{more}"
 
 
-def unconverted(frontend: str, operator: str, origin: Origin, wrong: Exception) -> EngineError:
+def unconverted(frontend: str, operator: str, origin: TraceOrigin, wrong: Exception) -> EngineError:
     """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
     words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here"
     return EngineError("operator", words + reason(wrong), origin.where)

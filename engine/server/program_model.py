@@ -18,7 +18,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.protocol.results import IMPORTED, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
-from relascope.engine.pytorch.inputs import Input, described, made, types_of
+from relascope.engine.pytorch.inputs import Input, described, input_tensors, types_of
 from relascope.engine.pytorch.model import Model, saved_in
 
 Arrays = Mapping[str, np.ndarray]
@@ -146,7 +146,7 @@ def program_model(
     model = ProgramModel(
         source=replace(source, inputs=imported.inputs),
         module=torch.nn.Module(),
-        inputs=made(inputs, types_of(inputs, given, saved), given, saved),
+        inputs=input_tensors(inputs, types_of(inputs, given, saved), given, saved),
         input_names=names,
         traced=torch.jit.ScriptModule(),
         flat=FlatTrace(None, names),

@@ -10,7 +10,7 @@ from relascope.passes.cuts.joint import Joint
 
 
 @dataclass(frozen=True)
-class Held:
+class LiveBytes:
     """One step at which what is held changes.
 
     Args:
@@ -38,7 +38,7 @@ class Depth:
 
     forward: int
     backward: int
-    changes: tuple[Held, ...]
+    changes: tuple[LiveBytes, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def depth_of(lived: Lives, joint: Joint) -> Depth:
         if size:
             late = step > lived.forward
             where = ("backward", step - lived.forward) if late else ("forward", step)
-            changes.append(Held(*where, order[step - (not joint.masks)], total))
+            changes.append(LiveBytes(*where, order[step - (not joint.masks)], total))
     return Depth(lived.forward, lived.backward, tuple(changes))
 
 

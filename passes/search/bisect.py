@@ -27,7 +27,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Found:
+class Culprits:
     """Where a pipeline turns bad.
 
     Args:
@@ -45,7 +45,7 @@ class Found:
 Judge = Callable[[Pipeline], Verdict]
 
 
-def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Found:
+def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culprits:
     """Find the first step that makes a pipeline bad.
 
     With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
@@ -62,7 +62,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Foun
     free = [i for i in on if i not in kept]
     stay = [i for i in on if i in kept]
     if judge(pipeline) is not Verdict.BAD:
-        return Found(())
+        return Culprits(())
 
     def upto_free(count: int) -> Pipeline:
         return _without(pipeline, free[count:])
@@ -72,10 +72,10 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Foun
         if least is not Verdict.BAD:
             low, high = narrow(0, len(free), lambda count: judge(upto_free(count)))
             if low or least is Verdict.GOOD:
-                return Found(tuple(free[low:high]), upto_free(high), upto_free(low))
+                return Culprits(tuple(free[low:high]), upto_free(high), upto_free(low))
             # Nothing good was seen: whatever stands before the first bad one may be the cause.
             before = [i for i in on if i <= free[high - 1]]
-            return Found((IMPORT, *before), upto_free(high))
+            return Culprits((IMPORT, *before), upto_free(high))
 
     bare = upto_free(0)
 
@@ -84,7 +84,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Foun
 
     low, high = narrow(-1, len(stay), lambda count: judge(upto_kept(count)))
     suspects = (IMPORT, *stay)[low + 1 : high + 1]
-    return Found(suspects, upto_kept(high), upto_kept(low) if low >= 0 else None)
+    return Culprits(suspects, upto_kept(high), upto_kept(low) if low >= 0 else None)
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:

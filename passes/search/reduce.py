@@ -35,7 +35,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Look:
+class PieceVerdict:
     """What is said of a piece.
 
     Args:
@@ -63,7 +63,7 @@ class Reduced:
     minimal: bool = False
 
 
-Judge = Callable[[Piece], Look]
+Judge = Callable[[Piece], PieceVerdict]
 
 
 def whole(graph: Graph) -> Piece:

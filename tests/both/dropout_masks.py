@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
-from relascope.engine.cpu_kernels.dropout_masks import DRAWING, Drawing, draw_masks
+from relascope.engine.cpu_kernels.dropout_masks import DRAWING, MaskDrawing, draw_masks
 
 __all__ = [
     "kernel",
@@ -87,7 +87,7 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
 
 def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
     """PyTorch draws then."""
-    drawing = Drawing()
+    drawing = MaskDrawing()
     assert drawing.kernel() is None
     drawing.provide(lambda: lambda tensors: tensors[4].fill_(1.0))
     assert drawing.kernel() is None

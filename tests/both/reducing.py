@@ -55,7 +55,7 @@ def run(folder, fix=""):
         tempfile.TemporaryDirectory() as notes,
     ):
         fault = runpy.run_path(str(folder / "report.py"), run_name="report")["FAULT"]
-        show.Trial(fault, fix, Path(notes) / "notes").run()
+        show.PassProcess(fault, fix, Path(notes) / "notes").run()
         status = int((Path(notes) / "notes").read_text().split()[-1])
     return status, said.getvalue()
 

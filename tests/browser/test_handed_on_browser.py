@@ -11,13 +11,13 @@ from engines import shared
 from graphs import transformer
 from relascope.commands.main import main
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.formats import Look, graph_file
+from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.keeping import OPEN
 from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
 pytestmark = pytest.mark.browser
 
@@ -76,7 +76,7 @@ def opened(chromium):
 
 def _graph_file(folder: Path) -> Path:
     path = folder / "graph.html"
-    path.write_bytes(graph_file(".html", transformer(2), Look()))
+    path.write_bytes(graph_file(".html", transformer(2), Appearance()))
     return path
 
 
@@ -256,7 +256,7 @@ def test_the_steps_of_bert_are_at_most_20_megabytes(opened, tmp_path, ir):
 
 @pytest.mark.engine
 def test_a_sessions_page_has_graph_steps_and_cut(opened, tmp_path):
-    session = Session(ir="relax", model=Model("mlp", training=True))
+    session = Session(ir="relax", model=ModelChoice("mlp", training=True))
     replay.write(tmp_path / "session.zip", session, None)
     path = tmp_path / "session.html"
     assert main(["replay", str(tmp_path / "session.zip"), "-o", str(path)], shared) == 0

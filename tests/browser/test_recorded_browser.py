@@ -8,7 +8,7 @@ from crafted.recorded import recorded
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.shell.keeping import OPEN
 from relascope.viz.sessions import store
-from relascope.viz.sessions.state import Look, Model, Session
+from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
 pytestmark = pytest.mark.browser
 MANY = 3000
@@ -152,8 +152,8 @@ def test_two_recordings_stand_side_by_side_and_follow_each_other(
         path = recorded(tmp_path / f"{name}.rsc", folded=folded)
         store.keep_model(str(path), digest := file_digest(path))
         choices = {"keep_against": "session", "keep_against_session": "b"}
-        look = Look("Side by side", choices=choices)
-        store.put(name, Session(model=Model(path.name, digest), look=look), path.name)
+        look = ScreenState("Side by side", choices=choices)
+        store.put(name, Session(model=ModelChoice(path.name, digest), look=look), path.name)
     env = {"XDG_DATA_HOME": str(tmp_path / "data"), OPEN: f"{store.OF_SESSION}a"}
     page = streamlit_page(PAGE, env=env, width=width)
     page.get_by_text("What differs between A and B").wait_for()

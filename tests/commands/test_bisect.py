@@ -26,7 +26,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes import catalogue
 from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.passes.search.bisect import IMPORT, Found, Verdict, half_way, kept_on, search
+from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 from relascope.viz.panels import steps as steps_panel
 from relascope.viz.panels.shell import spare
 
@@ -101,7 +101,7 @@ def test_required_steps_and_those_switched_off_in_random_pipelines():
 
 def test_nothing_wrong_takes_one_look():
     oracle = Oracle(None)
-    assert search(steps(8), oracle) == Found(())
+    assert search(steps(8), oracle) == Culprits(())
     assert len(oracle.asked) == 1
 
 
@@ -113,7 +113,7 @@ def test_without_a_pass_only_the_import_can_be_wrong(pipeline):
 
 
 def test_a_whole_that_cannot_be_run_has_no_culprit():
-    assert search(steps(4), lambda pipeline: DARK) == Found(())
+    assert search(steps(4), lambda pipeline: DARK) == Culprits(())
 
 
 def test_what_cannot_be_run_is_passed_over():

@@ -9,9 +9,9 @@ from crafted.recorded import HOSTILE, recorded
 from relascope.commands import installation
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.protocol.source import file_digest
-from relascope.viz.compare.runs import Run, Step, compare
+from relascope.viz.compare.runs import ComparedRun, ComparedStep, compare
 from relascope.viz.sessions import replay, store
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
 
 def test_a_model_and_itself_are_the_same_and_the_status_is_0():
@@ -75,7 +75,9 @@ def program(*operators):
 def test_a_slower_pass_is_named_and_is_no_difference():
     graph = program("exp", "log")
     a, b = (
-        Run("run", "relay", (Step("cse", 0.01), Step("fold", s)), lambda i: graph)
+        ComparedRun(
+            "run", "relay", (ComparedStep("cse", 0.01), ComparedStep("fold", s)), lambda i: graph
+        )
         for s in (0.01, 0.2)
     )
     found = compare(a, b)
@@ -86,15 +88,17 @@ def test_a_slower_pass_is_named_and_is_no_difference():
 
 def test_a_pass_that_only_one_has_and_that_does_nothing_is_no_difference():
     graph = program("exp")
-    a = Run("run", "relay", (Step("cse", 0.0, idle=True),), lambda i: graph)
-    b = Run("run", "relay", (), lambda i: graph)
+    a = ComparedRun("run", "relay", (ComparedStep("cse", 0.0, idle=True),), lambda i: graph)
+    b = ComparedRun("run", "relay", (), lambda i: graph)
     assert compare(a, b)["same"]
 
 
 def test_a_failure_on_one_side_is_the_difference():
     graph = program("exp")
-    a = Run("run", "relay", (Step("cse", 0.0),), lambda i: graph)
-    b = Run("run", "relay", (Step("cse", 0.0, failure="no rule for erf"),), lambda i: graph)
+    a = ComparedRun("run", "relay", (ComparedStep("cse", 0.0),), lambda i: graph)
+    b = ComparedRun(
+        "run", "relay", (ComparedStep("cse", 0.0, failure="no rule for erf"),), lambda i: graph
+    )
     first = compare(a, b)["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
 
@@ -123,7 +127,7 @@ def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
 
 def test_a_session_of_a_recording(tmp_path):
     path = recorded(tmp_path / "a.rsc")
-    session = Session(model=Model("a.rsc", file_digest(path)))
+    session = Session(model=ModelChoice("a.rsc", file_digest(path)))
     replay.write(tmp_path / "a.zip", session, path)
     assert document("diff", str(path), str(tmp_path / "a.zip"))["same"]
 
@@ -138,7 +142,9 @@ def test_the_page_is_started_on_both(tmp_path, monkeypatch):
     monkeypatch.setattr(installation.os, "execve", execve)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     path = recorded(tmp_path / "a.rsc")
-    replay.write(tmp_path / "b.zip", Session(ir="relax", model=Model("mlp"), pipeline="cse"), None)
+    replay.write(
+        tmp_path / "b.zip", Session(ir="relax", model=ModelChoice("mlp"), pipeline="cse"), None
+    )
 
     def both(*asked):
         assert run("diff", *asked, "--page", "--no-browser").returncode == 0
@@ -159,7 +165,7 @@ def test_the_page_is_started_on_both(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 def test_two_sessions_and_two_modules_of_tvms(tmp_path):
     for name, text in (("a", ""), ("b", "cse|bind")):
-        session = Session(ir="relax", model=Model("mlp"), pipeline=text)
+        session = Session(ir="relax", model=ModelChoice("mlp"), pipeline=text)
         replay.write(tmp_path / f"{name}.zip", session, None)
     a, b = (str(tmp_path / f"{name}.zip") for name in "ab")
     assert document("diff", a, a, real=True)["same"]

@@ -27,14 +27,20 @@ from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue.recorded import recorded as recorded_step
 from relascope.passes.pipeline import Pipeline
-from relascope.passes.search.bisect import Found
+from relascope.passes.search.bisect import Culprits
 from relascope.recorder import reading
 from relascope.recorder.reading import read
 from relascope.recorder.writing import Writer, hashed
-from relascope.viz.compare.text import Work, brief, columns
+from relascope.viz.compare.text import DiffEffort, brief, columns
 from relascope.viz.handed_on import recorded as handed_recorded
 from relascope.viz.handed_on.recorded import recording_sheet
-from relascope.viz.rows.recorded_numbers import Made, Numbers, parts, verdict, why_none
+from relascope.viz.rows.recorded_numbers import (
+    RecordedNumbers,
+    RunOfModule,
+    parts,
+    verdict,
+    why_none,
+)
 from relascope.viz.rows.recording import end_words, insides, pass_rows
 
 
@@ -78,7 +84,7 @@ def test_a_part_of_a_compile_goes_as_far_as_what_can_be_run(path):
     found = read(Path(path))
     found.about["level"] = "modules"
     (part,) = parts(found)
-    assert (part.first, part.by, part.after, part.made) == (0, 0, False, (Made(1, 1),))
+    assert (part.first, part.by, part.after, part.made) == (0, 0, False, (RunOfModule(1, 1),))
     assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
 
 
@@ -134,7 +140,7 @@ def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
     """With work for a few lines, what is left counts as changed, and a page leaves texts out."""
     was = [str(i % 7) for i in range(60)]
     before, after = "\n".join(was), "\n".join(reversed(was))
-    lines, least = columns(before, after), columns(before, after, Work(0))
+    lines, least = columns(before, after), columns(before, after, DiffEffort(0))
     assert any(stretch.same for stretch in lines)
     assert [stretch.same for stretch in least] == [False]
     assert sum(row[0] is not None for row in least[0].rows) == 60
@@ -188,14 +194,14 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     assert why_none(changed).startswith("From pass 0, Half, on: It returns float16[8, 32], and no")
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
-    assert part.made == (Made(1, 0),)
+    assert part.made == (RunOfModule(1, 0),)
     assert part.end == "Pass 1, Raises: It raised no good."
 
 
 def _found(part, kind):
     question = Question(ModelSource("m"), Pipeline((recorded_step(1, 0, "Fold"),)), "llvm")
     tried = Try(question.pipeline, 0, kind or "good", "output 0", 0.5, 0.5, 1e-5)
-    found = Found((0,), question.pipeline, question.pipeline.upto(-1)) if kind else Found(())
+    found = Culprits((0,), question.pipeline, question.pipeline.upto(-1)) if kind else Culprits(())
     return Bisection(question, kind, found, (tried,))
 
 
@@ -204,9 +210,9 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     recording = written(tmp_path / "both.rsc", passes)
     (part,) = parts(recording)
-    numbers, kinds = Numbers(recording, tmp_path), []
-    monkeypatch.setattr(Numbers, "source", lambda *_: ModelSource("m"))
-    monkeypatch.setattr(Numbers, "pipeline", lambda *_: Pipeline(()))
+    numbers, kinds = RecordedNumbers(recording, tmp_path), []
+    monkeypatch.setattr(RecordedNumbers, "source", lambda *_: ModelSource("m"))
+    monkeypatch.setattr(RecordedNumbers, "pipeline", lambda *_: Pipeline(()))
     monkeypatch.setattr(bisect, "bisect", lambda *_: _found(part, kinds.pop(0)))
     failed = StepRecord("recorded", True, 0, 0, 0, 1, 0.0, {}, EngineError("file", "no file\n."))
     right = replace(failed, error=None)

@@ -31,8 +31,16 @@ from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.protocol.fault import Report, Shown, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
-from relascope.passes.search.bisect import IMPORT, Found, Verdict
-from relascope.passes.search.reduce import Look, Piece, arguments, calls, near, reduce, whole
+from relascope.passes.search.bisect import IMPORT, Culprits, Verdict
+from relascope.passes.search.reduce import (
+    Piece,
+    PieceVerdict,
+    arguments,
+    calls,
+    near,
+    reduce,
+    whole,
+)
 from relascope.viz.panels.shell import spare
 from relascope.viz.rows import fault as reports
 
@@ -79,8 +87,8 @@ class Oracle:
         assert set(piece.outputs) <= set(piece.nodes)
         self.asked.append(piece)
         if self.dark is not None and self.dark(piece):
-            return Look(DARK)
-        return Look(BAD if self.fault <= set(piece.nodes) else GOOD)
+            return PieceVerdict(DARK)
+        return PieceVerdict(BAD if self.fault <= set(piece.nodes) else GOOD)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -113,7 +121,11 @@ def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
 
     def judge(piece):
         asked.append(piece)
-        return Look(BAD, ("d",)) if "c" in piece.nodes and "d" in piece.nodes else Look(GOOD)
+        return (
+            PieceVerdict(BAD, ("d",))
+            if "c" in piece.nodes and "d" in piece.nodes
+            else PieceVerdict(GOOD)
+        )
 
     assert reduce(one, judge).piece == Piece(("c", "d"), ("d",))
     assert asked[1] == Piece(("c", "d"), ("d",))
@@ -140,7 +152,7 @@ def test_what_needs_the_whole_stays_whole():
 
 def test_a_whole_that_is_good_has_no_piece():
     for verdict in (GOOD, DARK):
-        found = reduce(chain(8), lambda piece, verdict=verdict: Look(verdict))
+        found = reduce(chain(8), lambda piece, verdict=verdict: PieceVerdict(verdict))
         assert (found.piece, found.tries, found.minimal) == (None, 1, False)
 
 
@@ -186,7 +198,7 @@ def test_a_tuple_is_never_cut_off_from_what_reads_it():
         assert len(inside & {"s", "i", "j"}) in (0, 3)
         assert not {"t", "s"} & set(piece.outputs)
         assert not {"t", "s"} & set(arguments(one, piece))
-        return Look(BAD if "i" in inside else GOOD)
+        return PieceVerdict(BAD if "i" in inside else GOOD)
 
     found = reduce(one, judge)
     assert set(found.piece.nodes) == {"s", "i", "j"}
@@ -293,7 +305,7 @@ class Answers:
 def bisected(kind="wrong", pipeline="cse|fold|bind", suspects=(1,), double=None, **options):
     whole_ = Pipeline.parse(pipeline)
     question = bisection.Question(ModelSource("mlp", **options), whole_, "llvm -libs=mkl")
-    return bisection.Bisection(question, kind, Found(suspects, whole_, None), (), double)
+    return bisection.Bisection(question, kind, Culprits(suspects, whole_, None), (), double)
 
 
 def wrong(where, piece, bare=False):
@@ -345,7 +357,7 @@ def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
         found = bisected("slow")
         parts = [Pipeline.parse("cse|fold|bind"), Pipeline.parse("cse|-fold|-bind")]
         log = [bisection.Try(p, 0, "", ratio=r) for p, r in zip(parts, (bad, good), strict=True)]
-        return replace(found, found=Found((1,), *parts), log=tuple(log))
+        return replace(found, found=Culprits((1,), *parts), log=tuple(log))
 
     def slow(where, piece, bare=False):
         return Shown("slow", ratio=9.0)

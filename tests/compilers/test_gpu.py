@@ -59,7 +59,7 @@ def test_a_gpus_fault_is_a_sentence_with_what_to_do(text, part):
 
 def test_other_errors_are_none_of_a_gpus():
     for text in ("Check failed: shapes differ", "There was not enough memory", "out of bounds"):
-        assert gpu_faults.known(text) is None
+        assert gpu_faults.gpu_fault(text) is None
     assert explain(RuntimeError("Check failed: x"), "step").kind == "pass"
 
 
@@ -115,7 +115,7 @@ def cubin(pairs):
 
 def test_registers_and_what_did_not_fit_are_read_from_nvidias_object_file():
     found = elf.registers(cubin([(0x2F, 1, 40), (0x2F, 2, 255), (0x12, 2, 800)]))
-    assert found == {"one": elf.Registers(40, 0), "two": elf.Registers(255, 800)}
+    assert found == {"one": elf.RegisterUse(40, 0), "two": elf.RegisterUse(255, 800)}
     assert elf.registers(b"no ELF file") == {}
 
 
@@ -139,7 +139,7 @@ amdhsa.target:   amdgcn-amd-amdhsa--gfx90a
 
 
 def test_an_amd_gpus_registers_are_read_from_its_assembly():
-    one, two = elf.Registers(96, 16, 256), elf.Registers(5, 0)
+    one, two = elf.RegisterUse(96, 16, 256), elf.RegisterUse(5, 0)
     assert amd.registers(AMDGPU) == {"add_kernel": one, "mul_kernel": two}
 
 

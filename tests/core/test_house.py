@@ -1,5 +1,6 @@
 """The house: rooms of a size to look over, and code that the formatter lays out."""
 
+import ast
 import os
 import re
 from collections import Counter
@@ -28,3 +29,51 @@ def test_few_places_are_laid_out_by_hand():
     skip = re.compile(r"# fmt: (?:skip|off)\b")
     texts = [(ROOT / p).read_text(encoding="utf-8") for p in files() if p.suffix == ".py"]
     assert sum(len(skip.findall(t)) for t in texts) <= 60
+
+
+LINES = {
+    "bench": 7600,
+    "commands": 3900,
+    "core": 1200,
+    "engine": 40900,
+    "passes": 11500,
+    "recorder": 1600,
+    "samples": 600,
+    "viz": 28000,
+}
+"""The most lines of code in a folder. A commit that raises a number says why."""
+
+
+def test_each_folder_keeps_to_its_lines():
+    counts = Counter()
+    for path in files():
+        if path.suffix in (".py", ".js", ".css", ".html") and path.parts[0] in LINES:
+            counts[path.parts[0]] += len((ROOT / path).read_text(encoding="utf-8").splitlines())
+    assert {folder: n for folder, n in counts.items() if n > LINES[folder]} == {}
+
+
+TWINS = {
+    "Block": "samples name their modules as the models' papers do",
+    "Compiled": "what runs a built program, declared once and in both engines",
+    "Converter": "both engines' frontends",
+    "Importer": "both engines' importers of ONNX",
+    "Profiled": "a profiled build, declared once and in both engines",
+    "Recorder": "both gradients' records of what they made",
+    "RemoteFunction": "both engines' functions on a device of a fleet",
+    "Run": "both engines' runs of small programs",
+    "Taken": "code of a build, and what a pass took",
+    "Tensors": "both IRs' tensors of examples",
+    "_Passes": "both engines' passes of a profiled build",
+    "_Shared": "both engines' walks over a program",
+    "_Walk": "both engines' walks over a program",
+}
+"""Names of classes that more than one file defines, with the reason."""
+
+
+def test_a_class_has_a_name_of_its_own():
+    names = Counter()
+    for path in files():
+        if path.suffix == ".py" and path.parts[0] in LINES and path.parts[0] != "bench":
+            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+            names.update(n.name for n in tree.body if isinstance(n, ast.ClassDef))
+    assert {name for name, count in names.items() if count > 1} == set(TWINS)

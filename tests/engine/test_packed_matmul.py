@@ -75,9 +75,9 @@ def test_rows_of_a_weight_fill_wide_registers():
 def test_outer_products_are_for_few_rows():
     assert packed_matmul.outer_tile(768, 3072, 14, AVX512) == (4, 48, 16)
     assert packed_matmul.outer_tile(768, 24, 14, AVX512) == (4, 24, 8)
-    assert packed_matmul.outer_tile(768, 3072, 14) == packed_matmul.Tile(4, 24)
-    assert packed_matmul.outer_tile(768, 64, 14) == packed_matmul.Tile(4, 16)
-    assert packed_matmul.outer_tile(768, 3072, 14, FEW) == packed_matmul.Tile(4, 16)
+    assert packed_matmul.outer_tile(768, 3072, 14) == packed_matmul.MatmulTile(4, 24)
+    assert packed_matmul.outer_tile(768, 64, 14) == packed_matmul.MatmulTile(4, 16)
+    assert packed_matmul.outer_tile(768, 3072, 14, FEW) == packed_matmul.MatmulTile(4, 16)
     for rows, columns, inner in ((768, 3072, 1024), (6, 48, 14), (8, 10, 14)):
         assert packed_matmul.outer_tile(rows, columns, inner) is None
 
@@ -94,12 +94,12 @@ def test_strips_of_a_weight_are_whole():
     [((15,), True), ((1, 14), True), ((3, 14), False), ((3, 15), True), ((2, 1, 7, 1), False)],
 )
 def test_a_tile_goes_over_no_edge(outer, within):
-    assert packed_matmul.Tile(5, 16).within(outer) == within
+    assert packed_matmul.MatmulTile(5, 16).within(outer) == within
 
 
 def test_panels_hold_the_weight_column_by_column_of_panels():
     weight = np.arange(3 * 32, dtype="float32").reshape(3, 32)
-    panels = packed_matmul.panels(weight, packed_matmul.Tile(5, 16))
+    panels = packed_matmul.panels(weight, packed_matmul.MatmulTile(5, 16))
     assert panels.shape == (2, 3, 16)
     assert panels.flags.c_contiguous
     for column in range(32):

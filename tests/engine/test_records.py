@@ -117,14 +117,14 @@ def test_two_processes_do_not_tune_in_one_folder_and_a_killed_one_does_not_block
     )
     try:
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(EngineError) as refused, records.held(tmp_path):
+        with pytest.raises(EngineError) as refused, records.locked(tmp_path):
             pass
         assert "Another process" in refused.value.message
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
-    with records.held(tmp_path):
+    with records.locked(tmp_path):
         pass
 
 
@@ -156,7 +156,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         records.add(tmp_path / "file" / "below", records.CURVE, [trial(1, 0.5)])
     assert refused.value.kind == "file"
     assert records.VARIABLE in refused.value.hint
-    with pytest.raises(EngineError), records.held(tmp_path / "file" / "below"):
+    with pytest.raises(EngineError), records.locked(tmp_path / "file" / "below"):
         pass
 
 

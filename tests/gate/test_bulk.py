@@ -9,7 +9,7 @@ import pytest
 from command_line import document, run
 from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, session_of
 from relascope.commands.gate import workers
-from relascope.commands.gate.workers import here, on_dask
+from relascope.commands.gate.workers import in_threads, on_dask
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import Task
@@ -132,7 +132,7 @@ def test_outcomes_of_models_that_do_not_open_or_whose_pass_fails():
     def connect(ir):
         return EngineClient(ir, FAKE)
 
-    found = {t.model: r for t, r in here(tasks, connect, NO_LIMITS, 2)}
+    found = {t.model: r for t, r in in_threads(tasks, connect, NO_LIMITS, 2)}
     assert found["model0"]["outcome"] == "not opened"
     assert "frobnicate" in found["model0"]["verdict"]
     assert found["model2"]["outcome"] == "right"

@@ -13,7 +13,7 @@ import pytest
 from browser import LONG, _free_port
 from graphs import transformer
 from relascope.viz.drawing.modules import fold_constants
-from relascope.viz.handed_on.formats import Look, graph_file
+from relascope.viz.handed_on.formats import Appearance, graph_file
 
 VERSION = "0.1.34"
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 def test_model_explorer_opens_the_file(tmp_path, chromium):
     graph = transformer(2)
     path = tmp_path / "model.explorer.json"
-    path.write_bytes(graph_file(".explorer.json", graph, Look()))
+    path.write_bytes(graph_file(".explorer.json", graph, Appearance()))
     place = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]

@@ -23,7 +23,7 @@ from place import ROOT
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
 ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name != "relascope")
 RELAY_WHEEL = ("bitblas", "bitblas-0.1.0.dist-info")
@@ -187,7 +187,7 @@ def test_a_replay_file_of_the_checkout_finds_the_same_here(environment, ir, tmp_
     model = tmp_path / "saved.pt"
     torch.jit.trace(Saved().train(), torch.ones(4, 8), check_trace=False).save(model)
     source = source_from_file(model, training=True)
-    model_of = Model(model.name, source.digest, inputs="x=4x8:float32", training=True)
+    model_of = ModelChoice(model.name, source.digest, inputs="x=4x8:float32", training=True)
     last = len(default_pipeline(ir, True)) - 1
     asked = {n: {} for n in ("cut", "errors", "accuracy", "bisection", "profile")}
     graphs = {str(at): {} for at in range(-1, last + 1)}

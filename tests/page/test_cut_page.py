@@ -235,7 +235,7 @@ def test_the_frontiers_line_is_straight_between_its_points():
 @pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
 def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     depth = tables.cut_document(cut(chain(), strategy))["held"]
-    spec = charts.held(depth).to_dict()
+    spec = charts.live_bytes_chart(depth).to_dict()
     rows = next(d for d in spec["datasets"].values() if "phase" in d[0])
     assert rows[0]["node"] == 0 and rows[0]["bytes"] == 0
     assert rows[-1]["node"] == depth["forward"] + depth["backward"]

@@ -9,9 +9,9 @@ def controls():
     """A page with a control that is not always drawn, and a button that sets another."""
     import streamlit as st
 
-    from relascope.viz.panels.shell.holding import held, put
+    from relascope.viz.panels.shell.holding import keeping_widget_values, put
 
-    with held():
+    with keeping_widget_values():
         if st.checkbox("shown", True):
             st.number_input("Batch", 1, 1024, key="keep_batch")
         st.radio("Mode", ["Inference", "Training"], key="keep_mode")
@@ -40,10 +40,10 @@ def chosen():
     """A page that has chosen for the person."""
     import streamlit as st
 
-    from relascope.viz.panels.shell.holding import held
+    from relascope.viz.panels.shell.holding import keeping_widget_values
 
     st.session_state.setdefault("keep_model", "second")
-    with held():
+    with keeping_widget_values():
         st.selectbox("Model", ["first", "second"], key="keep_model")
 
 

@@ -14,7 +14,7 @@ from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, spare
-from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
 
@@ -262,7 +262,7 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
 def test_the_next_pass_is_worked_out_ahead(tmp_path):
     path = recorded(tmp_path / "run.rsc")
     found = read(path)
-    one = Opened(str(path), "digest", found, pass_rows(found), 1.0, b"", [])
+    one = OpenedRecording(str(path), "digest", found, pass_rows(found), 1.0, b"", [])
     (run, function), made = one.next_changed(0, ""), []
     assert (run.number, function) == (1, "main")
     one.work_out(run, function)

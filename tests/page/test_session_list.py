@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 from page import words
 from relascope.viz.panels.shell import session_list
 from relascope.viz.sessions import replay, store
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
-NEW = Session(model=Model(batch=1, tokens=14))
+NEW = Session(model=ModelChoice(batch=1, tokens=14))
 
 
 def script():
@@ -82,8 +82,10 @@ def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(monkeypatch
     file.write_bytes(b"a model")
     store.keep_model(str(file), here)
     inputs = "x=1x4:float32"
-    store.put("1", replace(NEW, ir="relax", model=Model("own.onnx", here, inputs=inputs)), "own")
-    store.put("2", replace(NEW, model=Model("lost.pt", gone)), "lost")
+    store.put(
+        "1", replace(NEW, ir="relax", model=ModelChoice("own.onnx", here, inputs=inputs)), "own"
+    )
+    store.put("2", replace(NEW, model=ModelChoice("lost.pt", gone)), "lost")
     page = AppTest.from_function(recent).run()
     assert page.button(key=f"again_{gone}").disabled
     assert "Not on this machine any more." in words(page)

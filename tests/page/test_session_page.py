@@ -13,7 +13,7 @@ from place import PAGES
 from relascope.commands.main import main
 from relascope.viz.panels.shell.sidebar import NAMED
 from relascope.viz.sessions import replay, store
-from relascope.viz.sessions.state import Compile, Look, Model, Session
+from relascope.viz.sessions.state import Compile, ModelChoice, ScreenState, Session
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +154,8 @@ def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
 
 
 def test_a_session_of_a_bad_pill_is_shown(page):
-    session = Session(model=Model(batch=1, tokens=14), build=Compile(variants=("library", "cuda")))
-    store.put("one", replace(session, look=Look("Compile & time")), "one")
+    session = Session(
+        model=ModelChoice(batch=1, tokens=14), build=Compile(variants=("library", "cuda"))
+    )
+    store.put("one", replace(session, look=ScreenState("Compile & time")), "one")
     assert not opened(session="one").exception

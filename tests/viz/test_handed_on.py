@@ -21,7 +21,14 @@ from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file, picture, size_of
+from relascope.viz.handed_on.formats import (
+    FORMATS,
+    Appearance,
+    ending_of,
+    graph_file,
+    picture,
+    size_of,
+)
 from relascope.viz.handed_on.graphs import to_svg
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.pool import SIGN, pooled
@@ -126,11 +133,11 @@ def test_a_legend_is_inside_the_picture_and_types_come_on_demand():
 
 def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
     graph = transformer(1)
-    png = graph_file(".png", graph, Look())
+    png = graph_file(".png", graph, Appearance())
     assert png.startswith(b"\x89PNG")
     wide, _ = size_of(to_svg(graph))
     assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * wide, abs=2)
-    assert graph_file(".pdf", graph, Look()).startswith(b"%PDF")
+    assert graph_file(".pdf", graph, Appearance()).startswith(b"%PDF")
     huge = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90000"></svg>'
     with pytest.raises(EngineError, match="no PNG holds"):
         picture(".png", huge)
@@ -139,21 +146,21 @@ def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
 def test_graphml_has_the_graph():
     for graph in (transformer(1), _nasty()):
         folded = fold_constants(graph)
-        read = nx.parse_graphml(graph_file(".graphml", graph, Look()).decode())
+        read = nx.parse_graphml(graph_file(".graphml", graph, Appearance()).decode())
         assert len(read) == len(folded)
         assert read.number_of_edges() == folded.edge_count
     ops = {
         d.get("op")
-        for _, d in nx.parse_graphml(graph_file(".graphml", transformer(1), Look()).decode()).nodes(
-            data=True
-        )
+        for _, d in nx.parse_graphml(
+            graph_file(".graphml", transformer(1), Appearance()).decode()
+        ).nodes(data=True)
     }
     assert {n.op for n in transformer(1) if n.kind is Kind.CALL} <= ops
 
 
 def test_csv_has_one_line_a_node():
     for graph in (transformer(1), _nasty()):
-        text = graph_file(".csv", graph, Look()).decode()
+        text = graph_file(".csv", graph, Appearance()).decode()
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         assert len(rows) == len(graph)
     row = next(r for r in rows if r["id"] == "z")
@@ -164,7 +171,7 @@ def test_csv_has_one_line_a_node():
 
 def test_model_explorer_gets_each_node_in_its_modules():
     graph = transformer(1)
-    collection = json.loads(graph_file(".explorer.json", graph, Look()))
+    collection = json.loads(graph_file(".explorer.json", graph, Appearance()))
     assert set(collection) == {"label", "graphs"}
     (made,) = collection["graphs"]
     folded = fold_constants(graph)
@@ -181,7 +188,7 @@ def test_model_explorer_gets_each_node_in_its_modules():
 
 def test_json_is_read_back():
     graph = transformer(1)
-    assert Graph.from_json(json.loads(graph_file(".json", graph, Look()))) == graph
+    assert Graph.from_json(json.loads(graph_file(".json", graph, Appearance()))) == graph
 
 
 def test_long_texts_stand_once_and_come_back():
@@ -205,7 +212,7 @@ def test_long_texts_stand_once_and_come_back():
 def test_names_cannot_end_the_script_or_leave_the_page():
     file = Sheet(NASTY, {"model": NASTY}, [NASTY])
     file.tab("one", NASTY, [sheet.table(NASTY, [{"a": NASTY}]), sheet.code(NASTY, NASTY)])
-    text = graph_file(".html", _nasty(), Look(sheet=lambda: file)).decode()
+    text = graph_file(".html", _nasty(), Appearance(sheet=lambda: file)).decode()
     assert "alert" not in text.replace(sheet.escape(NASTY), "").replace("alert(1)&lt;", "")
     assert len(re.findall("</script>", text)) == len(re.findall("<script", text))
     assert "default-src 'none'" in text.replace("&#x27;", "'")
@@ -222,7 +229,7 @@ def test_control_characters_are_seen_in_every_format(ending):
     name = "a\x1b[31m\rb\t\x85\u202ec"
     x = Node("x\x1b", Kind.INPUT, name=name, outputs=(TensorType((2,), "float32"),))
     y = Node("y", Kind.CALL, name, attrs={"a": name}, inputs=(x.id,), outputs=x.outputs, scope=name)
-    text = graph_file(ending, Graph(name, "relay", (x, y), (x.id,), ("y",)), Look()).decode()
+    text = graph_file(ending, Graph(name, "relay", (x, y), (x.id,), ("y",)), Appearance()).decode()
     shown = json.dumps(_blocks(text), ensure_ascii=False) if ending == ".html" else text
     assert not CONTROL.search(re.sub(r"(?<=\")\\\\u0001\d+(?=\")", "", shown))
     assert "u001b[31m" in shown

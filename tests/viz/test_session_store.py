@@ -12,9 +12,9 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.results import differences
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
-NEW = Session(model=Model(batch=1, tokens=14))
+NEW = Session(model=ModelChoice(batch=1, tokens=14))
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def file(tmp_path):
 
 
 def of_file(file):
-    return replace(NEW, model=Model("model.pt", file_digest(file)))
+    return replace(NEW, model=ModelChoice("model.pt", file_digest(file)))
 
 
 def test_sessions_are_listed_renamed_and_deleted():
@@ -150,10 +150,10 @@ BAD = {
         session__json=written(results={"errors": {"comparisons": [{"max_rel": []}]}})
     ),
     "a name with an end": archive(
-        session__json=replace(NEW, model=Model("m\0.pt", "0" * 32)).text(), model="other"
+        session__json=replace(NEW, model=ModelChoice("m\0.pt", "0" * 32)).text(), model="other"
     ),
     "another model": archive(
-        session__json=replace(NEW, model=Model("m.pt", "0" * 32)).text(), model="other"
+        session__json=replace(NEW, model=ModelChoice("m.pt", "0" * 32)).text(), model="other"
     ),
 }
 
@@ -197,7 +197,7 @@ def test_files_that_were_opened_are_listed_once_the_last_first(file, tmp_path):
     other = tmp_path / "other.onnx"
     other.write_bytes(b"another")
     store.put("a", of_file(file), "first")
-    store.put("b", replace(NEW, model=Model("other.onnx", file_digest(other))), "second")
+    store.put("b", replace(NEW, model=ModelChoice("other.onnx", file_digest(other))), "second")
     store.put("c", replace(of_file(file), ir="relax"), "first, in Relax")
     store.put("d", NEW, "a sample")
     assert [(f.id, f.name) for f in store.files(9)] == [("c", "model.pt"), ("b", "other.onnx")]

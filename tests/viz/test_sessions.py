@@ -9,16 +9,24 @@ from hypothesis import strategies as st
 
 from relascope.core.errors import EngineError
 from relascope.viz.sessions import address, facts
-from relascope.viz.sessions.state import Compile, Cut, Look, Model, Session, from_text, problems
+from relascope.viz.sessions.state import (
+    Compile,
+    CutChoice,
+    ModelChoice,
+    ScreenState,
+    Session,
+    from_text,
+    problems,
+)
 
-NEW = Session(model=Model(batch=1, tokens=14))
+NEW = Session(model=ModelChoice(batch=1, tokens=14))
 FULL = Session(
     ir="relay",
-    model=Model("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
+    model=ModelChoice("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
     pipeline="cse|-fold|gradient",
-    cut=Cut("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
+    cut=CutChoice("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
     build=Compile("llvm -mcpu=core-avx2", 2, 10),
-    look=Look("Gradient & cut", 1, "group:layers.0", 5),
+    look=ScreenState("Gradient & cut", 1, "group:layers.0", 5),
 )
 
 
@@ -29,7 +37,7 @@ def query(session):
 
 @pytest.mark.parametrize("session", [NEW, FULL])
 def test_what_is_written_is_read_again(session):
-    assert address.said(query(session)) == (session, [])
+    assert address.session_of(query(session)) == (session, [])
     assert from_text(session.text()) == session
 
 
@@ -45,9 +53,9 @@ def test_more_than_an_address_says_is_in_the_text():
 
 def test_what_an_address_cannot_say_comes_from_the_session_before():
     base = replace(FULL, build=replace(FULL.build, variants=("library",)), engines={"relay": "1"})
-    found, wrong = address.said({"step": ["2"]}, base)
+    found, wrong = address.session_of({"step": ["2"]}, base)
     assert (found.build.variants, found.engines, wrong) == (("library",), {"relay": "1"}, [])
-    assert (found.look.step, found.pipeline, found.cut) == (2, "", Cut())
+    assert (found.look.step, found.pipeline, found.cut) == (2, "", CutChoice())
 
 
 @pytest.mark.parametrize(
@@ -72,8 +80,8 @@ def test_what_an_address_cannot_say_comes_from_the_session_before():
     ],
 )
 def test_what_cannot_be_read_is_left_out_and_said(name, value):
-    found, wrong = address.said({name: [value], "below": ["3"]})
-    assert found == replace(NEW, look=Look(fewer_than=3))
+    found, wrong = address.session_of({name: [value], "below": ["3"]})
+    assert found == replace(NEW, look=ScreenState(fewer_than=3))
     assert len(wrong) == 1
 
 
@@ -127,9 +135,9 @@ NASTY = st.sampled_from(
     )
 )
 def test_any_address_gives_a_session_that_is_one(strange):
-    found, _ = address.said({**query(FULL), **strange})
+    found, _ = address.session_of({**query(FULL), **strange})
     assert problems(found) == []
-    assert address.said(query(found)) == (found, [])
+    assert address.session_of(query(found)) == (found, [])
 
 
 def test_a_session_in_words():

@@ -220,7 +220,7 @@ def _rule(held: int, most: int) -> list[alt.Chart]:
     ]
 
 
-def held(depth: Row) -> alt.LayerChart:
+def live_bytes_chart(depth: Row) -> alt.LayerChart:
     """What is held between forward and backward at each node of one step of training.
 
     Args:

@@ -53,7 +53,7 @@ class Counterpart:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MatchedGroup:
     """What one PyTorch operator of one module became.
 
     Args:
@@ -79,13 +79,13 @@ class Alignment:
 
     def __init__(self, left: Graph, right: Graph) -> None:
         self.graphs = (left, right)
-        self._sides = (_Side(left), _Side(right))
+        self._sides = (_ModelSide(left), _ModelSide(right))
         shared = set(self._sides[0].by_key) & set(self._sides[1].by_key)
         self._partner = _pair(*self._sides, shared)
         self._back = {theirs: ours for ours, theirs in self._partner.items()}
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[MatchedGroup, ...]:
         """One a module and operator, in the left graph's order, then what only the right has."""
         left, right = self._sides
         return tuple(self._group(key) for key in {**left.by_key, **right.by_key})
@@ -151,12 +151,12 @@ class Alignment:
         found = (one.occurrence[node_id, key] for key in one.keys.get(node_id, ()))
         return one.in_order([node_id, *(n for o in found for n in one.occurrences[o].nodes)])
 
-    def _group(self, key: Key) -> Group:
+    def _group(self, key: Key) -> MatchedGroup:
         left, right = self._sides
         paired = sum(o in self._partner for o in left.by_key.get(key, ()))
         nodes = left.nodes_of(key), right.nodes_of(key)
         counts = len(left.by_key.get(key, ())), len(right.by_key.get(key, ()))
-        return Group(*key, nodes, (left.called(key), right.called(key)), counts, paired)
+        return MatchedGroup(*key, nodes, (left.called(key), right.called(key)), counts, paired)
 
 
 def align(left: Graph, right: Graph) -> Alignment:
@@ -170,7 +170,7 @@ class _Occurrence:
     nodes: tuple[str, ...]
 
 
-class _Side:
+class _ModelSide:
     """One graph, cut into occurrences."""
 
     def __init__(self, graph: Graph) -> None:
@@ -275,7 +275,7 @@ class _Side:
         return sorted(parts.values(), key=lambda part: self.place[part[-1][0]])
 
 
-def _pair(left: _Side, right: _Side, shared: set[Key]) -> dict[int, int]:
+def _pair(left: _ModelSide, right: _ModelSide, shared: set[Key]) -> dict[int, int]:
     """For occurrences of the left side their partners on the right.
 
     They are those that most of their nodes are matched with; what no node tells goes in order,

@@ -29,7 +29,7 @@ from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import parameter_of
-from relascope.viz.compare.opened import Opened
+from relascope.viz.compare.opened import FlatBodies
 from relascope.viz.compare.words import common_word, kernel_name
 
 
@@ -110,7 +110,7 @@ class Matching:
 
 def match(left: Graph, right: Graph) -> Matching:
     """Hold two graphs against each other; see the module."""
-    return _Matcher(left, right).run()
+    return _NodeMatcher(left, right).run()
 
 
 _OWN, _PLACE, _SCOPE, _TYPE, _CLASS = 4.0, 3.0, 1.0, 1.0, 4.0
@@ -122,11 +122,11 @@ _MANY = 8  # of what a node reads, so much is held against what the other one re
 _FAR = 2  # nodes that only one side has, past which neighbours are looked for
 
 
-class _Side:
+class _GraphSide:
     """One graph, with what is compared of each node as numbers that both graphs share."""
 
     def __init__(self, graph: Graph, numbers: dict[Hashable, int], across: bool) -> None:
-        opened = Opened(graph)
+        opened = FlatBodies(graph)
         self.graph, self.nodes, self.reads = graph, opened.nodes, opened.reads
         self.readers, self.outputs = opened.readers, opened.outputs
         self.uses: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -206,11 +206,14 @@ def _inside(graph: Graph) -> dict[str, str]:
     return found
 
 
-class _Matcher:
+class _NodeMatcher:
     def __init__(self, left: Graph, right: Graph) -> None:
         numbers: dict[Hashable, int] = {}
         across = left.ir != right.ir
-        self.left, self.right = _Side(left, numbers, across), _Side(right, numbers, across)
+        self.left, self.right = (
+            _GraphSide(left, numbers, across),
+            _GraphSide(right, numbers, across),
+        )
         self.across = across
         self.to: dict[str, str] = {}
         self.back: dict[str, str] = {}
@@ -237,7 +240,7 @@ class _Matcher:
     # What is known without neighbours.
 
     def _sure(self) -> None:
-        keys: tuple[tuple[Rule, Callable[[_Side, str], Hashable]], ...] = (
+        keys: tuple[tuple[Rule, Callable[[_GraphSide, str], Hashable]], ...] = (
             (Rule.VALUE, lambda s, i: (s.up[i], s.down[i], s.place(i))),
             (Rule.VALUE, lambda s, i: (s.up[i], s.place(i))),
             (Rule.VALUE, lambda s, i: s.up[i]),
@@ -252,7 +255,7 @@ class _Matcher:
                 self._take(a, b, rule)
 
     def _classes(
-        self, key: Callable[[_Side, str], Hashable], alike: bool = False, groups: bool = False
+        self, key: Callable[[_GraphSide, str], Hashable], alike: bool = False, groups: bool = False
     ) -> Iterator[tuple[str, str]]:
         """Pairs of free nodes whose key only they have.
 
@@ -267,12 +270,17 @@ class _Matcher:
                 yield from zip(ids, others, strict=True)
 
     @property
-    def _sides(self) -> tuple[tuple[_Side, Mapping[str, str]], tuple[_Side, Mapping[str, str]]]:
+    def _sides(
+        self,
+    ) -> tuple[tuple[_GraphSide, Mapping[str, str]], tuple[_GraphSide, Mapping[str, str]]]:
         return (self.left, self.to), (self.right, self.back)
 
     @staticmethod
     def _by_key(
-        side: _Side, taken: Mapping[str, str], key: Callable[[_Side, str], Hashable], groups: bool
+        side: _GraphSide,
+        taken: Mapping[str, str],
+        key: Callable[[_GraphSide, str], Hashable],
+        groups: bool,
     ) -> dict[Hashable, list[str]]:
         found: dict[Hashable, list[str]] = defaultdict(list)
         for ident, node in side.nodes.items():
@@ -288,7 +296,10 @@ class _Matcher:
     # Neighbours.
 
     def _propose(
-        self, key: Callable[[_Side, str], Hashable], rule: Rule = Rule.PLACE, alike: bool = False
+        self,
+        key: Callable[[_GraphSide, str], Hashable],
+        rule: Rule = Rule.PLACE,
+        alike: bool = False,
     ) -> bool:
         found = list(self._classes(key, alike))
         for a, b in found:
@@ -338,7 +349,7 @@ class _Matcher:
                     return
 
     @staticmethod
-    def _line(side: _Side, taken: Mapping[str, str], ident: str) -> Iterator[tuple[int, str]]:
+    def _line(side: _GraphSide, taken: Mapping[str, str], ident: str) -> Iterator[tuple[int, str]]:
         """A free node, what it reads first, and so on, with how far that is."""
         for far in range(_FAR + 1):
             if ident not in side.nodes or ident in taken:
@@ -357,7 +368,7 @@ class _Matcher:
         """Who reads both stands for each other where only one may, or those behind do."""
         ours = {u: None for u in self.left.uses[a] if u[0] not in self.to}
         theirs = {u: None for u in self.right.uses[b] if u[0] not in self.back}
-        keys: tuple[tuple[float, Callable[[_Side, str, int], Hashable]], ...] = (
+        keys: tuple[tuple[float, Callable[[_GraphSide, str, int], Hashable]], ...] = (
             (_NEAR, lambda s, i, at: (at, s.own[i], s.place(i))),
             (_NEAR, lambda s, i, at: (at, s.word[i], s.place(i))),
             (_NEAR, lambda s, i, at: (at, s.down[i])),
@@ -429,10 +440,10 @@ class _Matcher:
         """Propose what stands between the same pairs and is of the same kind, in order."""
         gap_left, gap_right = self._gaps()
 
-        def gap(side: _Side, ident: str) -> int:
+        def gap(side: _GraphSide, ident: str) -> int:
             return (gap_left if side is self.left else gap_right)[ident]
 
-        keys: tuple[Callable[[_Side, str], Hashable], ...] = (
+        keys: tuple[Callable[[_GraphSide, str], Hashable], ...] = (
             lambda s, i: (s.up[i], s.down[i], s.place(i)),
             lambda s, i: (s.up[i], s.down[i]),
             lambda s, i: (s.own[i], s.place(i), gap(s, i)),
@@ -465,7 +476,7 @@ class _Matcher:
     def _in_place(self) -> bool:
         """Take for each other what reads the same and has the same type, whatever it is called."""
 
-        def reads(side: _Side, ident: str) -> Hashable:
+        def reads(side: _GraphSide, ident: str) -> Hashable:
             read = side.reads[ident]
             if side is self.left:
                 read = tuple(self.to.get(r, r if r.startswith("=") else "") for r in read)
@@ -562,13 +573,13 @@ def _agree(ours: Iterable[str], theirs: Iterable[str]) -> float:
     return both / max(sum(first.values()), sum(second.values()), 1)
 
 
-def _name(side: _Side, ident: str) -> Hashable:
+def _name(side: _GraphSide, ident: str) -> Hashable:
     node = side.nodes[ident]
     name = parameter_of(node) or (node.name if node.kind is Kind.INPUT else "")
     return ("name", name) if name else None
 
 
-def _content(side: _Side, ident: str) -> Hashable:
+def _content(side: _GraphSide, ident: str) -> Hashable:
     node = side.nodes[ident]
     if node.kind is not Kind.CONSTANT or "digest" not in node.attrs:
         return None
@@ -576,7 +587,9 @@ def _content(side: _Side, ident: str) -> Hashable:
 
 
 def _grouped(
-    side: _Side, uses: Iterable[tuple[str, int]], key: Callable[[_Side, str, int], Hashable]
+    side: _GraphSide,
+    uses: Iterable[tuple[str, int]],
+    key: Callable[[_GraphSide, str, int], Hashable],
 ) -> dict[Hashable, list[tuple[str, int]]]:
     found: dict[Hashable, list[tuple[str, int]]] = defaultdict(list)
     for use in uses:

@@ -8,7 +8,7 @@ from relascope.core.graph import Graph
 from relascope.core.identity import flat, makers
 
 
-class Opened:
+class FlatBodies:
     """One graph, fused bodies as parts of it.
 
     Attributes:

@@ -28,7 +28,7 @@ from enum import Enum
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, flat, own_key
-from relascope.viz.compare.opened import Opened
+from relascope.viz.compare.opened import FlatBodies
 
 MOST = 12
 """An origin names at most so many nodes."""
@@ -87,7 +87,7 @@ def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:
         before: the graph before the step. matched: the graph after it under the ids of the one
         before (`core.identity.carry_identity`).
     """
-    search = _Search(before, matched)
+    search = _OriginSearch(before, matched)
     search.merge()
     search.pair_by_inputs(alike=True)
     search.pair_by_readers()
@@ -104,10 +104,10 @@ class _Link:
     sure: bool
 
 
-class _Search:
+class _OriginSearch:
     def __init__(self, before: Graph, matched: Matched) -> None:
         self.matched = matched
-        self.old, self.new = Opened(before), Opened(matched.graph)
+        self.old, self.new = FlatBodies(before), FlatBodies(matched.graph)
         self.removed, self.added = matched.removed, matched.added
         self.went: dict[str, _Link] = {}
         self.came: dict[str, _Link] = {}

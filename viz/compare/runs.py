@@ -29,7 +29,7 @@ SURE = 0.9
 
 
 @dataclass(frozen=True)
-class Step:
+class ComparedStep:
     """One pass of a run.
 
     Args:
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """What is compared.
 
     Args:
@@ -63,13 +63,13 @@ class Run:
 
     label: str
     ir: str
-    steps: tuple[Step, ...]
+    steps: tuple[ComparedStep, ...]
     graph: Callable[[int], Graph | None]
     about: Mapping[str, Any] = field(default_factory=dict)
     settled: Callable[[int], str] | None = None
 
 
-def compare(a: Run, b: Run) -> Row:
+def compare(a: ComparedRun, b: ComparedRun) -> Row:
     """The document of `diff`: how two runs differ, what matters most first."""
     rows = step_rows(a, b)
     made: dict[tuple[int, int], tuple[Graph, Graph, Row]] = {}
@@ -104,7 +104,7 @@ def compare(a: Run, b: Run) -> Row:
     return {"verdict": verdict(document), **document}
 
 
-def step_rows(a: Run, b: Run) -> list[Row]:
+def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
     """Steps beside each other: one row a pair, or a step that only one run has."""
     names = [s.name for s in a.steps], [s.name for s in b.steps]
     pairs: list[tuple[int | None, int | None]] = []
@@ -117,7 +117,7 @@ def step_rows(a: Run, b: Run) -> list[Row]:
     return [_step_row(a, b, i, j) for i, j in pairs]
 
 
-def _step_row(a: Run, b: Run, i: int | None, j: int | None) -> Row:
+def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> Row:
     ours = None if i is None else a.steps[i]
     theirs = None if j is None else b.steps[j]
     was = ours.seconds if ours is not None else None
@@ -144,7 +144,7 @@ def _step_row(a: Run, b: Run, i: int | None, j: int | None) -> Row:
 
 
 def _first_difference(
-    a: Run, b: Run, rows: list[Row], program: Callable[[int, int], Row | None]
+    a: ComparedRun, b: ComparedRun, rows: list[Row], program: Callable[[int, int], Row | None]
 ) -> Row | None:
     """The first step after which the programs differ, with what differs there."""
     begun = program(-1, -1)

@@ -13,7 +13,7 @@ from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.recorder.reading import PassRun, Recording
-from relascope.viz.compare.runs import Run, Step
+from relascope.viz.compare.runs import ComparedRun, ComparedStep
 
 _LOWERED = ("call_lowered", "memory.", "vm.", "builtin.alloc")
 """How operators begin that say where memory is, and no more what is computed."""
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
 """Places in memory, which TVM and LLVM write into texts: other ones in every process."""
 
 
-def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> Run:
+def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> ComparedRun:
     """A model through a pipeline; as it is imported where that has no steps.
 
     Args:
@@ -34,7 +34,7 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
             indices.append(index)
             idle = not (record.added or record.removed or record.changed or record.error)
             failure = record.error.message if record.error else ""
-            steps.append(Step(record.pass_name, record.seconds, idle, "", failure))
+            steps.append(ComparedStep(record.pass_name, record.seconds, idle, "", failure))
     kept: dict[int, Graph] = {}
 
     def graph(index: int) -> Graph:
@@ -44,10 +44,10 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
         return kept[index]
 
     about = {"pipeline": str(stepped.pipeline), "training": source.training}
-    return Run(label, ir, tuple(steps), graph, about)
+    return ComparedRun(label, ir, tuple(steps), graph, about)
 
 
-def of_recording(found: Recording, label: str) -> Run:
+def of_recording(found: Recording, label: str) -> ComparedRun:
     """A recorded compile: its passes in the order in which they ended, so that what a pass did
     stands before the passes around it.
 
@@ -86,7 +86,8 @@ def of_recording(found: Recording, label: str) -> Run:
 
     end = last()
     steps = tuple(
-        Step(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "") for p in runs
+        ComparedStep(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "")
+        for p in runs
     )
     about = {
         "recorded": {k: v for k, v in found.about.items() if k != "process"},
@@ -106,7 +107,7 @@ def of_recording(found: Recording, label: str) -> Run:
         return _state({name: plain[content] for name, content in functions.items()})
 
     ir = end.ir if end is not None else "relax"
-    return Run(label, ir, steps, or_end, about, settled)
+    return ComparedRun(label, ir, steps, or_end, about, settled)
 
 
 def _ended(passes: Iterable[PassRun]) -> list[PassRun]:

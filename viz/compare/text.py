@@ -33,7 +33,7 @@ _MOST_MARKED = 2_000  # changed lines in which words are marked
 _ALIKE = 0.4  # share of two lines' words that both have, from which one became the other
 
 
-class Work:
+class DiffEffort:
     """How much work comparing may still take, in steps of about 10 ns.
 
     What a text looks like decides how long it takes to find what is the same: with many equal
@@ -44,10 +44,12 @@ class Work:
         self.left = steps
 
 
-class _Matcher(difflib.SequenceMatcher[str]):
+class _LineMatcher(difflib.SequenceMatcher[str]):
     """A matcher that stops looking where the work is used up."""
 
-    def __init__(self, was: Sequence[str], now: Sequence[str], work: Work, junk: bool) -> None:
+    def __init__(
+        self, was: Sequence[str], now: Sequence[str], work: DiffEffort, junk: bool
+    ) -> None:
         super().__init__(None, was, now, autojunk=junk)
         self._was, self._work = was, work
 
@@ -64,10 +66,10 @@ class _Matcher(difflib.SequenceMatcher[str]):
 
 def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
     """What differs between two texts of an IR, as a unified diff; "" where nothing does."""
-    work = Work()
+    work = DiffEffort()
     was, now = _same_numbers(before.splitlines(), after.splitlines(), work)
     lines = [f"--- {names[0]}", f"+++ {names[1]}"]
-    for group in _Matcher(was, now, work, True).get_grouped_opcodes(2):
+    for group in _LineMatcher(was, now, work, True).get_grouped_opcodes(2):
         (_, i, _, j, _), (_, _, i_end, _, j_end) = group[0], group[-1]
         lines.append(f"@@ -{_range(i, i_end)} +{_range(j, j_end)} @@")
         for kind, i, i_end, j, j_end in group:
@@ -121,13 +123,13 @@ class Stretch:
         return 0 if self.same else sum(side is not None for row in self.rows for side in row)
 
 
-def columns(before: str, after: str, work: Work | None = None) -> list[Stretch]:
+def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
     """Two texts side by side; of each at most `MOST_LINES` lines.
 
     Args:
         work: that is left for this; by default enough for one pair of texts.
     """
-    work = work or Work()
+    work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
         [line[:_WIDEST] for line in text[:_LONGEST].splitlines()[:MOST_LINES]]
@@ -184,7 +186,7 @@ def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> 
     }
 
 
-def _same_numbers(was: list[str], now: list[str], work: Work) -> tuple[list[str], list[str]]:
+def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[list[str], list[str]]:
     """The lines before with the numbers that their values have after."""
     old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
     numbers: dict[str, str] = {}
@@ -213,14 +215,14 @@ def _settled(line: str) -> Iterator[str]:
 
 
 def _opcodes(
-    was: Sequence[str], now: Sequence[str], work: Work
+    was: Sequence[str], now: Sequence[str], work: DiffEffort
 ) -> list[tuple[str, int, int, int, int]]:
     """As `difflib.SequenceMatcher.get_opcodes`, what is the same at both ends aside."""
     short = min(len(was), len(now))
     head = next((k for k in range(short) if was[k] != now[k]), short)
     rest = short - head
     tail = next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
-    inner = _Matcher(
+    inner = _LineMatcher(
         was[head : len(was) - tail], now[head : len(now) - tail], work, True
     ).get_opcodes()
     found = [("equal", 0, head, 0, head)] if head else []
@@ -231,7 +233,7 @@ def _opcodes(
 
 
 def _paired(
-    was: Sequence[str], now: Sequence[str], work: Work
+    was: Sequence[str], now: Sequence[str], work: DiffEffort
 ) -> Iterator[tuple[int | None, int | None]]:
     """Which changed lines stand beside one another: in order, as alike as can be."""
     pairs = len(was) * len(now)
@@ -267,13 +269,13 @@ def _likeness(one: set[str], other: set[str]) -> float:
     return 2 * len(one & other) / (len(one) + len(other) or 1)
 
 
-def _words(one: str, other: str, work: Work) -> tuple[list[Part], list[Part]]:
+def _words(one: str, other: str, work: DiffEffort) -> tuple[list[Part], list[Part]]:
     """The parts of two lines, what differs marked; all, where little is the same."""
     if work.left < 0:
         return [(one, True)], [(other, True)]
     was, now = _WORD.findall(one), _WORD.findall(other)
     work.left -= _STEPS_PER_LINE * (len(was) + len(now))
-    matcher = _Matcher(was, now, work, False)
+    matcher = _LineMatcher(was, now, work, False)
     left: list[Part] = []
     right: list[Part] = []
     for kind, i, i_end, j, j_end in matcher.get_opcodes():

@@ -231,9 +231,9 @@ def _union(graph: Graph, view: View, key: str) -> Union | None:
         st.session_state.pop(name, None)
         return None
     family = view.family or family_of(graph)
-    kept: _Kept | None = st.session_state.get(name)
+    kept: _DrawnSteps | None = st.session_state.get(name)
     if kept is None or kept.family != family:
-        kept = st.session_state[name] = _Kept(family)
+        kept = st.session_state[name] = _DrawnSteps(family)
         for other in view.among:
             kept.union.add(fold_constants(other, view.fewer_than))
     kept.union.add(fold_constants(graph, view.fewer_than), view.keep_places)
@@ -241,7 +241,7 @@ def _union(graph: Graph, view: View, key: str) -> Union | None:
 
 
 @dataclass
-class _Kept:
+class _DrawnSteps:
     """What a view has drawn of one family of graphs, so that the next one does not jump."""
 
     family: str

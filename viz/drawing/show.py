@@ -27,7 +27,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
         chosen: the cut on the screen, which need not be on the frontier.
     """
     wish, joint = chosen.wish, chosen.joint
-    known = _Known()
+    known = _Numbering()
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]
     where = [k for k, (cut, _) in enumerate(rows) if set(cut.ids) == set(chosen.ids)]
     at = where[0] if where else sum(point.bytes <= joint.bytes_of(chosen.ids) for point in line)
@@ -44,7 +44,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
 
 
 @dataclass
-class _Known:
+class _Numbering:
     """Ids and reasons by where they stand in their lists."""
 
     ids: dict[str, int] = field(default_factory=dict)

@@ -23,7 +23,7 @@ _MOST = 80_000_000  # pixels of a PNG
 
 
 @dataclass(frozen=True)
-class Look:
+class Appearance:
     """How a graph is written.
 
     Args:
@@ -66,7 +66,7 @@ def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
     return max(fits, key=len)
 
 
-def graph_file(ending: str, graph: Graph, look: Look) -> bytes:
+def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
     """A graph in one of `FORMATS`.
 
     Raises:

@@ -14,13 +14,13 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.recorder.reading import Recording, read
 from relascope.viz.drawing.drawing import View
-from relascope.viz.handed_on.formats import FORMATS, Look, ending_of, graph_file
+from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
 
-class Shown:
+class NotebookView:
     """What a notebook draws, and `save` writes; see `show`."""
 
     formats: Collection[str] = FORMATS
@@ -64,7 +64,7 @@ class Shown:
 
 
 @dataclass(frozen=True, repr=False)
-class ShownGraph(Shown):
+class ShownGraph(NotebookView):
     """A graph to look at.
 
     Args:
@@ -83,12 +83,12 @@ class ShownGraph(Shown):
     @property
     def height(self) -> int:  # type: ignore[override]
         """Of the picture, in pixels."""
-        return self.view.height or Shown.height
+        return self.view.height or NotebookView.height
 
     def written(self, ending: str) -> bytes:
         """A file of it, in one of `FORMATS`."""
         about = {"IR": self.graph.ir.capitalize(), "function": self.graph.name}
-        look = Look(self.view, sheet=lambda: Sheet(self.graph.name, about))
+        look = Appearance(self.view, sheet=lambda: Sheet(self.graph.name, about))
         return graph_file(ending, self.graph, look)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class ShownGraph(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class ShownRecording(Shown):
+class ShownRecording(NotebookView):
     """A recording to look at: its passes, what each changed, and their times."""
 
     formats = (".html",)
@@ -118,7 +118,7 @@ class ShownRecording(Shown):
         return f"<relascope recording {name!r}, {count} passes: .save(path) writes it>"
 
 
-def show(what: Any, function: str = "main", height: int = 640) -> Shown:
+def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
     """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
     Args:

@@ -118,7 +118,9 @@ def cut_tab(
             tables.PROVEN if line["proven"] else tables.STOPPED,
         ),
         *([sheet.sentence(saved.note)] if saved and saved.note else []),
-        sheet.chart("Bytes held over one step", chart_svg(charts.held(document["held"]))),
+        sheet.chart(
+            "Bytes held over one step", chart_svg(charts.live_bytes_chart(document["held"]))
+        ),
     ]
     if kept:
         sections.append(sheet.chart("Bytes of each", chart_svg(charts.capture_bytes(kept))))

@@ -8,7 +8,7 @@ from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.recorder.reading import PassRun, Recording
-from relascope.viz.compare.text import ASIDE, Work, beside, brief, columns
+from relascope.viz.compare.text import ASIDE, DiffEffort, beside, brief, columns
 from relascope.viz.drawing.drawing import MOST_NODES, View
 from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
@@ -69,7 +69,7 @@ class _Contents:
     unions: dict[str, Union] = field(default_factory=dict)
     seen: dict[Pair, tuple[Seen, Graph | None, Union]] = field(default_factory=dict)
     blocks: dict[tuple[str, Pair], int] = field(default_factory=dict)
-    work: Work = field(default_factory=Work)
+    work: DiffEffort = field(default_factory=DiffEffort)
 
     def __post_init__(self) -> None:
         self.work.left = _STEPS + _STEPS_PER_BYTE * self.recording.path.stat().st_size
@@ -136,7 +136,7 @@ def _passes(file: Sheet, recording: Recording, rows: list[Row], view: View) -> N
     changes = rows_of.own_changes(rows)
     section = {
         "kind": "recording",
-        "rows": rows_of.listed(rows),
+        "rows": rows_of.as_columns(rows),
         "changes": changes,
         "block": file.block(details),
         "chosen": rows_of.first(rows, changes),

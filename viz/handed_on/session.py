@@ -20,7 +20,7 @@ from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import Row
 from relascope.viz.sessions.results import cut_with
-from relascope.viz.sessions.state import FOUND, Kernels, Search, Session, pipeline_text, read
+from relascope.viz.sessions.state import FOUND, Kernels, SavedSearch, Session, pipeline_text, read
 
 _FOUND = (
     "stage; strategy; inputs; pipeline; dtype; outcome; max abs: max_abs; max rel: max_rel; limit; "
@@ -116,7 +116,9 @@ def _found(name: str, found: Any) -> list[Section]:
         return [sheet.table(title, shown, columns)]
     told = [c for c in _FOUND.split("; ") if any(r[c.rpartition(": ")[2]] for r in rows)]
     table = sheet.table(title, rows, "; ".join(told)) if told else None
-    said = [sheet.sentence(found.verdict)] if isinstance(found, Search) and found.verdict else []
+    said = (
+        [sheet.sentence(found.verdict)] if isinstance(found, SavedSearch) and found.verdict else []
+    )
     return [*said, *([table] if table else [])]
 
 

@@ -24,13 +24,13 @@ from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row as Cells
 from relascope.viz.rows import formats
-from relascope.viz.rows.step_list import Row, rows
+from relascope.viz.rows.step_list import StepListRow, rows
 
 _HEIGHT = 570
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSheet:
     """What is known of one step.
 
     Args:
@@ -43,7 +43,7 @@ class Step:
         notes: by a node's id a line that is told with it.
     """
 
-    row: Row
+    row: StepListRow
     graph: Graph | None = None
     before: Graph | None = None
     text: str | None = None
@@ -52,7 +52,9 @@ class Step:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None = None) -> None:
+def steps_tab(
+    file: Sheet, steps: Iterable[StepSheet], view: View, chosen: int | None = None
+) -> None:
     """Add the tab of a pipeline's steps.
 
     Args:
@@ -61,7 +63,7 @@ def steps_tab(file: Sheet, steps: Iterable[Step], view: View, chosen: int | None
         chosen: the step that is shown at first; None for the last one.
     """
     union, listed, blocks = Union(), [], []
-    known: list[tuple[Step, Seen | None, Union]] = []
+    known: list[tuple[StepSheet, Seen | None, Union]] = []
     for step in steps:  # all before the first is drawn, so that nothing moves between steps
         seen = None if step.graph is None else seen_of(step.before, step.graph)
         if seen is not None:
@@ -135,7 +137,7 @@ def drawn(
     return {"picture": picture, "tables": shown, "figures": _figures(before, seen.after)}
 
 
-def _details(step: Step, seen: Seen | None, union: Union, view: View) -> dict[str, Any]:
+def _details(step: StepSheet, seen: Seen | None, union: Union, view: View) -> dict[str, Any]:
     texts: list[Section] = []
     if step.text is not None and step.text_before is not None:
         diff = changes.text_diff(step.text_before, step.text)
@@ -181,7 +183,7 @@ def steps_of(
     source: ModelSource,
     stepped: Stepped,
     errors: Mapping[int, Cells] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[StepSheet]:
     """The steps of a pipeline, asked of an engine.
 
     Args:
@@ -191,7 +193,7 @@ def steps_of(
     imported: Graph = ask("load", source).graph
     listed = rows(ir, pipeline, stepped.records, len(imported))
     text: str = ask("text", source, pipeline, -1)
-    yield Step(listed[0], imported, text=text)
+    yield StepSheet(listed[0], imported, text=text)
     for index, record in enumerate(stepped.records):
         start = changes.start_of(ir, pipeline, index)
         before: Graph = imported if start < 0 else ask("graph_after", source, pipeline, start)
@@ -205,7 +207,7 @@ def steps_of(
         if error.get("check_failure"):
             why = error["check_failure"]["message"]
             said.append(sheet.sentence(f"It cannot be compared with PyTorch: {why}", True))
-        yield Step(
+        yield StepSheet(
             row,
             ask("graph_after", source, pipeline, index),
             before,

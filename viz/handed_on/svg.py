@@ -31,10 +31,10 @@ def svg(data: dict[str, Any], drawn: dict[str, Any], theme: palette.Theme, shape
         theme: whose colours.
         shapes: whether edges carry the types of their values.
     """
-    return "\n".join(_Writer(data, drawn, theme).lines(shapes)) + "\n"
+    return "\n".join(_SvgWriter(data, drawn, theme).lines(shapes)) + "\n"
 
 
-class _Writer:
+class _SvgWriter:
     def __init__(self, data: dict[str, Any], drawn: dict[str, Any], theme: palette.Theme) -> None:
         self.data, self.drawn = data, drawn
         self.box, self.edge, self.node = drawn["box"], drawn["edge"], data["node"]

@@ -11,7 +11,7 @@ import streamlit as st
 from relascope.core.graph import Graph
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.recorder.reading import Recording
-from relascope.viz.handed_on.formats import FORMATS, Look, graph_file
+from relascope.viz.handed_on.formats import FORMATS, Appearance, graph_file
 from relascope.viz.handed_on.parts import graph_tab, made_from
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.session import session_sheet
@@ -88,7 +88,7 @@ def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
         graph_tab(file, graph, view)
         return file
 
-    return graph_file(ending, graph, Look(view, sheet=page))
+    return graph_file(ending, graph, Appearance(view, sheet=page))
 
 
 def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:

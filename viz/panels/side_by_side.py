@@ -17,7 +17,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, info
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Group, align
+from relascope.viz.compare.align import Alignment, Confidence, Counterpart, MatchedGroup, align
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
@@ -231,7 +231,7 @@ def _say(text: str) -> None:
     st.html(f"<div class='rs-aligned'>{escape(text)}</div>")
 
 
-def _say_row(group: Group) -> None:
+def _say_row(group: MatchedGroup) -> None:
     """What the operator of a chosen row became."""
     became = "; ".join(
         f"{ir.capitalize()}: <b>{escape(formats.counts_text(counts))}</b>"

@@ -33,7 +33,7 @@ _NO_MAIN = 'It has no function "main" that could be run.'
 
 
 @dataclass(frozen=True)
-class Made:
+class RunOfModule:
     """A module, by its number in the recording, and the pass that left it."""
 
     module: int
@@ -54,7 +54,7 @@ class Part:
     first: int
     by: int
     after: bool
-    made: tuple[Made, ...]
+    made: tuple[RunOfModule, ...]
     end: str = ""
 
 
@@ -172,7 +172,7 @@ def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> l
         why = why_not(recording, run, after)
         its = None if why else _signature(recording, run, after)
         if part is not None and not why and its == signature:
-            found[-1] = part = replace(part, made=(*part.made, Made(module, run.number)))
+            found[-1] = part = replace(part, made=(*part.made, RunOfModule(module, run.number)))
             continue
         if part is not None:
             if signature is not None and its is not None:
@@ -252,7 +252,7 @@ def _line(error: EngineError) -> str:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class RecordedNumbers:
     """A recording whose modules an engine runs.
 
     Args:

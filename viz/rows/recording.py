@@ -70,7 +70,7 @@ def _row(one: PassRun, whole: float) -> Row:
     }
 
 
-def listed(rows: Sequence[Row]) -> Row:
+def as_columns(rows: Sequence[Row]) -> Row:
     """Rows of `pass_rows` column by column, as the list of passes in the browser takes them."""
     return {
         "name": [r["pass"][:_LONGEST] for r in rows],
@@ -183,7 +183,7 @@ NAMES_ALONE = (
 UNDER_WAY = "The recording ends while this pass runs: the compile was ended in it."
 
 
-def wanted(row: Row, only: str | None) -> bool:
+def passes_filter(row: Row, only: str | None) -> bool:
     """Whether a filter lets a row of `pass_rows` through; None lets all.
 
     Args:

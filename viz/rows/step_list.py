@@ -12,7 +12,7 @@ from relascope.viz.rows import formats
 
 
 @dataclass(frozen=True)
-class Row:
+class StepListRow:
     """What one row shows. Counts are None while the passes still run; row 0 is the import.
 
     Args:
@@ -52,7 +52,7 @@ def rows(
     records: Sequence[StepRecord] | None,
     imported: int | None,
     blamed: Mapping[int, str] | None = None,
-) -> list[Row]:
+) -> list[StepListRow]:
     """The rows of a pipeline, the imported program first.
 
     Args:
@@ -62,10 +62,10 @@ def rows(
     """
     blamed = blamed or {}
     made = "The program as the frontend made it."
-    result = [Row("imported", made, nodes=imported, failure=blamed.get(-1, ""))]
+    result = [StepListRow("imported", made, nodes=imported, failure=blamed.get(-1, ""))]
     for index, step in enumerate(pipeline):
         about = info(ir, step)
-        row = Row(
+        row = StepListRow(
             about.title,
             about.summary,
             step.enabled,

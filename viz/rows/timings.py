@@ -71,7 +71,7 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TimingVerdict:
     """What a row says of our speed, as far as its data allow.
 
     Args:
@@ -82,7 +82,7 @@ class Verdict:
     sure: bool
 
 
-def verdicts(rows: Sequence[TimeRow]) -> list[Verdict | None]:
+def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
     """Of each row what it says against eager; None of eager itself, and where there is none.
 
     The spread of a ratio reaches from the lower quartile over the rounds to the upper, and to the
@@ -93,7 +93,7 @@ def verdicts(rows: Sequence[TimeRow]) -> list[Verdict | None]:
     return [_verdict(r, eager.get(r.phase)) for r in rows]
 
 
-def _verdict(row: TimeRow, eager: TimeRow | None) -> Verdict | None:
+def _verdict(row: TimeRow, eager: TimeRow | None) -> TimingVerdict | None:
     ratio = row.ratio_to_eager
     if ratio is None:
         return None
@@ -114,7 +114,7 @@ def _verdict(row: TimeRow, eager: TimeRow | None) -> Verdict | None:
         text = f"{_times(low)} to {_times(high)} slower than eager"
     else:
         text = f"{low:.2f} to {high:.2f} of eager's time"
-    return Verdict(f"{text}; the machine is busy" if busy else text, not wide)
+    return TimingVerdict(f"{text}; the machine is busy" if busy else text, not wide)
 
 
 def _times(factor: float) -> str:
@@ -130,7 +130,7 @@ def label(result: TimeResult, row: TimeRow) -> str:
     return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
-def shown_rows(timed: Sequence[TimeRow], said: Sequence[Verdict | None]) -> list[Row]:
+def shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
     """One row a line of a timing as people read it, without the columns that say nothing.
 
     Args:

@@ -46,7 +46,9 @@ def written(session: Session) -> Query:
     return query
 
 
-def said(query: Mapping[str, list[str]], base: Session | None = None) -> tuple[Session, list[str]]:
+def session_of(
+    query: Mapping[str, list[str]], base: Session | None = None
+) -> tuple[Session, list[str]]:
     """The session that parameters say, and a few words on each that cannot be read.
 
     Args:

@@ -34,11 +34,11 @@ from relascope.samples import SAMPLES
 from relascope.viz.sessions.state import (
     FOUND,
     Accuracy,
-    Cut,
-    Finding,
+    CutChoice,
     Kernels,
     KernelTime,
-    Search,
+    SavedFinding,
+    SavedSearch,
     Session,
     pipeline_text,
     read,
@@ -104,14 +104,16 @@ def stages_of(
     return accuracy.with_inputs(accuracy.plan(ir, source, inference, training), kinds)
 
 
-def accuracy_found(target: str, kinds: Iterable[str], rows: Iterable[accuracy.Row]) -> Accuracy:
+def accuracy_found(
+    target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
+) -> Accuracy:
     """An accuracy report as a session has it."""
     return Accuracy(target, tuple(kinds), tuple(map(_row, rows)))
 
 
-def _row(row: accuracy.Row) -> Finding:
+def _row(row: accuracy.AccuracyRow) -> SavedFinding:
     bad, failure = row.first_bad, row.failure
-    return Finding(
+    return SavedFinding(
         **{n: getattr(row, n) for n in _OF_ROWS},
         outcome="right" if row.passed else "wrong",
         max_rel=row.error,
@@ -121,16 +123,16 @@ def _row(row: accuracy.Row) -> Finding:
     )
 
 
-def search_found(ir: str, result: bisect.Bisection) -> Search:
+def search_found(ir: str, result: bisect.Bisection) -> SavedSearch:
     """A bisection as a session has it."""
     asked, rows = result.question, []
     for one in result.log:
         about = {n: getattr(one, n) for n in _OF_TRIES}
         failure = one.error.message if one.error else ""
         dtype = asked.source.dtype
-        rows.append(Finding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about))
+        rows.append(SavedFinding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about))
     names = ["import", *(s.name for s in asked.pipeline)]
-    return Search(
+    return SavedSearch(
         *(asked.target, asked.kind, asked.factor, asked.tolerance.relative),
         *(asked.tolerance.absolute, result.kind),
         tuple(names[i + 1] for i in result.found.suspects),
@@ -147,7 +149,7 @@ def profile_found(request: BuildRequest, profile: Profile) -> Kernels:
     return Kernels(request.target, request.captures, tuple(rows))
 
 
-def cut_with(joint: cuts.Joint, chosen: Cut) -> cuts.Cut:
+def cut_with(joint: cuts.Joint, chosen: CutChoice) -> cuts.Cut:
     """The cut that a session chose.
 
     Raises:
@@ -212,7 +214,7 @@ def again(ask: Ask, session: Session, path: str) -> Results:
         rows = [row for stage in stages for row in accuracy.run(ask, stage, name)]
         return accuracy_found(name, one.inputs, rows)
 
-    def search(one: Search) -> Search:
+    def search(one: SavedSearch) -> SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)
         asked = Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
         return search_found(session.ir, bisect.bisect(ask, session.ir, asked))

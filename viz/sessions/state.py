@@ -33,7 +33,7 @@ _DEEPEST = 50  # values in one another
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelChoice:
     """Which model, with which inputs; as of a `ModelSource`.
 
     Args:
@@ -63,7 +63,7 @@ class Model:
     tensors: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, source: ModelSource, name: str, inputs: str) -> Model:
+    def of(cls, source: ModelSource, name: str, inputs: str) -> ModelChoice:
         """A source as a session has it."""
         return cls(
             name,
@@ -98,7 +98,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutChoice:
     """How the joint graph is cut.
 
     Args:
@@ -127,7 +127,7 @@ class Compile:
 
 
 @dataclass(frozen=True)
-class Look:
+class ScreenState:
     """What is on the screen.
 
     Args:
@@ -160,7 +160,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SavedFinding:
     """A row of an accuracy report, or a try of a bisection: what was compared, and how far off.
 
     Args:
@@ -202,11 +202,11 @@ class Accuracy:
 
     target: str = ""
     inputs: tuple[str, ...] = ()
-    rows: tuple[Finding, ...] = ()
+    rows: tuple[SavedFinding, ...] = ()
 
 
 @dataclass(frozen=True)
-class Search:
+class SavedSearch:
     """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found.
 
     Args:
@@ -222,7 +222,7 @@ class Search:
     kind: str = ""
     suspects: tuple[str, ...] = ()
     verdict: str = ""
-    rows: tuple[Finding, ...] = ()
+    rows: tuple[SavedFinding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Kernels:
     rows: tuple[KernelTime, ...] = ()
 
 
-FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": Search, "profile": Kernels}
+FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profile": Kernels}
 """Results that were asked for by a button: by their name, what they are."""
 
 
@@ -252,12 +252,12 @@ class Session:
 
     version: int = VERSION
     ir: str = ENGINES[0]
-    model: Model = Model()
+    model: ModelChoice = ModelChoice()
     pipeline: str = ""
     pipelines: dict[str, str] = field(default_factory=dict)
-    cut: Cut = Cut()
+    cut: CutChoice = CutChoice()
     build: Compile = Compile()
-    look: Look = Look()
+    look: ScreenState = ScreenState()
     engines: dict[str, str] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     timings: tuple[Timing, ...] = ()

@@ -107,7 +107,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
     return types
 
 
-def made(
+def input_tensors(
     inputs: Sequence[Input], types: dict[str, TensorType], source: ModelSource, saved: Saved
 ) -> tuple[torch.Tensor, ...]:
     """One tensor an input: what is saved, and random ones for the rest.

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 _aten = torch.ops.aten
 
 
-def held(values: Any) -> Tensor:
+def traced_constant(values: Any) -> Tensor:
     """A constant of the graph that is being traced."""
     with _disable_current_modes():
         return torch.from_numpy(np.ascontiguousarray(values))
@@ -71,14 +71,14 @@ def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable
         x = x.detach() if x.is_floating_point() else x.to(torch.int64)
         size, wide = x.shape[dim], x.movedim(dim, -1).unsqueeze(-2)
         order = np.arange(size)
-        before = held(order <= order[:, None])
+        before = traced_constant(order <= order[:, None])
         limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
         least = limits.min if best == "amax" else limits.max
         least = math.copysign(math.inf, least) if x.is_floating_point() else least
         top = getattr(torch.where(before, wide, least), best)(-1, keepdim=True)
         hit = wide == top
         hit = hit | wide.isnan() if x.is_floating_point() else hit
-        return torch.where(hit & before, held(order), -1).amax(-1).movedim(-1, dim)
+        return torch.where(hit & before, traced_constant(order), -1).amax(-1).movedim(-1, dim)
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if x.numel() * x.shape[dim] <= _MOST_COMPARED:
@@ -86,7 +86,7 @@ def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable
             return x.gather(dim, found), found
         along = [1] * x.dim()
         along[dim] = x.shape[dim]
-        index = held(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
+        index = traced_constant(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
         _, found = _scan(step, dim, x, index)
         return x.gather(dim, found), found
 
@@ -216,18 +216,18 @@ def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tenso
     """The largest of each window and where it stands; of NaN the last."""
     flat, valid = _windows(size, sides)
     lead = list(x.shape[: x.dim() - len(size)])
-    taken = x.reshape([*lead, -1]).index_select(-1, held(flat.reshape(-1)))
+    taken = x.reshape([*lead, -1]).index_select(-1, traced_constant(flat.reshape(-1)))
     taken = taken.reshape([*lead, *flat.shape])
     floating = x.is_floating_point()
     lowest = -math.inf if floating else torch.iinfo(x.dtype).min
-    seen = torch.where(held(valid), taken, lowest)
+    seen = torch.where(traced_constant(valid), taken, lowest)
     index = _aten.argmax.default(seen, -1, True)
     if floating:
-        order = held(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
-        lost = torch.where(taken.isnan() & held(valid), order, torch.zeros_like(order))
+        order = traced_constant(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
+        lost = torch.where(taken.isnan() & traced_constant(valid), order, torch.zeros_like(order))
         last = _aten.argmax.default(lost, -1, True)
         index = torch.where(lost.amax([-1], True) > 0, last, index)
-    where = held(flat).expand(taken.shape).gather(-1, index)
+    where = traced_constant(flat).expand(taken.shape).gather(-1, index)
     result = [*lead, *(s.shape[0] for s in sides)]
     return taken.gather(-1, index).reshape(result), where.reshape(result)
 
@@ -272,7 +272,7 @@ def _pad(x: Tensor, around: list[int], mode: str = "constant", value: Any = None
             before, after = sides
             kept = np.arange(max(-before, 0), x.shape[-back] + min(after, 0))
             places = np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)
-            x = x.index_select(x.dim() - back, held(kept[places]))
+            x = x.index_select(x.dim() - back, traced_constant(kept[places]))
     return x
 
 

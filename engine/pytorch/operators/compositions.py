@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
-from relascope.engine.pytorch.operators.along_axes import ALONG, held
+from relascope.engine.pytorch.operators.along_axes import ALONG, traced_constant
 from relascope.engine.pytorch.operators.sampling import grid_sampler
 
 _MORE = (
@@ -452,8 +452,8 @@ def _linear(x: Tensor, size: list[int], aligned: bool, *factors: float | None) -
         first = np.minimum(at.astype(np.int64), extent - 1)
         second = first if wanted == extent else np.minimum(first + 1, extent - 1)
         along = [-1] + [1] * (x.dim() - axis - 1)
-        share = held((at - first).clip(0, 1).astype(kind)).to(x.dtype).reshape(along)
-        near, far = (x.index_select(axis, held(i)) for i in (first, second))
+        share = traced_constant((at - first).clip(0, 1).astype(kind)).to(x.dtype).reshape(along)
+        near, far = (x.index_select(axis, traced_constant(i)) for i in (first, second))
         x = near * (1 - share) + far * share
     return x
 

@@ -56,7 +56,7 @@ def pipeline(target: Any, ours: bool, found: FoundRecords | None, faults: list[E
 
 def instead_of_library(mod: Any, found: FoundRecords) -> Any:
     """A module in which the calls of a library that a record beats call a kernel of TVM's."""
-    rewriter = _Rewriter(mod)
+    rewriter = _RecordRewriter(mod)
     rewriter.takes = taking(found)
     for name, function in mod.functions.items():
         if isinstance(function, relax.Function):
@@ -65,7 +65,7 @@ def instead_of_library(mod: Any, found: FoundRecords) -> Any:
 
 
 @mutator
-class _Rewriter(PyExprMutator):
+class _RecordRewriter(PyExprMutator):
     takes: Callable[[str], bool]
 
     def visit_call_(self, call: Any) -> Any:

@@ -19,11 +19,11 @@ from relascope.core.graph import TensorType
 from relascope.engine.measure.tuner import Workload
 from relascope.engine.relax.building.split_slices import split_slices
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
-from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, known, symbol_of
+from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, all_static, symbol_of
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TaskKernel:
     """The engine's own of a `Workload`.
 
     Args:
@@ -123,7 +123,7 @@ def workload(name: str, function: Any, results: int, symbol: str = "") -> Worklo
     if function.attrs.get("tirx.is_scheduled", False):
         return None
     for buffer in function.params:
-        if not isinstance(buffer, tirx.Buffer) or not known(buffer.shape):
+        if not isinstance(buffer, tirx.Buffer) or not all_static(buffer.shape):
             return None
     arguments = tuple(TensorType(tuple(map(int, b.shape)), str(b.dtype)) for b in function.params)
     mod = bare(function)
@@ -131,7 +131,7 @@ def workload(name: str, function: Any, results: int, symbol: str = "") -> Worklo
         s_tir.Schedule(mod).get_sblock("root")
     except (s_tir.ScheduleError, ValueError):  # it has not the form that schedules are of
         return None
-    kernel = Kernel(mod, results, symbol)
+    kernel = TaskKernel(mod, results, symbol)
     return Workload(key_of(mod), name, arguments, counted_flops(mod["main"]) or None, kernel)
 
 
@@ -186,7 +186,7 @@ def alone(task: Workload, library: bool) -> Any:
     Args:
         library: call what does it without records, where that is a library's.
     """
-    kernel: Kernel = task.program
+    kernel: TaskKernel = task.program
     builder = relax.BlockBuilder()
     kinds = [relax.TensorType(a.shape, a.dtype) for a in task.arguments]
     given, made = kinds[: -kernel.results], kinds[-kernel.results :]

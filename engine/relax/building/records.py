@@ -15,7 +15,7 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.records import SCHEDULES, WORKLOAD
 
 
-def kept(place: Path, mod: Any) -> Any:
+def recorded_workload(place: Path, mod: Any) -> Any:
     """TVM's workload of a task: the kernel that its records are of, or this one where it has none.
 
     Both compute the same, but records name steps of a kernel, which may have other names in another
@@ -59,5 +59,5 @@ def best(place: Path, mod: Any) -> Any | None:
     Raises:
         EngineError: as of `kept`.
     """
-    found = stored(place, kept(place, mod))
+    found = stored(place, recorded_workload(place, mod))
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)

@@ -28,7 +28,7 @@ from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.protocol.target_text import gpu_index, library
 from relascope.engine.relax.building import apply_records
 from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
-from relascope.engine.relax.building.vm_memory import held
+from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -107,7 +107,7 @@ class Compiled:
             self.run(values)
         finally:
             self.machine.set_instrument(lambda *_: None)
-        return held(str(self._bytecode.as_text()), sizes)
+        return live_bytes(str(self._bytecode.as_text()), sizes)
 
     def _array(self, name: str, values: Tensors, keep: bool) -> Any:
         address = executables.given(values, name).data_ptr()

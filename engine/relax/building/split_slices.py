@@ -29,14 +29,14 @@ def split_slices(mod: Any, context: Any) -> Any:
         relax.analysis.post_order_visit(function, look)
     if not splits:
         return mod
-    rewriter = _Rewriter(mod)
+    rewriter = _SliceRewriter(mod)
     for name, function in functions.items():
         rewriter.builder_.update_func(name, rewriter.visit_expr(function))
     return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
 
 
 @mutator
-class _Rewriter(PyExprMutator):
+class _SliceRewriter(PyExprMutator):
     def visit_tuple_getitem_(self, item: Any) -> Any:
         made = self.visit_expr_post_order(item)
         split = self.lookup_binding(made.tuple_value)

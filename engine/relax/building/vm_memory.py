@@ -17,7 +17,7 @@ _FORGET = "vm.builtin.null_value"
 _REGISTER = re.compile(r"%\d+")
 
 
-def held(bytecode: str, sizes: Sequence[int], function: str = "main") -> HeldMemory | None:
+def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> HeldMemory | None:
     """The most bytes of storages that live at one time, and those that the results keep.
 
     Args:

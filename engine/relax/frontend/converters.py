@@ -21,7 +21,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch import unlike
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.relax.frontend.arguments import Reading, in_common
 from relascope.passes.program import Mask
@@ -103,9 +103,9 @@ class NamedBuilder(relax.BlockBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.origin = Origin("", "", -1)
-        self.origins: dict[str, Origin] = {}
-        self.copies: dict[Origin, int] = {}
+        self.origin = TraceOrigin("", "", -1)
+        self.origins: dict[str, TraceOrigin] = {}
+        self.copies: dict[TraceOrigin, int] = {}
 
     def emit(self, expr: Any, name_hint: str = "") -> Any:
         variable = super().emit(self.flat(expr), name_hint or self.hint())

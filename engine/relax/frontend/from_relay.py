@@ -28,7 +28,7 @@ class _Unlike(Exception):
     """A form of an operator that Relax does not have; continues "nn.pad "."""
 
 
-class _Call:
+class _RelayCall:
     """A call of an operator, with its attributes as Python's numbers, texts and lists.
 
     Args:
@@ -101,7 +101,7 @@ class _Call:
             raise _Unlike(what)
 
 
-_Made = Callable[[_Call], Any]
+_Made = Callable[[_RelayCall], Any]
 op = relax.op
 
 
@@ -117,7 +117,7 @@ def _reduced(name: str) -> _Made:
     return lambda c: getattr(op, name)(c.args[0], _axes(c), bool(c.number("keepdims", 0)))
 
 
-def _axes(c: _Call) -> list[int]:
+def _axes(c: _RelayCall) -> list[int]:
     rank, axes = len(c.of(0)), c.has("axis")
     named = [a % rank for a in (axes if isinstance(axes, list) else [axes])] if axes else []
     if axes == 0:
@@ -128,7 +128,7 @@ def _axes(c: _Call) -> list[int]:
 
 
 def _arg(name: str) -> _Made:
-    def made(c: _Call) -> Any:
+    def made(c: _RelayCall) -> Any:
         axes = _axes(c)
         c.need(not c.number("select_last_index", 0), "of the last index")
         whole = len(axes) == len(c.of(0))
@@ -143,7 +143,7 @@ def _arg(name: str) -> _Made:
 
 
 def _conv(name: str) -> _Made:
-    def made(c: _Call) -> Any:
+    def made(c: _RelayCall) -> Any:
         options = {"strides": c.has("strides"), "padding": c.has("padding")}
         if "transpose" in name:
             options["output_padding"] = c.has("output_padding")
@@ -162,7 +162,7 @@ def _conv(name: str) -> _Made:
 
 
 def _pool(name: str) -> _Made:
-    def made(c: _Call) -> Any:
+    def made(c: _RelayCall) -> Any:
         options: dict[str, Any] = {}
         if name.startswith("avg"):
             options["count_include_pad"] = bool(c.number("count_include_pad", 0))
@@ -180,13 +180,13 @@ def _pool(name: str) -> _Made:
     return made
 
 
-def _adaptive(c: _Call) -> Any:
+def _adaptive(c: _RelayCall) -> Any:
     layout = c.text("layout", "NCHW")
     c.need(layout == "NCHW", f"in {layout}")
     return op.nn.adaptive_avg_pool2d(c.args[0], c.shape[2:])
 
 
-def _global_max(c: _Call) -> Any:
+def _global_max(c: _RelayCall) -> Any:
     c.need(c.text("layout", "NCHW") == "NCHW", "in another layout than NCHW")
     return op.max(c.args[0], [2, 3], True)
 
@@ -199,7 +199,7 @@ def _turned(value: Any) -> Any:
 def _matmul(a: int, b: int) -> _Made:
     """A product of matrices; whether each is turned where the attributes do not say."""
 
-    def made(c: _Call) -> Any:
+    def made(c: _RelayCall) -> Any:
         left, right = c.args
         left = _turned(left) if c.number("transpose_a", a) else left
         right = _turned(right) if c.number("transpose_b", b) else right
@@ -208,23 +208,23 @@ def _matmul(a: int, b: int) -> _Made:
     return made
 
 
-def _bias(c: _Call) -> Any:
+def _bias(c: _RelayCall) -> Any:
     rank, axis = len(c.of(0)), c.number("axis", 1)
     wide = [1] * rank
     wide[axis] = c.of(1)[0]
     return op.add(c.args[0], op.reshape(c.args[1], wide))
 
 
-def _dropout(c: _Call) -> Any:
+def _dropout(c: _RelayCall) -> Any:
     return relax.Tuple([c.args[0], op.ones_like(c.args[0])])
 
 
-def _batch_norm(c: _Call) -> Any:
+def _batch_norm(c: _RelayCall) -> Any:
     about = _about(c)
     return op.nn.batch_norm(*c.args, axis=c.number("axis", 1), training=False, **about)
 
 
-def _about(c: _Call) -> dict[str, Any]:
+def _about(c: _RelayCall) -> dict[str, Any]:
     return {
         "epsilon": c.number("epsilon", 1e-5),
         "center": bool(c.number("center", 1)),
@@ -232,13 +232,13 @@ def _about(c: _Call) -> dict[str, Any]:
     }
 
 
-def _group_norm(c: _Call) -> Any:
+def _group_norm(c: _RelayCall) -> Any:
     axis = c.number("axis", 1) % len(c.of(0))
     axes = [a for a in range(1, len(c.of(0))) if a != axis]
     return op.nn.group_norm(*c.args, c.number("num_groups", 0), axis, axes, **_about(c))
 
 
-def _pad(c: _Call) -> Any:
+def _pad(c: _RelayCall) -> Any:
     mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}.get(
         c.text("pad_mode"), ""
     )
@@ -248,7 +248,7 @@ def _pad(c: _Call) -> Any:
     return op.nn.pad(c.args[0], width, mode, float(c.value(1)))
 
 
-def _take(c: _Call) -> Any:
+def _take(c: _RelayCall) -> Any:
     c.need(not c.has("batch_dims", 0), "in batches")
     axis, mode = c.has("axis"), c.text("mode", "clip")
     c.need(mode in ("clip", "wrap", "fast"), f"by the mode {mode}")
@@ -256,7 +256,7 @@ def _take(c: _Call) -> Any:
     return op.take(data, c.args[1], axis or 0, mode)
 
 
-def _slice(c: _Call) -> Any:
+def _slice(c: _RelayCall) -> Any:
     begin, end = c.has("begin"), c.has("end")
     strides, axes = c.has("strides"), c.has("axes")
     c.need(len(c.args) == 1 and begin is not None and end is not None, "by values")
@@ -271,11 +271,11 @@ def _slice(c: _Call) -> Any:
     return op.strided_slice(c.args[0], axes, begin, end, strides)
 
 
-def _split(c: _Call) -> Any:
+def _split(c: _RelayCall) -> Any:
     return op.split(c.args[0], c.has("indices_or_sections"), c.number("axis", 0))
 
 
-def _expand(c: _Call) -> Any:
+def _expand(c: _RelayCall) -> Any:
     axis, count = c.number("axis", 0), c.number("num_newaxis", 1)
     axis = axis if axis >= 0 else axis + len(c.of(0)) + 1
     return op.expand_dims(c.args[0], [axis + i for i in range(count)])
@@ -285,7 +285,7 @@ def _filled(value: float) -> _Made:
     return lambda c: op.full(c.shape, relax.const(value, c.kinds[0].dtype), c.kinds[0].dtype)
 
 
-def _arange(c: _Call) -> Any:
+def _arange(c: _RelayCall) -> Any:
     start, stop, step = (c.value(i).item() for i in range(3))
     dtype = c.kinds[0].dtype
     numbers = np.arange(start, stop, step).astype(dtype)
@@ -293,13 +293,13 @@ def _arange(c: _Call) -> Any:
     return relax.const(numbers, dtype)
 
 
-def _one_hot(c: _Call) -> Any:
+def _one_hot(c: _RelayCall) -> Any:
     on, off = (tvm.tirx.const(c.value(i).item(), c.kinds[0].dtype) for i in (1, 2))
     given = (relax.prim_value(on), relax.prim_value(off))
     return op.one_hot(c.args[0], *given, c.number("depth", 1), c.number("axis", -1))
 
 
-def _round(c: _Call) -> Any:
+def _round(c: _RelayCall) -> Any:
     """Halves away from zero, which Relax rounds to even numbers."""
     (data,) = c.args
     whole = op.trunc(data)
@@ -307,7 +307,7 @@ def _round(c: _Call) -> Any:
     return op.where(far, op.add(whole, op.sign(data)), whole)
 
 
-def _variance(c: _Call) -> Any:
+def _variance(c: _RelayCall) -> Any:
     apart = op.subtract(*c.args)
     axes, keep = _axes(c), bool(c.number("keepdims", 0))
     found = op.mean(op.multiply(apart, apart), axes, keep)
@@ -320,14 +320,14 @@ def _variance(c: _Call) -> Any:
     return found
 
 
-def _gather_nd(c: _Call) -> Any:
+def _gather_nd(c: _RelayCall) -> Any:
     rank = len(c.of(1))
     indices = op.astype(op.permute_dims(c.args[1], [*range(1, rank), 0]), "int64")
     c.need(not c.has("batch_dims", 0), "in batches")
     return op.gather_nd(c.args[0], indices)
 
 
-def _topk(c: _Call) -> Any:
+def _topk(c: _RelayCall) -> Any:
     return op.topk(
         c.args[0],
         c.has("k"),
@@ -338,7 +338,7 @@ def _topk(c: _Call) -> Any:
     )
 
 
-def _resize(c: _Call) -> Any:
+def _resize(c: _RelayCall) -> Any:
     return op.image.resize2d(
         c.args[0],
         tuple(c.has("size")),
@@ -430,7 +430,7 @@ _OPERATORS: dict[str, _Made] = {
 _VALUES = {"relay.Call", "relay.Tuple", "relay.TupleGetItem", "relay.Constant", "relay.Var"}
 
 
-class _Reader:
+class _RelayReader:
     """Reads a checked document."""
 
     def __init__(self, document: Node, name: str) -> None:
@@ -528,7 +528,7 @@ def from_relay(text: str, name: str) -> Any:
         EngineError: kind "file"; it is no such module; kind "operator": it has what Relax has no
             counterpart of; names all of it.
     """
-    reader = _Reader(json.loads(check_relay_json(text, name)), name)
+    reader = _RelayReader(json.loads(check_relay_json(text, name)), name)
     nodes = reader.nodes
     main = nodes[reader.main()]["attrs"]
     order = reader.ordered(int(main["body"]))
@@ -553,7 +553,7 @@ def from_relay(text: str, name: str) -> Any:
     return builder.get()
 
 
-def _value(reader: _Reader, builder: Any, index: int, made: dict[int, Any]) -> Any:
+def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any]) -> Any:
     node = reader.nodes[index]
     attrs, kind = node.get("attrs", {}), node["type_key"]
     args = [made[a] for a in reader.args(index)]
@@ -572,7 +572,7 @@ def _value(reader: _Reader, builder: Any, index: int, made: dict[int, Any]) -> A
     kinds = reader.types(attrs["_checked_type_"])
     about = reader.nodes[int(attrs["attrs"])].get("attrs", {})
     try:
-        found = builder.normalize(_OPERATORS[name](_Call(reader.nodes, about, args, kinds)))
+        found = builder.normalize(_OPERATORS[name](_RelayCall(reader.nodes, about, args, kinds)))
     except _Unlike as unlike:
         raise reader.refused(f"Relax has no counterpart here of {name} {unlike}") from unlike
     except EngineError:

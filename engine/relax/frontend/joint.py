@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.trace_to_fx import FxTrace
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
@@ -40,7 +40,7 @@ _WHOLE = (
     _aten.slice_backward.default,
 )
 _ORIGIN = "relascope_origin"
-_UNKNOWN = Origin("", "", -1)
+_UNKNOWN = TraceOrigin("", "", -1)
 
 
 def joint_trace(model: Model, trace: FxTrace) -> FxTrace:
@@ -230,7 +230,7 @@ class _Joint:
                 hint = "Use nn.BatchNorm for running statistics, or TVM's gradient."
                 self.refuse(node.meta["origin"], message, hint)
 
-    def refuse(self, origin: Origin, message: str, hint: str = "") -> NoReturn:
+    def refuse(self, origin: TraceOrigin, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, origin.where, hint)
 
 
@@ -258,7 +258,7 @@ class _Origins(TorchDispatchMode):
         running: Any = torch._C._current_autograd_node()
         if running is not None:
             forward = running.metadata.get(_ORIGIN, _UNKNOWN)
-            origin = Origin(forward.scope, GRADIENT_OF + forward.operator, forward.ordinal)
+            origin = TraceOrigin(forward.scope, GRADIENT_OF + forward.operator, forward.ordinal)
         mode = get_proxy_mode()
         assert mode is not None, "only what is recorded comes here"
         graph = mode.tracer.graph
@@ -280,7 +280,7 @@ class _Origins(TorchDispatchMode):
             todo += [before for before, _ in made.next_functions]
 
 
-def _mark(graph: Graph, before: Node, origin: Origin) -> None:
+def _mark(graph: Graph, before: Node, origin: TraceOrigin) -> None:
     """Write onto the nodes that were added behind one where they came from."""
     node = _last(graph)
     while node is not before:

@@ -53,7 +53,7 @@ _ATTRS = {"global_symbol", "num_input", "Primitive", "Composite", "relax.force_p
 _HINT = "Give the module as it was before it was compiled."
 
 
-def known(path: tuple[str, ...]) -> bool:
+def is_known_name(path: tuple[str, ...]) -> bool:
     """Whether a path in TVMScript is an operator, type or number that a file may use."""
     match path:
         case ("T", name):
@@ -155,7 +155,7 @@ def _read(pieces: Pieces, name: str) -> Any:
         if not is_relax_json(pieces.text):
             return from_relay(pieces.text, name)
         return tvm.ir.load_json(check_relax_json(pieces.text, name))
-    script = check_script(pieces.text, known, name)
+    script = check_script(pieces.text, is_known_name, name)
     variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
     variables["TypeVar"] = TypeVar
     if script.metadata:

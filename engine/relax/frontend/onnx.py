@@ -18,7 +18,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.relax.frontend.converters import NamedBuilder
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -62,7 +62,7 @@ _OPERATORS: dict[Any, Any] = {
 """Relax's own for what TVM's importer writes as loops, which no pass and no gradient knows."""
 
 
-class Builder(NamedBuilder):
+class OnnxBuilder(NamedBuilder):
     """Binds operators of Relax in place of loops."""
 
     def emit_te(self, func: Any, *args: Any, **options: Any) -> Any:
@@ -71,7 +71,7 @@ class Builder(NamedBuilder):
         return self.emit(_OPERATORS[func](*args, **options))
 
 
-def _mish(builder: Builder, x: Any) -> Any:
+def _mish(builder: OnnxBuilder, x: Any) -> Any:
     """x tanh(log(1 + e)) for e = exp(x), without the logarithm, which loses a small e's digits."""
     two, most = (relax.const(number, x.ty.dtype) for number in (2.0, 20.0))
     power = builder.emit(relax.op.exp(relax.op.minimum(x, most)))
@@ -90,13 +90,13 @@ class Importer(onnx_frontend.ONNXGraphImporter):
         dtypes = {n: t.dtype for n, t in given.inputs}
         super().__init__(inputs, dtypes, keep_params_in_input=True, sanitize=False)
         self.given = given
-        self.bb = self.builder = Builder()
+        self.bb = self.builder = OnnxBuilder()
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         index = int(attrs["tvm_custom"]["name"] or -1)
         node = self.given.nodes[index]
         proto = self.given.model.graph.node[index]
-        self.builder.origin = Origin(node.scope, f"onnx::{node.operator}", index)
+        self.builder.origin = TraceOrigin(node.scope, f"onnx::{node.operator}", index)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 kind, back = _wide(op_name, inputs)

@@ -62,18 +62,18 @@ def dispatch(mod: Any, keys: int) -> Any:
         keys: from which an attention is worth it.
     """
     mod = relax.transform.Normalize()(mod)  # every call has its type
-    rewriter = _Rewriter(mod)
+    rewriter = _AttentionRewriter(mod)
     made = {}
     for name, function in mod.functions.items():
         made[name] = function
         if isinstance(function, relax.Function):
-            rewriter.reader = _Reader(function, keys)
+            rewriter.reader = _AttentionFinder(function, keys)
             made[name] = rewriter.visit_expr(function)
     return relax.transform.DeadCodeElimination()(tvm.IRModule(made, attrs=mod.attrs))
 
 
 @mutator
-class _Rewriter(PyExprMutator):
+class _AttentionRewriter(PyExprMutator):
     reader: Any = None
 
     def visit_call_(self, call: Any) -> Any:
@@ -81,7 +81,7 @@ class _Rewriter(PyExprMutator):
         return self.visit_expr_post_order(call if found is None else found.call(call.ty))
 
 
-class _Reader:
+class _AttentionFinder:
     """Finds attentions in a function.
 
     Args:

@@ -73,7 +73,7 @@ def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) 
         registers: matmuls with weights that are constants become kernels of our own in a processor
             with these, where those are faster; see `engine.cpu_kernels.packed_matmul`.
     """
-    rewriter = _Rewriter(mod)
+    rewriter = _BlasRewriter(mod)
     rewriter.served, rewriter.registers = served, registers
     made = {
         name: rewriter.visit_expr(function)
@@ -85,7 +85,7 @@ def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) 
 
 
 @mutator
-class _Rewriter(PyExprMutator):
+class _BlasRewriter(PyExprMutator):
     served = True
     registers: Registers | None = None
 
@@ -120,7 +120,11 @@ class _Rewriter(PyExprMutator):
             bound = self.lookup_binding(right)
             right = right if bound is None else bound
         extents = [*left.ty.shape, *call.ty.shape]
-        if not known(extents) or right.ty.ndim != 2 or str(call.ty.dtype) != packed_matmul.DTYPE:
+        if (
+            not all_static(extents)
+            or right.ty.ndim != 2
+            or str(call.ty.dtype) != packed_matmul.DTYPE
+        ):
             return None
         *outer, inner = (int(d) for d in left.ty.shape)
         rows = math.prod(outer)
@@ -149,7 +153,11 @@ class _Rewriter(PyExprMutator):
         """A matmul whose left operand is turned as a sum of outer products, where those are few."""
         left, right = self.turned(call.args[0])[0], call.args[1]
         extents = [*left.ty.shape, *right.ty.shape]
-        if not known(extents) or len(extents) != 4 or str(call.ty.dtype) != packed_matmul.DTYPE:
+        if (
+            not all_static(extents)
+            or len(extents) != 4
+            or str(call.ty.dtype) != packed_matmul.DTYPE
+        ):
             return None
         inner, rows, _, columns = map(int, extents)
         tile = packed_matmul.outer_tile(rows, columns, inner, registers)
@@ -173,7 +181,7 @@ def registers_of(target: Any) -> Registers:
     return AVX512 if tvm.target.codegen.target_has_features("avx512f", target) else AVX2
 
 
-def known(extents: Any) -> bool:
+def all_static(extents: Any) -> bool:
     """Whether all axes have a length that is known when it is built."""
     return all(isinstance(d, tvm.tirx.IntImm) for d in extents)
 
@@ -181,4 +189,4 @@ def known(extents: Any) -> bool:
 def _is_small(call: Any) -> bool:
     """Whether calling a library costs more than multiplying."""
     extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
-    return known(extents) and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS
+    return all_static(extents) and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS

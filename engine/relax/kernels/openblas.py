@@ -27,7 +27,7 @@ def native(mod: Any) -> Any:
         EngineError: kind "target"; OpenBLAS is not installed.
     """
     openblas.load()
-    rewriter = _Rewriter(mod)
+    rewriter = _OpenblasRewriter(mod)
     for name, function in mod.functions.items():
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
@@ -41,7 +41,7 @@ def replaced(symbol: str) -> str:
 
 
 @mutator
-class _Rewriter(PyExprMutator):
+class _OpenblasRewriter(PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
         symbol = blas.symbol_of(made)

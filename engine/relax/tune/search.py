@@ -25,7 +25,7 @@ from tvm.s_tir import meta_schedule as ms
 from relascope.engine.measure.tuner import MeasuredSchedule, Workload
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import key_of
-from relascope.engine.relax.building.records import kept, stored
+from relascope.engine.relax.building.records import recorded_workload, stored
 from relascope.engine.relax.draw.to_graph import as_json
 
 BATCH = 16
@@ -51,7 +51,7 @@ def tuning_target(target: Any, threads: int) -> Any:
     return tvm.target.Target(options)
 
 
-class Search(AbstractContextManager["Search"]):
+class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     """See `engine.measure.tuner.Tuner`.
 
     Args:
@@ -81,7 +81,7 @@ class Search(AbstractContextManager["Search"]):
         self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
     ) -> Iterator[tuple[MeasuredSchedule, ...]]:
         """Measure schedules; see `measure.tuner.Tuner`."""
-        first = kept(place, workload.program.mod)
+        first = recorded_workload(place, workload.program.mod)
         database = ms.database.MemoryDatabase()
         committed = database.commit_workload(first.mod)
         for record in stored(place, committed):

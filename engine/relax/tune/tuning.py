@@ -26,7 +26,7 @@ from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.records import best
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
 from relascope.engine.relax.kernels import openblas
-from relascope.engine.relax.tune.search import Search
+from relascope.engine.relax.tune.search import ScheduleSearch
 from relascope.engine.relax.tune.trial import SHORTEST_MS, values
 from relascope.engine.relax.tune.workers import Workers, shapes
 
@@ -84,7 +84,7 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextMana
             return _duel(workload, text, place)
         return _duel_there(workload, text, place, fleet, threads)
 
-    return Search(made, threads, measurer, before)
+    return ScheduleSearch(made, threads, measurer, before)
 
 
 def _is_here(target: Any) -> bool:

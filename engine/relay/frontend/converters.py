@@ -21,7 +21,7 @@ from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch import unlike
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.relay.frontend.core_operators import (
@@ -51,7 +51,9 @@ class Converter(CoreOperators, TypedConverter):
             what is converted, after the model's own.
     """
 
-    def __init__(self, model: Model, origins: dict[str, Origin], *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, model: Model, origins: dict[str, TraceOrigin], *args: Any, **kwargs: Any
+    ) -> None:
         self.model, self.origins = model, origins
         self.updates: dict[str, Any] = {}
         # TVM's frontend gives results other debug names, so operators are known by their origins.

@@ -27,7 +27,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
-from relascope.engine.pytorch.flat_trace import FlatTrace, Origin
+from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.known_operators import in_known_operators
@@ -42,7 +42,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 _NO_GRADIENT = ("acosh", "arccosh", "layer_norm", "logcumsumexp", "upsample_bicubic2d")
 
 
-def span_key(origin: Origin) -> str:
+def span_key(origin: TraceOrigin) -> str:
     """The source name of the spans of what an operator becomes."""
     return f"{origin.scope}|{origin.operator}|{origin.ordinal}"
 
@@ -77,7 +77,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         except EngineError:
             raise
         except Exception as wrong:  # TVM's converters raise anything; these know no operator
-            whole = Origin("", model.source.model, -1)
+            whole = TraceOrigin("", model.source.model, -1)
             raise unconverted("Relay", "the model", whole, wrong) from wrong
     updates = tuple(converters[-1].updates)
     note_updates(model, updates)

@@ -11,7 +11,7 @@ from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.pytorch.flat_trace import Origin
+from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.unlike import REWRITE
 
 _BY_CONDITION = ("where",)  # a condition stays one
@@ -29,11 +29,11 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         origins: where an operator comes from, by the source name that it bears in the frontend.
     """
 
-    origins: dict[str, Origin]
+    origins: dict[str, TraceOrigin]
     convert_map: dict[str, Any]
 
-    def origin_of(self, node: Any) -> Origin:
-        return self.origins.get(self.source_map.get(node, ""), Origin("", node.kind(), -1))
+    def origin_of(self, node: Any) -> TraceOrigin:
+        return self.origins.get(self.source_map.get(node, ""), TraceOrigin("", node.kind(), -1))
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, self.origin_of(self.current_op[-1]).where, hint)

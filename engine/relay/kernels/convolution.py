@@ -37,7 +37,7 @@ equals."""
 
 
 @dataclass(frozen=True)
-class Tile:
+class ConvolutionTile:
     """What is summed up in registers: `pixels` in each of `rows`, times `outputs` channels.
 
     Args:
@@ -57,7 +57,7 @@ def tile(
     flat: bool,
     lanes: int,
     blocks: tuple[int, int] | None = None,
-) -> Tile:
+) -> ConvolutionTile:
     """The tile for a convolution.
 
     Args:
@@ -71,7 +71,7 @@ def tile(
     outputs, rows, pixels = _best(channels[1], made, flat, lanes, wanted)
     # What is read was most likely made by a convolution like this one, in its blocks.
     inputs = given or _best(channels[0], read, flat, lanes, None)[0]
-    return Tile(inputs, outputs, rows, pixels)
+    return ConvolutionTile(inputs, outputs, rows, pixels)
 
 
 def _best(

@@ -37,7 +37,7 @@ Axes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Tile:
+class GpuTile:
     """What a block computes: `threads` along each axis, `inner` elements of each thread.
 
     Args:
@@ -69,14 +69,14 @@ class Convolution:
     apart: bool = False
 
 
-def tile(one: Convolution) -> Tile:
+def tile(one: Convolution) -> GpuTile:
     """The tile with the least cost: reads for each product, times the part of the GPU that waits.
 
     Raises:
         ValueError: none fits into the memory that a block shares.
     """
     options = [_splits(extent) for extent in one.made]
-    best: tuple[float, Tile] | None = None
+    best: tuple[float, GpuTile] | None = None
     for parts in itertools.product(*options):
         (tf, fi), (ty, yi), (tx, xi) = parts
         threads, inner = tf * ty * tx, fi * yi * xi
@@ -92,7 +92,7 @@ def tile(one: Convolution) -> Tile:
         products = outputs * channels * math.prod(one.window)
         cost = (1 + reads + _FILL * filled / products) * idle
         if best is None or cost < best[0]:
-            best = cost, Tile((tf, ty, tx), (fi, yi, xi), channels)
+            best = cost, GpuTile((tf, ty, tx), (fi, yi, xi), channels)
     if best is None:
         raise ValueError("no tile fits")
     return best[1]
@@ -161,12 +161,12 @@ Entity = list[tuple[str, str, Any]]
 """AutoTVM's way to write a tile: a name, "sp" for how an axis is split, the sizes of the parts."""
 
 
-def _spatial(made: Tile) -> Entity:
+def _spatial(made: GpuTile) -> Entity:
     names = zip(("tile_f", "tile_y", "tile_x"), made.threads, made.inner, strict=True)
     return [(name, "sp", [-1, 1, threads, inner]) for name, threads, inner in names]
 
 
-def _summed(made: Tile, window: Sequence[int]) -> Entity:
+def _summed(made: GpuTile, window: Sequence[int]) -> Entity:
     sizes = zip(("tile_rc", "tile_ry", "tile_rx"), (made.channels, *window), strict=True)
     return [(name, "sp", [-1, size]) for name, size in sizes]
 

@@ -210,7 +210,7 @@ def pack(program: RelayProgram) -> RelayProgram:
     return rewrite(program, visit)
 
 
-def _tile(data: Any, weight: Any) -> packed_matmul.Tile | None:
+def _tile(data: Any, weight: Any) -> packed_matmul.MatmulTile | None:
     """The tile of a product that `pack` made; None of another."""
     count, _, width = (int(d) for d in weight.shape)
     if not _used or str(data.dtype) != packed_matmul.DTYPE:
@@ -219,7 +219,7 @@ def _tile(data: Any, weight: Any) -> packed_matmul.Tile | None:
     return tile if tile is not None and tile.columns == width else None
 
 
-def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.Tile | None:
+def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.MatmulTile | None:
     """The tile for the product of two matrices as they lie; None where a library serves it better.
 
     Args:
@@ -236,7 +236,7 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.Tile | None:
     return packed_matmul.tile(rows, columns, _registers()) if along else None
 
 
-def outer_tile_for(left: Any, right: Any) -> packed_matmul.Tile | None:
+def outer_tile_for(left: Any, right: Any) -> packed_matmul.MatmulTile | None:
     """The tile for `left` turned times `right`; None where a library serves it better.
 
     Args:
@@ -259,7 +259,7 @@ def _fits(left: Any, extents: Any) -> bool:
     return known and str(left.dtype) == packed_matmul.DTYPE
 
 
-def _tile_of(rows: Any, columns: int) -> packed_matmul.Tile | None:
+def _tile_of(rows: Any, columns: int) -> packed_matmul.MatmulTile | None:
     known = isinstance(rows, tir.IntImm)
     return packed_matmul.tile(int(rows), columns, _registers()) if known else None
 

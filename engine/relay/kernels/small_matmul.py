@@ -59,7 +59,7 @@ def small_products(left: Any, right: Any, turn_left: bool, turn_right: bool) -> 
         (batch, rows, vectors * lanes),
         lambda b, i, j: te.sum(one(b, i, k) * other(b, k, j), axis=k),
         name=SMALL,
-        attrs=packed_matmul.Tile(high, wide * lanes, lanes).notes,
+        attrs=packed_matmul.MatmulTile(high, wide * lanes, lanes).notes,
     )
     if not columns % lanes:
         return summed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from relascope.passes.gradients import kept
+from relascope.passes.gradients import kept_results
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, function_of, results, with_main
 
@@ -19,6 +19,6 @@ def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgr
     """
     main = program.main
     bound = bindings(main)
-    returned, names = kept(program, results(main, bound), wanted)
+    returned, names = kept_results(program, results(main, bound), wanted)
     function = function_of(main.params, bound, returned, main.attrs)
     return replace(with_main(program, function), gradients=names)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvm import relay
 
-from relascope.passes.gradients import kept
+from relascope.passes.gradients import kept_results
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
@@ -20,6 +20,6 @@ def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgr
         wanted: names of arguments; those without a gradient are ignored.
     """
     main = program.main
-    results, names = kept(program, list(main.body.fields), wanted)
+    results, names = kept_results(program, list(main.body.fields), wanted)
     function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)
     return replace(with_main(program, function), gradients=names)

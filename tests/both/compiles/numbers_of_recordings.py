@@ -15,7 +15,7 @@ from relascope.engine.jobs.accuracy import OURS
 from relascope.engine.protocol.session import silent
 from relascope.recorder.reading import read
 from relascope.viz.rows import fault
-from relascope.viz.rows.recorded_numbers import Numbers, ir_of, parts, same_tvm
+from relascope.viz.rows.recorded_numbers import RecordedNumbers, ir_of, parts, same_tvm
 
 ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
 OWN = {"relax": ["ReluAway"], "relay": ["InferType", "ReluAway"]}[ENGINE]
@@ -56,7 +56,7 @@ def test_parts_are_what_takes_and_returns_the_same(compiled):
 
 
 def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path):
-    part, held = parts(compiled)[0], Numbers(compiled, tmp_path)
+    part, held = parts(compiled)[0], RecordedNumbers(compiled, tmp_path)
     rows = held.errors(ask, part, "llvm", OURS)
     assert [(r["pass"], r["error"]["verdict"]) for r in rows] == [
         (name, "wrong" if name == "ReluAway" else "right") for name in OWN
@@ -73,7 +73,7 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
 
 def reduced(ask, compiled, folder):
     """The last part's fault, narrowed, and the folder of its report."""
-    part, held = parts(compiled)[0], Numbers(compiled, folder)
+    part, held = parts(compiled)[0], RecordedNumbers(compiled, folder)
     (found,) = held.search(ask, ENGINE, (part,), "llvm", OURS)
     made = reduce.narrow(ask, ENGINE, found.result)
     fault.write(made.report, folder / "report")
@@ -108,15 +108,15 @@ def test_inputs_are_drawn_or_given(compiled, ask, tmp_path):
     if ENGINE == "relay":
         inputs |= {"w": np.full((16, 16), 0.25, "float32"), "b": np.ones(16, "float32")}
         np.savez(tmp_path / "in.npz", **inputs)  # nothing is negative: relu is abs
-        held = Numbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
+        held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
         assert [r["error"]["verdict"] for r in held.errors(ask, part, "llvm", OURS)] == [
             "right"
         ] * 2
     else:
         np.savez(tmp_path / "in.npz", **inputs)
-        held = Numbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
+        held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
         (row,) = held.errors(ask, part, "llvm", OURS)
-        (other,) = Numbers(compiled, tmp_path, seed=3).errors(ask, part, "llvm", OURS)
+        (other,) = RecordedNumbers(compiled, tmp_path, seed=3).errors(ask, part, "llvm", OURS)
         assert row["error"]["max_rel"] != other["error"]["max_rel"]
 
 

@@ -12,7 +12,7 @@ from place import PAGES
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.shell import keeping, spare
 from relascope.viz.sessions import store
-from relascope.viz.sessions.state import Look, Model, Session
+from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def kept(path, ident="other"):
     """A recording as a kept session."""
     digest = file_digest(path)
     store.keep_model(str(path), digest)
-    store.put(ident, Session(model=Model(path.name, digest)), path.name)
+    store.put(ident, Session(model=ModelChoice(path.name, digest)), path.name)
     return ident
 
 
@@ -129,7 +129,7 @@ def test_another_sample_in_the_other_ir(clients):
 
 def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
     path = recorded(tmp_path / "a.rsc")
-    look = Look(
+    look = ScreenState(
         "Side by side",
         choices={
             "keep_against": "nonsense",
@@ -139,7 +139,7 @@ def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
         },
     )
     store.keep_model(str(path), file_digest(path))
-    store.put("mine", Session(model=Model("a.rsc", file_digest(path)), look=look), "a.rsc")
+    store.put("mine", Session(model=ModelChoice("a.rsc", file_digest(path)), look=look), "a.rsc")
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     page.query_params["session"] = "mine"
     assert "Choose a file." in words(run(page))

@@ -12,7 +12,7 @@ from relascope import recording
 from relascope.engine.jobs import reduce
 from relascope.engine.jobs.accuracy import OURS
 from relascope.recorder.reading import read
-from relascope.viz.rows.recorded_numbers import Numbers, parts
+from relascope.viz.rows.recorded_numbers import RecordedNumbers, parts
 
 
 def scaled(late, wrong):
@@ -43,7 +43,7 @@ def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
     with recording(tmp_path / "run.rsc", "modules"):
         scale_first(scaled(True, False))
     found = read(tmp_path / "run.rsc")
-    (part,), held = parts(found), Numbers(found, tmp_path)
+    (part,), held = parts(found), RecordedNumbers(found, tmp_path)
     (search,) = held.search(ask, "relax", (part,), "llvm", OURS)
     made = reduce.narrow(ask, "relax", search.result)
     assert "nn.relu" in made.operators

@@ -7,7 +7,7 @@ import torch
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import runtime
-from relascope.engine.relax.building.vm_memory import held
+from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 
@@ -38,15 +38,15 @@ BYTECODE = """@main:
 
 
 def test_a_storage_lives_as_long_as_something_is_of_it():
-    found = held(BYTECODE, [100, 10, 1])
+    found = live_bytes(BYTECODE, [100, 10, 1])
     assert found is not None
     assert (found.peak, found.results, found.between) == (110, 1, False)
-    assert held(BYTECODE, [1, 10, 100]).peak == 110  # the first is given up before the last
+    assert live_bytes(BYTECODE, [1, 10, 100]).peak == 110  # the first is given up before the last
 
 
 def test_bytecode_of_another_run_is_not_guessed_at():
-    assert held(BYTECODE, [100, 10]) is None
-    assert held(BYTECODE, [100, 10, 1, 1]) is None
+    assert live_bytes(BYTECODE, [100, 10]) is None
+    assert live_bytes(BYTECODE, [100, 10, 1, 1]) is None
 
 
 def test_a_chain_needs_two_of_its_tensors_at_a_time():

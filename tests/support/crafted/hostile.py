@@ -23,7 +23,7 @@ from torch import nn
 import hostile_onnx
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import Model, Session
+from relascope.viz.sessions.state import ModelChoice, Session
 
 MARK = "MARK"
 BOMB = 400 << 20
@@ -73,7 +73,7 @@ def honest(kind):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.pt")
             path.write_bytes(honest(".pt"))
-            model = Model(path.name, file_digest(path))
+            model = ModelChoice(path.name, file_digest(path))
             replay.write(data, replace(Session(), model=model, results=_RESULTS), path)
     elif kind in TENSORS:
         TENSORS[kind](data, {"x": torch.arange(8.0).reshape(2, 4), "ids": torch.arange(6)})

@@ -12,7 +12,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.viz.compare.match import Matching, Pair, match
-from relascope.viz.compare.runs import SURE, Run, compare, program_document
+from relascope.viz.compare.runs import SURE, ComparedRun, compare, program_document
 from relascope.viz.compare.words import KERNELS, kernel_name
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, group_of
@@ -33,7 +33,7 @@ Derive = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Comparison:
     """Two programs held against each other.
 
     Args:
@@ -56,7 +56,7 @@ class _Held:
         return (matching.by_right if side else matching.by_left).get(ident)
 
 
-def show(a: Run, b: Run, derive: Derive, *key: Hashable) -> None:
+def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None:
     """Draw it.
 
     Args:
@@ -84,7 +84,7 @@ def _say(text: str) -> None:
     st.html(f"<div class='rs-aligned'><b>{escape(text)}</b></div>")
 
 
-def _of_side(side: str, run: Run, about: Row) -> None:
+def _of_side(side: str, run: ComparedRun, about: Row) -> None:
     """Which program a side is."""
     parts = [f"{side.upper()}: {run.label}", run.ir.capitalize()]
     if about["seconds"] is not None:
@@ -189,7 +189,11 @@ def _steps(rows: list[Row], first: Row | None, key: str) -> None:
 
 
 def _figures_and_graphs(
-    a: Run, b: Run, derive: Derive, key: tuple[Hashable, ...], at: tuple[str, int, int]
+    a: ComparedRun,
+    b: ComparedRun,
+    derive: Derive,
+    key: tuple[Hashable, ...],
+    at: tuple[str, int, int],
 ) -> None:
     _, i, j = at
     left, right = a.graph(i), b.graph(j)
@@ -198,7 +202,7 @@ def _figures_and_graphs(
         st.caption(f"There is no graph of {gone} here: loops have none, nor have lower levels.")
         return
     place = repr((*key, i, j))
-    held: _Held = derive(lambda: _held(place, left, right), "held", *key, i, j)
+    held: _Comparison = derive(lambda: _held(place, left, right), "held", *key, i, j)
     words = st.container()
     columns = side_by_side("against", [1, 1])
     tables = st.container()
@@ -212,9 +216,9 @@ def _figures_and_graphs(
         _tables(held)
 
 
-def _held(place: str, left: Graph, right: Graph) -> _Held:
+def _held(place: str, left: Graph, right: Graph) -> _Comparison:
     matching = match(left, right)
-    return _Held(place, matching, program_document(matching), (_outer(left), _outer(right)))
+    return _Comparison(place, matching, program_document(matching), (_outer(left), _outer(right)))
 
 
 def _outer(graph: Graph) -> dict[str, str]:
@@ -231,7 +235,7 @@ def _outer(graph: Graph) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Marks:
     """What a view marks and goes to."""
 
     focus: str | None = None
@@ -242,7 +246,7 @@ def _view_key(side: int) -> str:
     return f"against_view_{_SIDES[side]}"
 
 
-def _picked_in(held: _Held, side: int) -> None:
+def _picked_in(held: _Comparison, side: int) -> None:
     """A view's selection changed; what the page itself asked it to select is no choice."""
     state = st.session_state
     selected = (state.get(_view_key(side)) or {}).get("selected")
@@ -250,12 +254,12 @@ def _picked_in(held: _Held, side: int) -> None:
         state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
 
 
-def _looks(held: _Held, choice: Any) -> tuple[_Look, _Look]:
+def _looks(held: _Comparison, choice: Any) -> tuple[_Marks, _Marks]:
     """What each view shows of the choice, and a sentence on it."""
     if choice is None or choice[0] != held.place:
         if not held.document["nodes"]:
             _told("Choose a node to see both.")
-            return _Look(), _Look()
+            return _Marks(), _Marks()
         choice = _row_choice(held, held.document["nodes"][0])
     _, kind, side, what = choice
     if kind == "operator":
@@ -264,21 +268,21 @@ def _looks(held: _Held, choice: Any) -> tuple[_Look, _Look]:
             f"{len(ids)} in {s.upper()}" for s, ids in zip(_SIDES, marked, strict=True)
         )
         _told(f"{what}: {counts}")
-        left, right = (_Look(ids[0] if ids else None, ids) for ids in marked)
+        left, right = (_Marks(ids[0] if ids else None, ids) for ids in marked)
         return left, right
     if group_of(what) is not None:
         _told("Choose a node in the module to see what stands for it on the other side.")
-        return _Look(), _Look()
+        return _Marks(), _Marks()
     return _pair_looks(held, side, what)
 
 
-def _row_choice(held: _Held, row: Row) -> tuple[str, str, int, str]:
+def _row_choice(held: _Comparison, row: Row) -> tuple[str, str, int, str]:
     """What is chosen by a row of the nodes that differ."""
     side = 0 if row["a"] is not None else 1
     return held.place, "node", side, row[_SIDES[side]]
 
 
-def _pair_looks(held: _Held, side: int, what: str) -> tuple[_Look, _Look]:
+def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[_Marks, _Marks]:
     graphs = _graphs(held)
     pair = held.pair(side, what)
     inner = held.outer[side].get(what)
@@ -289,8 +293,8 @@ def _pair_looks(held: _Held, side: int, what: str) -> tuple[_Look, _Look]:
             f"<div class='rs-aligned'><b>{escape(title)}</b> is in {only} alone "
             "<span class='rs-sure rs-sure-none'>no counterpart</span></div>"
         )
-        own = _Look(held.drawn(side, what), (inner or what,))
-        return (_Look(), own) if side else (own, _Look())
+        own = _Marks(held.drawn(side, what), (inner or what,))
+        return (_Marks(), own) if side else (own, _Marks())
     other = pair.left if side else pair.right
     sure = "sure" if pair.sure >= SURE else "part"
     there = _title(graphs[1 - side], other)
@@ -302,7 +306,7 @@ def _pair_looks(held: _Held, side: int, what: str) -> tuple[_Look, _Look]:
         "</span></div>"
     )
     ours, theirs = held.drawn(side, what), held.drawn(1 - side, other)
-    looks = _Look(ours, (ours or what,)), _Look(theirs, (theirs or other,))
+    looks = _Marks(ours, (ours or what,)), _Marks(theirs, (theirs or other,))
     return (looks[1], looks[0]) if side else looks
 
 
@@ -310,7 +314,7 @@ def _told(text: str) -> None:
     st.html(f"<div class='rs-aligned'>{escape(text)}</div>")
 
 
-def _graphs(held: _Held) -> tuple[Graph, Graph]:
+def _graphs(held: _Comparison) -> tuple[Graph, Graph]:
     return held.matching.left, held.matching.right
 
 
@@ -334,7 +338,7 @@ def _called(graph: Graph, operator: str) -> Iterable[str]:
             yield node.id
 
 
-def _view(held: _Held, side: int, graph: Graph, look: _Look) -> None:
+def _view(held: _Comparison, side: int, graph: Graph, look: _Marks) -> None:
     if len(graph) > MOST_NODES:
         st.caption(f"{formats.number(len(graph))} nodes are too many to be drawn.")
         return
@@ -376,7 +380,7 @@ def _view(held: _Held, side: int, graph: Graph, look: _Look) -> None:
 # Tables.
 
 
-def _tables(held: _Held) -> None:
+def _tables(held: _Comparison) -> None:
     document = held.document
     figures, counts = document["figures"], document["counts"]
 
@@ -408,7 +412,7 @@ def _tables(held: _Held) -> None:
         _counts(held, rows, "kernel", "Both have the same kernels.")
 
 
-def _nodes(held: _Held) -> None:
+def _nodes(held: _Comparison) -> None:
     rows = held.document["nodes"]
     if not rows:
         st.caption("No node differs.")
@@ -443,7 +447,7 @@ def _nodes(held: _Held) -> None:
     st.caption("Click a row's box to go to the node in both graphs.")
 
 
-def _counts(held: _Held, rows: list[Row], name: str, none: str) -> None:
+def _counts(held: _Comparison, rows: list[Row], name: str, none: str) -> None:
     if not rows:
         st.caption(none)
         return

@@ -18,7 +18,7 @@ from relascope.passes.catalogue import default_pipeline, gradients, read_pipelin
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import read
 from relascope.samples import SAMPLES
-from relascope.viz.compare.runs import Run
+from relascope.viz.compare.runs import ComparedRun
 from relascope.viz.compare.sides import of_model, of_recording
 from relascope.viz.panels import compared
 from relascope.viz.panels.shell import keeping, sidebar
@@ -43,7 +43,7 @@ _READ = "against_read"  # by a digest, the run of a recording
 
 
 @dataclass(frozen=True)
-class _Side:
+class _ChosenSide:
     """One of two.
 
     Args:
@@ -52,14 +52,14 @@ class _Side:
         cache: that answers for it; None of a recording.
     """
 
-    make: Callable[[], Run]
+    make: Callable[[], ComparedRun]
     key: Hashable
     cache: RequestCache | None
 
 
 def of_screen(screen: Screen) -> None:
     """Draw what is on the screen, held against what is chosen here."""
-    label = sidebar.told(screen)
+    label = sidebar.summary_of(screen)
     own = _model(screen.cache, screen.ir, screen.source, screen.pipeline, label)
     _draw(own, list(_KINDS), screen, screen.cache.derive)
 
@@ -69,8 +69,10 @@ def of_recording_at(path: str, digest: str, derive: compared.Derive) -> None:
     _draw(_recording(path, digest), ["file", "session", "sample"], None, derive)
 
 
-def _draw(own: _Side, kinds: Sequence[str], screen: Screen | None, derive: compared.Derive) -> None:
-    other: _Side | None = None
+def _draw(
+    own: _ChosenSide, kinds: Sequence[str], screen: Screen | None, derive: compared.Derive
+) -> None:
+    other: _ChosenSide | None = None
     with st.container(horizontal=True, vertical_alignment="bottom", key="against"):
         kind = one_of("Hold it against", kinds, _KIND, st, format_func=_KINDS.__getitem__)
         try:
@@ -95,24 +97,24 @@ def _draw(own: _Side, kinds: Sequence[str], screen: Screen | None, derive: compa
 
 def _model(
     cache: RequestCache, ir: str, source: ModelSource, pipeline: Pipeline, label: str
-) -> _Side:
-    def make() -> Run:
+) -> _ChosenSide:
+    def make() -> ComparedRun:
         stepped = step(cache.ask, source, pipeline)
         return of_model(cache.ask, ir, source, stepped, label)
 
-    return _Side(make, (ir, source, str(pipeline)), cache)
+    return _ChosenSide(make, (ir, source, str(pipeline)), cache)
 
 
-def _recording(path: str, digest: str) -> _Side:
-    def make() -> Run:
-        known: dict[str, Run] = st.session_state.setdefault(_READ, {})
+def _recording(path: str, digest: str) -> _ChosenSide:
+    def make() -> ComparedRun:
+        known: dict[str, ComparedRun] = st.session_state.setdefault(_READ, {})
         if digest not in known:
             known[digest] = of_recording(read(Path(path)), Path(path).name)
             while len(known) > 4:
                 del known[next(iter(known))]
         return known[digest]
 
-    return _Side(make, digest, None)
+    return _ChosenSide(make, digest, None)
 
 
 # What can be chosen.
@@ -124,7 +126,7 @@ def _ir(screen: Screen | None) -> str:
     return one_of("In", ENGINES, _IR, st, format_func=str.capitalize)
 
 
-def _pipeline(screen: Screen | None) -> _Side | None:
+def _pipeline(screen: Screen | None) -> _ChosenSide | None:
     assert screen is not None
     st.session_state.setdefault(_PIPELINE, "default")
     text = st.text_input(
@@ -135,10 +137,10 @@ def _pipeline(screen: Screen | None) -> _Side | None:
     )
     with refusing("usage", "{}.", "passes of B", "The tab Passes has all that there are."):
         found = typed_pipeline(screen.ir, text, screen.training, screen.source.gradient)
-    return _model(screen.cache, screen.ir, screen.source, found, sidebar.told(screen))
+    return _model(screen.cache, screen.ir, screen.source, found, sidebar.summary_of(screen))
 
 
-def _sample(screen: Screen | None) -> _Side | None:
+def _sample(screen: Screen | None) -> _ChosenSide | None:
     if st.session_state.get(_SAMPLE) not in SAMPLES:
         st.session_state.pop(_SAMPLE, None)
     name = st.selectbox(
@@ -152,7 +154,7 @@ def _sample(screen: Screen | None) -> _Side | None:
     return _of_source(screen, ir, source, sample.title)
 
 
-def _of_source(screen: Screen | None, ir: str, source: ModelSource, label: str) -> _Side:
+def _of_source(screen: Screen | None, ir: str, source: ModelSource, label: str) -> _ChosenSide:
     """A model in the mode of the page's, through the page's passes where they are its own IR's."""
     cache = cache_of_session(ir, sidebar.first_source())
     if screen is None:
@@ -166,7 +168,7 @@ def _of_source(screen: Screen | None, ir: str, source: ModelSource, label: str) 
     return _model(cache, ir, source, pipeline, label)
 
 
-def _file(screen: Screen | None) -> _Side | None:
+def _file(screen: Screen | None) -> _ChosenSide | None:
     upload = st.file_uploader(
         "File of B: a model, a module of TVM's, a recording",
         key="against_upload",
@@ -176,7 +178,7 @@ def _file(screen: Screen | None) -> _Side | None:
     state = st.session_state
     kept = store.model_file(str(state.get(_FILE) or ""))
     if upload is not None and (kept is None or state.get(_UPLOADED) != upload.file_id):
-        path = sidebar.kept(upload, "model.pt")
+        path = sidebar.stored_upload(upload, "model.pt")
         digest = file_digest(Path(path))
         store.keep_model(path, digest)
         state[_FILE], state[_UPLOADED] = digest, upload.file_id
@@ -192,7 +194,7 @@ def _file(screen: Screen | None) -> _Side | None:
     return _of_source(screen, _ir(screen), source_from_file(kept), kept.name)
 
 
-def _session(screen: Screen | None) -> _Side | None:
+def _session(screen: Screen | None) -> _ChosenSide | None:
     here, _ = keeping.now()
     entries = {e.id: e for e in store.entries() if e.id != here}
     if st.session_state.get(_SESSION) not in entries:
@@ -229,7 +231,7 @@ def _session(screen: Screen | None) -> _Side | None:
     return _model(cache, session.ir, source, pipeline, label)
 
 
-_CHOOSE: dict[str, Callable[[Screen | None], _Side | None]] = {
+_CHOOSE: dict[str, Callable[[Screen | None], _ChosenSide | None]] = {
     "pipeline": _pipeline,
     "sample": _sample,
     "file": _file,

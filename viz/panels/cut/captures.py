@@ -23,7 +23,7 @@ def show(document: Row) -> None:
             _table("spared_table", tables.spared_rows(document), tables.SPARED)
     with pictures:
         heading("Bytes held over one step")
-        st.altair_chart(charts.held(document["held"]), key="held_chart")
+        st.altair_chart(charts.live_bytes_chart(document["held"]), key="held_chart")
         st.caption(
             "Each storage from where it is made to its last reader in the backward: captures, "
             "dropout masks, and what is computed again, which comes right before it is read."

@@ -30,7 +30,7 @@ class _Controls:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def keeping_widget_values() -> Iterator[None]:
     """Around a run of the page: a control `keep_…` that is not drawn keeps its value.
 
     One that stands on the screen is left alone: a value that is set is sent to the browser, over

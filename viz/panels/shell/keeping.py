@@ -30,9 +30,9 @@ from relascope.viz.sessions.state import (
     RECORDED_TABS,
     TABS,
     Compile,
-    Cut,
-    Look,
-    Model,
+    CutChoice,
+    ModelChoice,
+    ScreenState,
     Session,
     get,
     pipeline_key,
@@ -127,7 +127,7 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
             look_into(named)
             put("keep_model", FILE)
         return wrong
-    session, unread = address.said(query or {"ir": [recall("ir") or Session.ir]}, base)
+    session, unread = address.session_of(query or {"ir": [recall("ir") or Session.ir]}, base)
     if query.get("ir", [session.ir])[-1].lower() != session.ir:  # nonsense
         session = replace(session, ir=recall("ir") or session.ir)
     if unread:
@@ -236,7 +236,7 @@ def settle(screen: Screen) -> None:
         st.session_state.keep_by_hand = {**everywhere, screen.place: forced}
 
 
-def step_key(model: Model | ModelSource) -> str:
+def step_key(model: ModelChoice | ModelSource) -> str:
     """Where the chosen step of a mode is remembered."""
     return f"step_{model.gradient if model.training else 'inference'}"
 
@@ -245,19 +245,19 @@ def current(screen: Screen) -> Session:
     """The screen as a session."""
     state, source = st.session_state, screen.source
     typed = state.get("keep_inputs", "") if source.digest else ""
-    model = Model.of(source, screen.label, typed)
+    model = ModelChoice.of(source, screen.label, typed)
     by_hand = forced_by_hand(screen)
-    tab = state.get("keep_tab") or Look.tab
+    tab = state.get("keep_tab") or ScreenState.tab
     selected = next((s for v in _VIEWS.get(tab, ()) if (s := selected_of(v))), "")
     session = Session(
         ir=screen.ir,
         model=model,
         pipeline=str(screen.pipeline),
-        cut=Cut(
-            state.get("keep_strategy") or Cut.strategy,
+        cut=CutChoice(
+            state.get("keep_strategy") or CutChoice.strategy,
             state.get("keep_budget"),
             state.get("keep_frontier"),
-            state.get("keep_prices") or Cut.prices,
+            state.get("keep_prices") or CutChoice.prices,
             tuple(i for i, way in by_hand.items() if way == SAVE),
             tuple(i for i, way in by_hand.items() if way == RECOMPUTE),
         ),
@@ -268,7 +268,7 @@ def current(screen: Screen) -> Session:
             tuple(state.get("keep_rivals") or ()),
             tuple(state.get("keep_ways") or ()),
         ),
-        look=Look(
+        look=ScreenState(
             tab,
             state.get(step_key(model)),
             selected,
@@ -306,7 +306,7 @@ def keep(screen: Screen) -> None:
 def keep_recorded(path: str, digest: str) -> None:
     """The same, of a recording."""
     state = st.session_state
-    look = Look(
+    look = ScreenState(
         state.get(RECORDED_TAB) or RECORDED_TABS[0],
         state.get(RECORDED_PASS),
         selected_of(RECORDED_VIEW),
@@ -316,7 +316,7 @@ def keep_recorded(path: str, digest: str) -> None:
     )
     timings = tuple(state.get("history", {}).values())
     ir = state.get("ir") or recall("ir") or Session.ir
-    model = Model(Path(path).name, digest)
+    model = ModelChoice(Path(path).name, digest)
     _keep(Session(ir=ir, model=model, look=look, timings=timings), [(path, digest)])
 
 

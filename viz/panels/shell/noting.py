@@ -51,7 +51,7 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
     return replace(session, engines=engines, results=parts)
 
 
-def found(screen: Screen, name: str, result: Any) -> None:
+def note_result(screen: Screen, name: str, result: Any) -> None:
     """Have what a button found noted with this screen.
 
     Args:

@@ -24,7 +24,7 @@ KEPT = 48  # results; graphs of big models are tens of megabytes
 PATIENCE = 0.5  # seconds that a page may stand still rather than flicker
 
 
-class Job(Protocol):
+class PageJob(Protocol):
     """A call under way in the engine's process."""
 
     @property
@@ -45,7 +45,7 @@ class Job(Protocol):
 class Client(Protocol):
     """The part of `engine.client.EngineClient` that a request cache uses."""
 
-    def submit(self, method: str, *args: Any) -> Job:
+    def submit(self, method: str, *args: Any) -> PageJob:
         """Start a call."""
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Running:
     """A job, what it answers, and when it began (`time.monotonic`)."""
 
     request: Request
-    job: Job
+    job: PageJob
     began: float
 
 

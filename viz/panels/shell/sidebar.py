@@ -179,7 +179,7 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
     return Screen(ir, source, label, pipeline, int(fewer_than), cache)
 
 
-def told(screen: Screen) -> str:
+def summary_of(screen: Screen) -> str:
     """What is looked at in a few words, where the sidebar is folded."""
     name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
     return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}"
@@ -334,7 +334,7 @@ def _upload() -> None:
     state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:
-        paths = [Path(kept(upload, "model.pt", ident)) for upload in uploads]
+        paths = [Path(stored_upload(upload, "model.pt", ident)) for upload in uploads]
         others = [path for path in paths if path.suffix == ".params"]
         models = [path for path in paths if path not in others and format_of(path)]
         model = (models or paths)[-1]  # what is no model is data beside one
@@ -411,7 +411,7 @@ def _file() -> tuple[ModelSource | None, str]:
         return None, label
 
 
-def kept(upload: Any, name: str, ident: str = "") -> str:
+def stored_upload(upload: Any, name: str, ident: str = "") -> str:
     """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
     folder = session_folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
     path = folder / (Path(upload.name).name or name)
@@ -434,7 +434,7 @@ def _tensors() -> None:
     ids = tuple(u.file_id for u in uploads)
     if ids != state.get("tensor_ids", ()):
         state.tensor_ids = ids
-        state.tensor_paths = tuple(kept(u, "tensors") for u in uploads)
+        state.tensor_paths = tuple(stored_upload(u, "tensors") for u in uploads)
     if not uploads and state.get("tensor_paths"):
         names = ", ".join(Path(p).name for p in state.tensor_paths)
         st.caption(plain_text(f"Saved inputs: {names}"))

@@ -29,7 +29,7 @@ from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
 from relascope.viz.panels.steps.step_list import catch_up, step_list
-from relascope.viz.rows.step_list import Row, rows
+from relascope.viz.rows.step_list import StepListRow, rows
 
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
@@ -38,7 +38,7 @@ _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 
 @dataclass
-class _Known:
+class _StepState:
     """What is known so far of the chosen step.
 
     Args:
@@ -116,8 +116,8 @@ def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
     steps_tab(file, steps, view, _chosen(screen) + 1)
 
 
-def _known(screen: Screen) -> _Known:
-    known = _Known(_chosen(screen), screen)
+def _known(screen: Screen) -> _StepState:
+    known = _StepState(_chosen(screen), screen)
     pipeline = screen.pipeline
     if st.session_state.get(_ONLY_TO):
         pipeline = pipeline.upto(known.index)
@@ -191,7 +191,7 @@ def _current(screen: Screen) -> Screen:
     return replace(screen, pipeline=pipeline)
 
 
-def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
+def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     """The list, and below it what else can be done to the pipeline."""
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
@@ -214,11 +214,11 @@ def _list(screen: Screen, known: _Known, blamed: Mapping[int, str]) -> None:
     editing.pipeline_text(screen, partial(_change, screen))
 
 
-def _idle(row: Row) -> bool:
+def _idle(row: StepListRow) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None:
+def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> None:
     """The graph after the chosen step, with what the step added and changed in colour.
 
     Args:
@@ -237,7 +237,7 @@ def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None
     if record is not None and record.error is not None:
         show_error(record.error)
     places = changes.successors(screen.cache.derive, place, before, matched) if keep else None
-    if errors.wanted():
+    if errors.shows_errors():
         errors.show(alive, index, key="error_view", keep_places=places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
@@ -255,7 +255,7 @@ def _after(screen: Screen, known: _Known, focus: str | None, keep: bool) -> None
     )
 
 
-def _kernels(known: _Known) -> list[Overlay]:
+def _kernels(known: _StepState) -> list[Overlay]:
     """The colours of fused kernels: after they were fused, and right before it."""
     assert known.stepped is not None
     assert known.difference is not None
@@ -276,10 +276,10 @@ def _difference(screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Ma
     return before, matched
 
 
-def _changes(known: _Known) -> None:
+def _changes(known: _StepState) -> None:
     """What the chosen step changed, below list and graph."""
     assert known.difference is not None
-    if errors.wanted():
+    if errors.shows_errors():
         errors.nodes(known.alive, known.index)
     elif known.index >= 0:
         changes.show(
@@ -291,7 +291,7 @@ def _changes(known: _Known) -> None:
         )
 
 
-def _walk(known: _Known, row: DeltaGenerator) -> str | None:
+def _walk(known: _StepState, row: DeltaGenerator) -> str | None:
     """A walk over what the step touched; the node to look at."""
     marked = []
     if known.difference is not None:

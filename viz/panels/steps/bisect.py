@@ -28,7 +28,7 @@ _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class BisectQuestion:
     """A search that was asked for, with fields of a `Question`."""
 
     source: ModelSource
@@ -37,7 +37,7 @@ class Asked:
 
 
 @dataclass
-class Search:
+class BisectSearch:
     """A search as far as it has come on this run of the page.
 
     Args:
@@ -61,20 +61,20 @@ class Search:
         return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
 
 
-def search(screen: Screen) -> Search | None:
+def search(screen: Screen) -> BisectSearch | None:
     """Go on with the search that was asked for, if it is of this pipeline.
 
     Every run of the page starts it anew, and the request cache has the answers so far.
     """
-    asked: Asked | None = st.session_state.get("bisect")
+    asked: BisectQuestion | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
     return searched(screen, asked)
 
 
-def searched(screen: Screen, asked: Asked) -> Search:
+def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
     """The same of this pipeline, whichever it was asked for."""
-    found = Search()
+    found = BisectSearch()
     try:
         best = screen.cache.ask("describe").best
         question = Question(screen.source, screen.pipeline, best, **dict(asked.wish))
@@ -86,7 +86,7 @@ def searched(screen: Screen, asked: Asked) -> Search:
     return found
 
 
-def show(screen: Screen, found: Search | None) -> None:
+def show(screen: Screen, found: BisectSearch | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
     wish = _wish([w for w, kind in _WISHES.items() if not kind or not _recorded(screen)])
     if st.button(
@@ -97,7 +97,9 @@ def show(screen: Screen, found: Search | None) -> None:
         "until the first pass is known that makes it so.",
     ):
         screen.cache.forget_errors()
-        st.session_state.bisect = Asked(screen.source, screen.pipeline, tuple(wish.items()))
+        st.session_state.bisect = BisectQuestion(
+            screen.source, screen.pipeline, tuple(wish.items())
+        )
         st.rerun()
     if found is None:
         judged = "relative to scale: max_rel; limit; worst tensor: worst; failure"
@@ -111,7 +113,7 @@ def show(screen: Screen, found: Search | None) -> None:
         if found.error.kind == "cancelled":
             st.session_state.bisect = None
     elif found.result is not None:
-        noting.found(screen, "bisection", results.search_found(screen.ir, found.result))
+        noting.note_result(screen, "bisection", results.search_found(screen.ir, found.result))
         say = st.error if found.result.kind else st.success
         say(plain_text(bisect.verdict(screen.ir, found.result)))
         reduce.show(screen, found.result)
@@ -177,7 +179,7 @@ _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
 """What the fields of a question are called, by its kind, with the least, the default and a help."""
 
 
-def _table(screen: Screen, found: Search) -> None:
+def _table(screen: Screen, found: BisectSearch) -> None:
     rows = []
     for row in (tables.try_row(screen.pipeline, one) for one in found.log):
         judged = "relative to scale: max_rel; limit; worst tensor: worst"

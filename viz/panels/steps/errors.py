@@ -38,7 +38,7 @@ _LABELS = (
 _CHOSEN = "error_chosen"  # (what was compared, id of the node that was clicked in the table)
 
 
-def wanted() -> bool:
+def shows_errors() -> bool:
     """Whether the graph of a step shows errors, and not what changed."""
     return bool(st.session_state.get(_COLOURS) == ERRORS)
 
@@ -48,7 +48,7 @@ def choose(screen: Screen) -> DeltaGenerator:
     row = st.container(horizontal=True, vertical_alignment="center")
     name = {CHANGES: CHANGES, ERRORS: f"Error against {_against(screen)}"}.__getitem__
     one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
-    if wanted() and _choice(screen):
+    if shows_errors() and _choice(screen):
         one_of("Precision", node_accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row
 

@@ -28,7 +28,7 @@ _BEFORE, _AFTER = "before the pass", "after the pass"
 
 
 @dataclass
-class _Asked:
+class _ReduceQuestion:
     """A search that was asked for, and the engine's answers to it.
 
     Every run of the page starts the search anew. It may ask more than the request cache
@@ -65,9 +65,9 @@ def show(screen: Screen, found: Bisection) -> None:
         "that still shows it, saved as a report that runs by itself.",
     ):
         screen.cache.forget_errors()
-        st.session_state.reduce = _Asked(found.question)
+        st.session_state.reduce = _ReduceQuestion(found.question)
         st.rerun()
-    asked: _Asked | None = st.session_state.get("reduce")
+    asked: _ReduceQuestion | None = st.session_state.get("reduce")
     if asked is None or asked.question != found.question:
         return
     log: list[PieceTry] = []

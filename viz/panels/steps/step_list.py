@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import streamlit as st
 
 from relascope.viz import component
-from relascope.viz.rows.step_list import Row
+from relascope.viz.rows.step_list import StepListRow
 
 _HTML = (
     "<div class='walk'><button>Previous</button><button>Next</button>"
@@ -33,7 +33,7 @@ _DEEDS = ("select", "switch", "add", "move", "remove")
 _DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
 
 
-class Pipeline(Protocol):
+class StepList(Protocol):
     """What the rows stand for. A row's index is given; 0 is the imported program."""
 
     def select(self, row: int) -> None:
@@ -53,7 +53,10 @@ class Pipeline(Protocol):
 
 
 def step_list(
-    rows: Sequence[Row], selected: int, passes: Sequence[tuple[str, str]], pipeline: Pipeline
+    rows: Sequence[StepListRow],
+    selected: int,
+    passes: Sequence[tuple[str, str]],
+    pipeline: StepList,
 ) -> None:
     """Draw the rows, and the buttons that walk them.
 
@@ -76,7 +79,7 @@ def step_list(
     )
 
 
-def catch_up(pipeline: Pipeline) -> None:
+def catch_up(pipeline: StepList) -> None:
     """Do what the list told and is not yet done; before anything that means the chosen step."""
     session, done = _counted()
     log: Mapping[str, Any] = (st.session_state.get(_KEY) or {}).get("log") or {}

@@ -104,7 +104,7 @@ def _settings(
     row, beside = st.container(), st.container()
     fleet, settled = None, True
     try:
-        fleet = fleets.asked()
+        fleet = fleets.chosen_fleet()
     except EngineError as error:
         show_error(error)
         settled = False
@@ -340,7 +340,7 @@ def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
     return ", ".join([title, *sizes, f"{result.threads} threads", f"{request.repeats} repeats"])
 
 
-def _table(timed: Sequence[TimeRow], said: Sequence[timings.Verdict | None]) -> None:
+def _table(timed: Sequence[TimeRow], said: Sequence[timings.TimingVerdict | None]) -> None:
     table(
         timings.shown_rows(timed, said),
         wide={"what": "medium"},

@@ -56,7 +56,7 @@ def show(screen: Screen, target: str) -> None:
             "worst tensor: worst; first bad node: node; in: scope; failure",
         )
         return
-    rows: list[accuracy.Row] = []
+    rows: list[accuracy.AccuracyRow] = []
     shown: list[accuracy.Stage] = []
     complete = False
     try:
@@ -74,17 +74,19 @@ def show(screen: Screen, target: str) -> None:
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(plain_text(accuracy.verdict(rows, against)))
-        noting.found(screen, "accuracy", results.accuracy_found(target, kinds, rows))
+        noting.note_result(screen, "accuracy", results.accuracy_found(target, kinds, rows))
     at = _table(rows)
     if at is not None and rows[at].first_bad is not None:
         _node(screen, shown[at], rows[at].first_bad)
 
 
-def _run(cache: RequestCache, stage: accuracy.Stage, target: str) -> tuple[accuracy.Row, ...]:
+def _run(
+    cache: RequestCache, stage: accuracy.Stage, target: str
+) -> tuple[accuracy.AccuracyRow, ...]:
     return cache.derive(lambda: accuracy.run(cache.ask, stage, target), "accuracy", stage, target)
 
 
-def _table(rows: list[accuracy.Row]) -> int | None:
+def _table(rows: list[accuracy.AccuracyRow]) -> int | None:
     """The rows; the index of the chosen one."""
     if not rows:
         return None

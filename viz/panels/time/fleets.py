@@ -7,7 +7,7 @@ import streamlit as st
 from relascope.engine.protocol.tuning import Fleet
 
 
-def asked() -> Fleet | None:
+def chosen_fleet() -> Fleet | None:
     """Draw the controls; whose devices measure, or None for this machine.
 
     Raises:

@@ -56,7 +56,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
 
 def _show(screen: Screen, request: BuildRequest) -> None:
     profile: Profile = screen.cache.ask("profile", request)
-    noting.found(screen, "profile", results.profile_found(request, profile))
+    noting.note_result(screen, "profile", results.profile_found(request, profile))
     graph = screen.graph_after(screen.built)
     peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)

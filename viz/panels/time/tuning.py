@@ -45,7 +45,7 @@ _TICK = 1.0  # seconds between two looks at the records
 
 
 @dataclass(frozen=True)
-class _Run:
+class _TuningRun:
     """A tuning: the arguments of `tune`, and the records as they were before it."""
 
     arguments: tuple[Any, ...]
@@ -73,7 +73,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
     engine: EngineInfo = screen.cache.ask("describe")
     asked = (replace(request, repeats=0), *((fleet,) if fleet else ()))
     place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
-    run: _Run | None = st.session_state.get(_RUNNING)
+    run: _TuningRun | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
     try:
         book = records.read(place)
@@ -197,7 +197,7 @@ def _start(
         arguments = (request, keys, int(each), *fleet)
         cache.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
-        state[_RUNNING] = _Run(arguments, place, len(book.trials), names)
+        state[_RUNNING] = _TuningRun(arguments, place, len(book.trials), names)
         st.rerun()
 
 
@@ -209,7 +209,7 @@ def _plan(listed: tuple[TuneTask, ...], keys: tuple[str, ...], chosen: bool, eac
     return f"{which} {kernels}{of}: {len(keys) * each} trials, besides those measured before."
 
 
-def _under_way(cache: RequestCache, run: _Run) -> bool:
+def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
     """Whether a run has no answer yet; starts it where nothing else keeps the engine busy."""
     try:
         cache.ask("tune", *run.arguments, patience=0.0)
@@ -221,7 +221,7 @@ def _under_way(cache: RequestCache, run: _Run) -> bool:
 
 
 @st.fragment(run_every=_TICK)
-def _live(cache: RequestCache, run: _Run) -> None:
+def _live(cache: RequestCache, run: _TuningRun) -> None:
     """The progress of a run, with the best so far of each kernel."""
     by_the_clock()
     running = cache.running
@@ -252,7 +252,7 @@ def _live(cache: RequestCache, run: _Run) -> None:
         st.caption("The first measurements take a moment: a process of its own makes them.")
 
 
-def _outcome(cache: RequestCache, run: _Run) -> None:
+def _outcome(cache: RequestCache, run: _TuningRun) -> None:
     """What the last run did."""
     made = records.read(run.place).trials[run.before :]
     try:

@@ -53,7 +53,7 @@ _TIMES = ("compile", "speed")
 
 
 @dataclass(frozen=True)
-class Difference:
+class BaselineDifference:
     """One sentence of a comparison.
 
     Args:
@@ -82,11 +82,11 @@ class Compared:
         skipped: kinds that were not held.
     """
 
-    differences: tuple[Difference, ...]
+    differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
-    def failing(self, kinds: Iterable[str] = KINDS) -> tuple[Difference, ...]:
+    def failing(self, kinds: Iterable[str] = KINDS) -> tuple[BaselineDifference, ...]:
         """Those of some kinds that are no improvement."""
         taken = set(kinds)
         return tuple(d for d in self.differences if d.kind in taken and d.verdict != "better")
@@ -125,11 +125,13 @@ def compare(then: Document, now: Document) -> Compared:
     return Compared(tuple(found), tuple(notes), told)
 
 
-def crashed(error: EngineError) -> Difference:
+def crashed(error: EngineError) -> BaselineDifference:
     """That a model of which there is a baseline can no longer be compiled or run."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     said = error.message.partition("\n")[0].rstrip(".")
-    return Difference("crash", "worse", f"it can no longer be compiled and run: {said}{where}")
+    return BaselineDifference(
+        "crash", "worse", f"it can no longer be compiled and run: {said}{where}"
+    )
 
 
 def _machine(made: Document) -> str:
@@ -187,28 +189,28 @@ def _json(value: Any, depth: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Requirement:
     kind: str
-    differ: Callable[[Document, Document], Iterable[Difference]]
+    differ: Callable[[Document, Document], Iterable[BaselineDifference]]
 
 
-def _errors(then: Document, now: Document) -> Iterator[Difference]:
+def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, error = then["error"], now["error"]
     worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
     off = f"{worst} is off by {max_rel:.1e} of its scale"
     before = f"{float(was['max_rel']):.1e} of {was['worst']}"
     if error["verdict"] == "wrong" != was["verdict"]:
         said = f"{off} (limit {limit:.0e}), and over the limit in float64, too"
-        yield Difference("wrong", "worse", f"{said}; it was {before}")
+        yield BaselineDifference("wrong", "worse", f"{said}; it was {before}")
     elif error["verdict"] == "rounding" and was["verdict"] == "right":
         said = f"{off}, over the limit {limit:.0e}: rounding, for float64 is within its own"
-        yield Difference("error", "worse", f"{said}; it was {before}")
+        yield BaselineDifference("error", "worse", f"{said}; it was {before}")
     elif not max_rel <= GROWN * float(was["max_rel"]) and not max_rel <= limit / 10:
         said = f"{off}, and was by {before} (limit {limit:.0e})"
-        yield Difference("error", "worse", said)
+        yield BaselineDifference("error", "worse", said)
 
 
-def _pipeline(then: Document, now: Document) -> Iterator[Difference]:
+def _pipeline(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, steps = (d["pipeline"].split("|") for d in (then, now))
     said = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, was, steps, False).get_opcodes():
@@ -224,10 +226,10 @@ def _pipeline(then: Document, now: Document) -> Iterator[Difference]:
         elif what == "replace":
             said.append(f"from step {c + 1} on, it has {new} instead of {old}")
     if said:
-        yield Difference("pipeline", "other", "; ".join(said))
+        yield BaselineDifference("pipeline", "other", "; ".join(said))
 
 
-def _operators(then: Document, now: Document) -> Iterator[Difference]:
+def _operators(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, calls = then["operators"], now["operators"]
     said = [*_modules(was, calls, "gone"), *_modules(calls, was, "new")]
     left = _paths(was) - _paths(calls), _paths(calls) - _paths(was)
@@ -246,7 +248,7 @@ def _operators(then: Document, now: Document) -> Iterator[Difference]:
     if said:
         total = [sum(sum(ops.values()) for ops in d.values()) for d in (was, calls)]
         head = f"{total[1]} instead of {total[0]}; " if total[0] != total[1] else ""
-        yield Difference("operators", "other", head + _listed(said))
+        yield BaselineDifference("operators", "other", head + _listed(said))
 
 
 def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
@@ -275,7 +277,7 @@ def _paths(scopes: Iterable[str]) -> set[str]:
     return found - {""}
 
 
-def _fusion(then: Document, now: Document) -> Iterator[Difference]:
+def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
     if then.get("kernels") is None or now.get("kernels") is None:
         return
     was, kernels = (Counter(tuple(k) for k in d["kernels"]) for d in (then, now))
@@ -301,7 +303,9 @@ def _fusion(then: Document, now: Document) -> Iterator[Difference]:
         return
     worse = bool(lost) or count > before
     better = not worse and then["operators"] == now["operators"]
-    yield Difference("fusion", "worse" if worse else "better" if better else "other", _listed(said))
+    yield BaselineDifference(
+        "fusion", "worse" if worse else "better" if better else "other", _listed(said)
+    )
 
 
 Kernel = tuple[str, ...]
@@ -368,7 +372,7 @@ def _label(kernel: Kernel) -> tuple[str, str]:
     return operators + more, scope
 
 
-def _captures(then: Document, now: Document) -> Iterator[Difference]:
+def _captures(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, cuts = then.get("captures"), now.get("captures")
     if not was or not cuts:
         return
@@ -392,14 +396,14 @@ def _captures(then: Document, now: Document) -> Iterator[Difference]:
         verdict = "worse" if worse else "better" if better else "other"
         grouped.setdefault(("; ".join(said), verdict), []).append(name)
     for (text, verdict), names in grouped.items():
-        yield Difference("captures", verdict, f"{', '.join(names)}: {text}")
+        yield BaselineDifference("captures", verdict, f"{', '.join(names)}: {text}")
 
 
 def _counted(of: Document) -> Counter[tuple[str, str]]:
     return Counter({(op, scope): n for scope, ops in of.items() for op, n in ops.items()})
 
 
-def _flops(then: Document, now: Document) -> Iterator[Difference]:
+def _flops(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, counts = then["flops"], now["flops"]
     verdict = _grown(was["total"], counts["total"])
     if not verdict:
@@ -409,10 +413,12 @@ def _flops(then: Document, now: Document) -> Iterator[Difference]:
     most = sorted(filter(moved.__getitem__, moved), key=lambda o: -abs(moved[o]))[:2]
     told = ", ".join(f"`{o}` {flops(by.get(o, 0))} instead of {flops(old.get(o, 0))}" for o in most)
     said = f"{flops(counts['total'])} instead of {flops(was['total'])}"
-    yield Difference("flops", verdict, f"{said} ({_by(was['total'], counts['total'])}): {told}")
+    yield BaselineDifference(
+        "flops", verdict, f"{said} ({_by(was['total'], counts['total'])}): {told}"
+    )
 
 
-def _memory(then: Document, now: Document) -> Iterator[Difference]:
+def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
     for part, name, words in (
         ("memory", "planned", "a run is planned to take"),
         ("memory", "built", "what is built takes"),
@@ -424,7 +430,7 @@ def _memory(then: Document, now: Document) -> Iterator[Difference]:
             continue
         if verdict := _grown(was, taken):
             said = f"{words} {size(taken)} instead of {size(was)} ({_by(was, taken)})"
-            yield Difference("memory", verdict, said)
+            yield BaselineDifference("memory", verdict, said)
 
 
 def _grown(was: float, now: float) -> str:
@@ -440,7 +446,7 @@ def _by(was: float, now: float) -> str:
     return f"{now / was:.1f} times" if now >= 2 * was else f"{100 * (now / was - 1):+.0f} %"
 
 
-def _compile(then: Document, now: Document) -> Iterator[Difference]:
+def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, times = then["compile"], now["compile"]
     pace = _pace(was, times)
     old, new = (_by_name(d["passes"]) for d in (was, times))
@@ -453,7 +459,7 @@ def _compile(then: Document, now: Document) -> Iterator[Difference]:
                 said = f"{name} takes {_ms(b)} instead of {_ms(before['best_ms'])}"
                 runs = f"best of {after['runs']} and {before['runs']} runs"
                 middle = f"medians {_ms(after['median_ms'])} and {_ms(before['median_ms'])}"
-                yield Difference("compile", verdict, f"{said} ({runs}; {middle})")
+                yield BaselineDifference("compile", verdict, f"{said} ({runs}; {middle})")
 
 
 def _pace(was: Document, now: Document) -> float:
@@ -477,7 +483,7 @@ def _ms(value: float) -> str:
     return f"{value / 1e3:.2f} s" if value >= 1e3 else f"{value:.3g} ms"
 
 
-def _speed(then: Document, now: Document) -> Iterator[Difference]:
+def _speed(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, speeds = then.get("speed") or {}, now.get("speed") or {}
     for phase, one in speeds.items():
         old = was.get(phase)
@@ -487,7 +493,7 @@ def _speed(then: Document, now: Document) -> Iterator[Difference]:
             if high["ratio"] > SPEED * low["ratio"] and high["q1"] > low["q3"]:
                 words = phase.replace("_", " and ")
                 said = f"{words} takes {_ratio(one)} of eager's time instead of {_ratio(old)}"
-                yield Difference("speed", verdict, said)
+                yield BaselineDifference("speed", verdict, said)
 
 
 def _ratio(one: Document) -> str:
@@ -495,15 +501,15 @@ def _ratio(one: Document) -> str:
 
 
 _HELD = (
-    _Held("error", _errors),
-    _Held("pipeline", _pipeline),
-    _Held("operators", _operators),
-    _Held("fusion", _fusion),
-    _Held("captures", _captures),
-    _Held("flops", _flops),
-    _Held("memory", _memory),
-    _Held("compile", _compile),
-    _Held("speed", _speed),
+    _Requirement("error", _errors),
+    _Requirement("pipeline", _pipeline),
+    _Requirement("operators", _operators),
+    _Requirement("fusion", _fusion),
+    _Requirement("captures", _captures),
+    _Requirement("flops", _flops),
+    _Requirement("memory", _memory),
+    _Requirement("compile", _compile),
+    _Requirement("speed", _speed),
 )
 
 

@@ -16,18 +16,18 @@ from relascope.viz.panels.compared import against
 from relascope.viz.panels.shell import keeping, opening, session_list, sidebar
 from relascope.viz.panels.shell.frame import looked_at, plain_text, show_error
 from relascope.viz.panels.steps.recorded import board, times
-from relascope.viz.panels.steps.recorded.opened import Opened, opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording, opened
 from relascope.viz.rows import formats
 from relascope.viz.rows.recording import gaps
 from relascope.viz.sessions.state import RECORDED_TABS
 
 
-def _against(opened: Opened) -> None:
+def _against(opened: OpenedRecording) -> None:
     """Tab "Side by side" of a recording."""
     against.of_recording_at(opened.path, opened.digest, opened.derive)
 
 
-_SHOWN: tuple[Callable[[Opened], None], ...] = (board.show, times.show, _against)
+_SHOWN: tuple[Callable[[OpenedRecording], None], ...] = (board.show, times.show, _against)
 _MOST = 200  # characters of a line of the sidebar
 
 
@@ -63,7 +63,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     keeping.keep_recorded(path, recording.digest)
 
 
-def _facts(opened: Opened) -> None:
+def _facts(opened: OpenedRecording) -> None:
     """In the sidebar: which compile this was."""
     about = opened.recording.about
     arguments = about.get("arguments")
@@ -78,7 +78,7 @@ def _facts(opened: Opened) -> None:
     st.html(f"<div class='rs-status'>{said}</div>")
 
 
-def _notes(opened: Opened) -> None:
+def _notes(opened: OpenedRecording) -> None:
     """Above a tab: what is missing of the recording."""
     for said in gaps(opened.recording, opened.rows):
         st.warning(plain_text(said))

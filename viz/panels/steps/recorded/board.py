@@ -20,7 +20,7 @@ from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, sid
 from relascope.viz.panels.shell.holding import rerun
 from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import numbers
-from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
@@ -35,14 +35,14 @@ _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
 _WHOLE = "keep_recorded_types"
 
 
-def show(opened: Opened) -> None:
+def show(opened: OpenedRecording) -> None:
     """Draw the tab."""
     if opened.rows:
         _board(opened)
 
 
 @st.fragment
-def _board(opened: Opened) -> None:
+def _board(opened: OpenedRecording) -> None:
     """The tab without the page around it, which a click on a pass leaves as it is."""
     st.session_state.progress_shown = []
     if st.session_state.pop(_OPENED, False):
@@ -70,7 +70,7 @@ def _board(opened: Opened) -> None:
     opened.ahead(number, st.session_state.get(_FUNCTION) or "")
 
 
-def chosen(opened: Opened) -> int:
+def chosen(opened: OpenedRecording) -> int:
     """The number of the chosen pass."""
     number = st.session_state.get(keeping.RECORDED_PASS)
     if number is None:
@@ -83,7 +83,7 @@ def choose(number: int) -> None:
     st.session_state[keeping.RECORDED_PASS] = number
 
 
-def _after(opened: Opened, row: Row, below: DeltaGenerator) -> None:
+def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
     run = opened.recording.passes[row["number"]]
     _walk(opened, row)
     if run.failure is not None:
@@ -135,7 +135,7 @@ _KEEP_HELP = (
 
 
 def _graph(
-    opened: Opened,
+    opened: OpenedRecording,
     graph: Graph,
     function: str,
     old: str | None,
@@ -169,7 +169,7 @@ def _graph(
         changes.show(opened.derive, place, before, matched, "What this pass changed", None)
 
 
-def _walk(opened: Opened, row: Row) -> None:
+def _walk(opened: OpenedRecording, row: Row) -> None:
     """Which pass this is, and the way to those that changed something before and after it."""
     head = st.container(horizontal=True, vertical_alignment="center")
     words = head.container(width="stretch")
@@ -189,20 +189,20 @@ def _walk(opened: Opened, row: Row) -> None:
     words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(about)}")
 
 
-def _change(opened: Opened, way: int) -> int | None:
+def _change(opened: OpenedRecording, way: int) -> int | None:
     """The nearest pass before (-1) or after (1) the chosen one that changed something."""
     number = chosen(opened)
     at = (bisect_left if way < 0 else bisect_right)(opened.changes, number) - (way < 0)
     return opened.changes[at] if 0 <= at < len(opened.changes) else None
 
 
-def _go(opened: Opened, way: int) -> None:
+def _go(opened: OpenedRecording, way: int) -> None:
     """From the pass that is chosen now: of two quick clicks the second one goes on."""
     if (to := _change(opened, way)) is not None:
         choose(to)
 
 
-def _as_model(opened: Opened, row: Row) -> None:
+def _as_model(opened: OpenedRecording, row: Row) -> None:
     """Buttons that open the modules before and after a pass as models, in an engine."""
     place = st.container(horizontal=True, vertical_alignment="center")
     for label, after in (("Open what it was given", False), ("Open what it made", True)):
@@ -220,7 +220,7 @@ def _as_model(opened: Opened, row: Row) -> None:
         show_error(error)
 
 
-def _open_model(opened: Opened, number: int, after: bool) -> None:
+def _open_model(opened: OpenedRecording, number: int, after: bool) -> None:
     try:
         text = opened.recording.module(number, after)
         if text is None:

@@ -18,12 +18,12 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.spare import cache_of_session
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.steps import bisect
-from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row
 from relascope.viz.rows.recorded_numbers import (
-    Numbers,
     Part,
     PartSearch,
+    RecordedNumbers,
     first_words,
     ir_of,
     parts,
@@ -40,7 +40,7 @@ _COLUMNS = (
 )
 
 
-def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
+def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) -> None:
     """Draw the button and, once it is pressed, the errors of the chosen pass's part and the search.
 
     Args:
@@ -69,8 +69,8 @@ def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
         return
     part = _part(found, number)
     ir: str = opened.derive(lambda: ir_of(opened.recording), "ir")
-    held: Numbers = opened.derive(
-        lambda: Numbers(opened.recording, sidebar.session_folder(opened.digest)), "numbers"
+    held: RecordedNumbers = opened.derive(
+        lambda: RecordedNumbers(opened.recording, sidebar.session_folder(opened.digest)), "numbers"
     )
     source = held.source(part)
     cache = cache_of_session(ir, source)
@@ -87,8 +87,8 @@ def show(opened: Opened, number: int, choose: Callable[[int], None]) -> None:
 
 
 def _search(
-    opened: Opened,
-    held: Numbers,
+    opened: OpenedRecording,
+    held: RecordedNumbers,
     cache: RequestCache,
     ir: str,
     found: tuple[Part, ...],
@@ -98,10 +98,10 @@ def _search(
 
     The first with a fault is shown, else the chosen one, with what was found in each.
     """
-    asked: bisect.Asked | None = st.session_state.get("bisect")
+    asked: bisect.BisectQuestion | None = st.session_state.get("bisect")
     searching = asked is not None and asked.source in [held.source(p) for p in found]
     done: list[PartSearch] = []
-    shown: tuple[Screen, bisect.Search | None] | None = None
+    shown: tuple[Screen, bisect.BisectSearch | None] | None = None
     for part in found if searching else (chosen,):
         try:
             pipeline, left_out = held.readable(cache.ask, part)
@@ -137,7 +137,9 @@ def _part(found: tuple[Part, ...], number: int) -> Part:
     return before[-1] if before else found[0]
 
 
-def _table(opened: Opened, part: Part, rows: list[Row], choose: Callable[[int], None]) -> None:
+def _table(
+    opened: OpenedRecording, part: Part, rows: list[Row], choose: Callable[[int], None]
+) -> None:
     st.caption(plain_text(f"Held against {first_words(opened.recording, part)}. {part.end}"))
     if not rows:
         return

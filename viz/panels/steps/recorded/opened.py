@@ -29,7 +29,7 @@ _REST = 0.15  # seconds that a pass is looked at before the next one is worked o
 
 
 @dataclass
-class Opened:
+class OpenedRecording:
     """A recording, read.
 
     Args:
@@ -144,7 +144,7 @@ class Opened:
         return packed
 
 
-def opened(path: str) -> Opened:
+def opened(path: str) -> OpenedRecording:
     """The recording of a file, read once in a session as long as it is the same file.
 
     Raises:
@@ -152,11 +152,11 @@ def opened(path: str) -> Opened:
     """
     about = Path(path).stat()
     place = path, about.st_size, about.st_mtime_ns
-    known: tuple[object, Opened] | None = st.session_state.get("recording_opened")
+    known: tuple[object, OpenedRecording] | None = st.session_state.get("recording_opened")
     if known is None or known[0] != place:
         recording = read(Path(path))
         rows = pass_rows(recording)
-        made = Opened(
+        made = OpenedRecording(
             path,
             file_digest(Path(path)),
             recording,

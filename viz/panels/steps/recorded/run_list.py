@@ -18,7 +18,7 @@ import streamlit as st
 
 from relascope.viz.component import small
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import listed
+from relascope.viz.rows.recording import as_columns
 
 _MOST = 20_000  # bytes of what is kept of the list
 
@@ -29,7 +29,7 @@ def packed(rows: Sequence[Row]) -> bytes:
     Args:
         rows: as of `viz.rows.recording.pass_rows`.
     """
-    raw = json.dumps(listed(rows), separators=(",", ":")).encode()
+    raw = json.dumps(as_columns(rows), separators=(",", ":")).encode()
     return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
 
 

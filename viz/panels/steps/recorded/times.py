@@ -9,14 +9,14 @@ from relascope.viz.panels.shell.frame import heading, plain_text, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.steps.recorded import board
-from relascope.viz.panels.steps.recorded.opened import Opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import formats
 from relascope.viz.rows.recording import functions_text, shown_totals
 
 _OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
 
 
-def show(opened: Opened) -> None:
+def show(opened: OpenedRecording) -> None:
     """Draw the tab."""
     if not opened.rows:
         return
