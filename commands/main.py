@@ -2,7 +2,7 @@
 
 With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
 0 when the job was done, 1 when it was not (then the document is {"error": …}) and where a replay
-finds something else, 2 for wrong usage, 3 where a gate finds what it was told to fail on.
+finds something else, 2 for wrong usage, 3 where a gate finds what `--fail-on` or a baseline names.
 What a command needs is imported when that command is run.
 """
 
@@ -80,7 +80,12 @@ _COMMANDS = (
         "record a compile",
     ),
     ("open", f"{_RECORDINGS}:open_recording", f"{_RECORDINGS}.open_options", "look at a recording"),
-    ("diff", "compiles.diff", "compiles.diff.diff_options", "two of anything, held together"),
+    (
+        "diff",
+        "compiles.diff",
+        "compiles.diff.diff_options",
+        "compare two models, pipelines, sessions or recordings",
+    ),
     ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
 )
 
