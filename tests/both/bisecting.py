@@ -3,6 +3,8 @@
 A file that imports them defines `case`, what is the engine's own, and `session`.
 """
 
+import ctypes
+import gc
 import itertools
 import math
 import time
@@ -187,6 +189,8 @@ def test_a_pass_that_breaks_one_run_in_two_is_found_by_repeating(case, session, 
 
 def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path):
     source, pipeline = small(tmp_path), Pipeline.parse("sleeps|leaks")
+    gc.collect()  # what earlier tests left would count as given back
+    ctypes.CDLL(None).malloc_trim(0)
     memory = search(session, source, pipeline, kind="memory", memory=96)
     assert (memory.kind, memory.found.suspects) == ("memory", (1,))
     slow = search(session, source, pipeline, kind="slow", factor=1e9, repeats=2, seconds=0.2)

@@ -483,7 +483,7 @@ def test_the_page_repeats_and_has_memory_as_a_kind(page):
     assert "fold (FoldConstant), keeps memory: " in page.error[0].value
     page.button(key="reduce_button").click()
     settle(page.run())
-    assert "the fault shows with 1 of the" in page.warning[0].value
+    assert "the fault shows with 1 of the" in page.info[0].value
 
 
 def test_the_page_says_that_nothing_is_wrong(page):

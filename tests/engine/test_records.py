@@ -110,7 +110,7 @@ def test_two_processes_do_not_tune_in_one_folder_and_a_killed_one_does_not_block
     code = (
         "import sys, time\nfrom pathlib import Path\n"
         "from relascope.engine.protocol import records\n"
-        "with records.held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
+        "with records.locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True

@@ -205,18 +205,12 @@ class Converter(CoreOperators, TypedConverter):
         if len(shape) != 1:
             self.refuse("Relay's layer norm takes one axis, the last.", "Flatten the others first.")
         size = int(shape[0])
-        if self.infer_type(data).dtype == "float64":
-            return self.by_own_moments(data, gamma, beta, float(epsilon), [-1, size], [size])
         return self.norm(relay.op.nn.layer_norm, data, gamma, beta, size, epsilon, axis=-1)
 
     def group_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""
         data, groups, gamma, beta, epsilon = inputs[:5]
-        full = [int(d) for d in self.infer_shape(data)]
-        if self.infer_type(data).dtype == "float64":
-            rows, along = [full[0], int(groups), -1], [full[1]] + [1] * (len(full) - 2)
-            return self.by_own_moments(data, gamma, beta, float(epsilon), rows, along)
-        size, options = full[1], {"num_groups": groups, "axis": 1}
+        size, options = int(self.infer_shape(data)[1]), {"num_groups": groups, "axis": 1}
         return self.norm(relay.op.nn.group_norm, data, gamma, beta, size, epsilon, **options)
 
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
@@ -226,52 +220,27 @@ class Converter(CoreOperators, TypedConverter):
         that. The running ones move towards them by the momentum, the variance towards the unbiased
         one.
         """
+        if not inputs[5]:
+            return super().batch_norm(inputs, input_types)
         data, gamma, beta, *running = inputs[:5]
         momentum, epsilon = float(inputs[6]), float(inputs[7])
         size = [int(d) for d in self.infer_shape(data)]
-        along = [size[1]] + [1] * (len(size) - 2)
-        if not inputs[5]:
-            if self.infer_type(data).dtype != "float64":
-                return super().batch_norm(inputs, input_types)
-            mean, variance = (relay.reshape(v, along) for v in running)
-            return self.normalised(data, gamma, beta, epsilon, along, mean, variance)
         axes = [i for i in range(len(size)) if i != 1]
         mean = _mean(data, axes)
-        variance = _mean((data - mean) * (data - mean), axes)
-        result = self.normalised(data, gamma, beta, epsilon, along, mean, variance)
+        centred = data - mean
+        variance = _mean(centred * centred, axes)
+        result = centred / relay.sqrt(variance + self.number(epsilon, data))
+        along = [size[1]] + [1] * (len(size) - 2)
+        if gamma is not None:
+            result = result * relay.reshape(gamma, along)
+        if beta is not None:
+            result = result + relay.reshape(beta, along)
         if running[0] is not None:
             count = math.prod(size[i] for i in axes)
             unbiased = variance * self.number(count / (count - 1), data)
             for position, new in ((3, mean), (4, unbiased)):
                 self.move(inputs[position], position, relay.reshape(new, [size[1]]), momentum)
         return result
-
-    def normalised(
-        self, data: Any, gamma: Any, beta: Any, epsilon: float, along: list[int], *moments: Any
-    ) -> Any:
-        """Without Relay's norms, which round epsilon to float32.
-
-        Args:
-            along: the shape of scale and shift beside the data's.
-            moments: mean and variance.
-        """
-        mean, variance = moments
-        result = (data - mean) / relay.sqrt(variance + self.number(epsilon, data))
-        if gamma is not None:
-            result = result * relay.reshape(gamma, along)
-        return result if beta is None else result + relay.reshape(beta, along)
-
-    def by_own_moments(
-        self, data: Any, gamma: Any, beta: Any, epsilon: float, rows: list[int], along: list[int]
-    ) -> Any:
-        """Each row of the data, which is of shape `rows` for that, by its own mean and variance."""
-        wide = relay.reshape(data, rows)
-        mean = _mean(wide, [-1])
-        spread = _mean((wide - mean) * (wide - mean), [-1])
-        result = self.normalised(wide, None, None, epsilon, along, mean, spread)
-        result = relay.reshape(result, self.infer_shape(data))
-        zero, one = self.number(0, data), self.number(1, data)
-        return self.normalised(result, gamma, beta, 0.0, along, zero, one)
 
     def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
         """Move a running statistic, an argument of the operator that is converted now."""
@@ -293,15 +262,7 @@ class Converter(CoreOperators, TypedConverter):
                 "Instance norm in train mode updates its running statistics, which Relay cannot."
             )
             self.refuse(message, "Put it in eval mode, or build it without running statistics.")
-        data, gamma, beta = inputs[:3]
-        if self.infer_type(data).dtype != "float64":
-            return super().instance_norm(inputs, input_types)
-        if not inputs[5]:
-            return self.batch_norm(inputs, input_types)
-        full = [int(d) for d in self.infer_shape(data)]
-        along = [full[1]] + [1] * (len(full) - 2)
-        rows = [*full[:2], -1]
-        return self.by_own_moments(data, gamma, beta, float(inputs[7]), rows, along)
+        return super().instance_norm(inputs, input_types)
 
     # Attention and embedding.
 
