@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import resource
-import sys
+import os
 from collections.abc import Callable
-from pathlib import Path
 
 from relascope.core.graph import Graph, Kind
+from relascope.engine.faults.show import resident
 
 _LOOKED_AT = 16 << 20  # bytes; what is less is not worth the time of collecting garbage
 
@@ -20,15 +19,15 @@ def since() -> Callable[[], int]:
     Garbage is collected first where that may matter, and what the allocator holds free is given
     back to the system.
     """
-    before = _resident()
+    before = resident(os.getpid())
 
     def stayed() -> int:
-        if _resident() - before > _LOOKED_AT:
+        if resident(os.getpid()) - before > _LOOKED_AT:
             gc.collect()
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
             if trim is not None:
                 trim(0)
-        return _resident() - before
+        return resident(os.getpid()) - before
 
     return stayed
 
@@ -39,11 +38,3 @@ def beyond(stayed: int, before: Graph, after: Graph) -> int:
         sum(n.bytes or 0 for n in graph if n.kind is Kind.CONSTANT) for graph in (before, after)
     ]
     return max(stayed - max(constants[1] - constants[0], 0), 0)
-
-
-def _resident() -> int:
-    """Bytes of memory that this process has; on macOS, the most that it had."""
-    if sys.platform == "linux":
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * resource.getpagesize()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

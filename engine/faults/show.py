@@ -159,7 +159,7 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
                 began, had, before = time.monotonic(), int(noted[0]), float(noted[1])
             if not began:
                 continue
-            if fault.memory and (_resident(child.pid) - had) / _MIB > fault.memory:
+            if fault.memory and (resident(child.pid) - had) / _MIB > fault.memory:
                 crossed = f"The process took more than {fault.memory:g} MiB"
             elif fault.seconds and time.monotonic() - began > fault.seconds + 2 * before:
                 crossed = f"The passes did not end within {fault.seconds:g} s"
@@ -185,7 +185,7 @@ _MIB = 1 << 20
 _UNDECIDED = "Undecided: see README.md for what the report needs."
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes of memory that a process has now; 0 where that is not known."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -252,11 +252,11 @@ class PassProcess:
         start = own or mod
         began = time.perf_counter()
         left = ran(engine, _module(_through(start, tail)), values, target)
-        self._note(f"{_resident(os.getpid())} {time.perf_counter() - began}")
+        self._note(f"{resident(os.getpid())} {time.perf_counter() - began}")
         try:
             for _ in range(fault.runs):
                 gc.collect()
-                began, had = time.perf_counter(), _resident(os.getpid())
+                began, had = time.perf_counter(), resident(os.getpid())
                 if fault.recorded and not self.fix:
                     after = self._read(engine, "after", fault.after, stored)
                 else:
@@ -266,7 +266,7 @@ class PassProcess:
                     taken = (_module(start), _module(after))
                     check_result(engine, *taken, fault.parameters, fault.same_result)
                 gc.collect()
-                kept = _resident(os.getpid()) - had
+                kept = resident(os.getpid()) - had
                 right = ran(engine, _module(_through(after, tail)), values, target)
                 if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
                     status = self._used(seconds, kept)

@@ -76,7 +76,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Taken:
+class PassCost:
     """What the passes of a pipeline took, the most of a question's runs.
 
     Args:
@@ -143,7 +143,7 @@ class Bisection:
     found: Culprits
     log: tuple[Try, ...]
     double: accuracy.AccuracyRow | None = None
-    taken: Taken | None = None
+    taken: PassCost | None = None
     against: str = PYTORCH
 
     @property
@@ -290,7 +290,7 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     return Try(done.pipeline, done.last, outcome, *errors, runs=runs, bad=bad)
 
 
-def _taken(ask: Ask, question: Question) -> Taken | None:
+def _taken(ask: Ask, question: Question) -> PassCost | None:
     """What the passes took; None where none ran, or none can be run again."""
     if any(s.name == recorded.NAME for s in question.pipeline):
         return None
@@ -300,7 +300,7 @@ def _taken(ask: Ask, question: Question) -> Taken | None:
         return None
     longest = max(ran, key=lambda i: records[i].seconds)
     keeper = max(ran, key=lambda i: records[i].kept_bytes)
-    return Taken(longest, records[longest].seconds, keeper, records[keeper].kept_bytes)
+    return PassCost(longest, records[longest].seconds, keeper, records[keeper].kept_bytes)
 
 
 def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisection:
@@ -314,7 +314,7 @@ def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisect
 
 
 def _of_pass(
-    question: Question, kind: str, index: int, log: tuple[Try, ...], taken: Taken | None
+    question: Question, kind: str, index: int, log: tuple[Try, ...], taken: PassCost | None
 ) -> Bisection:
     """A bisection that blames what a pass itself takes; `kind` "" where none takes too much."""
     pipeline = question.pipeline

@@ -61,7 +61,6 @@ TWINS = {
     "Recorder": "both gradients' records of what they made",
     "RemoteFunction": "both engines' functions on a device of a fleet",
     "Run": "both engines' runs of small programs",
-    "Taken": "code of a build, and what a pass took",
     "Tensors": "both IRs' tensors of examples",
     "_Passes": "both engines' passes of a profiled build",
     "_Shared": "both engines' walks over a program",

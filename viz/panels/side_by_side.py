@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
@@ -21,7 +21,7 @@ from relascope.viz.compare.align import Alignment, Confidence, Counterpart, Matc
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
-from relascope.viz.panels.compared import against
+from relascope.viz.panels.compared import Marks, against
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
@@ -158,29 +158,21 @@ def _row_picked() -> None:
     state.both_choice = ("row", state.both_origins[rows[0]]) if rows else None
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What a view marks and goes to."""
-
-    focus: str | None = None
-    marked: tuple[str, ...] = ()
-
-
-def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
+def _looks(both: Alignment | None) -> tuple[Marks, Marks]:
     """What each view shows of the choice, and a sentence on it."""
     choice = st.session_state.get("both_choice")
     if both is None or choice is None:
         _say("Choose a node, a module or a row of the table to see its counterpart.")
-        return _Look(), _Look()
+        return Marks(), Marks()
     where, what = choice
     if where == "row":
         group = next((g for g in both.groups if (g.scope, g.source) == what), None)
         if group is None:
             _say("What was chosen is in neither program.")
-            return _Look(), _Look()
+            return Marks(), Marks()
         _say_row(group)
         left, right = (
-            _Look(_work(g, nodes), nodes) for g, nodes in zip(both.graphs, group.nodes, strict=True)
+            Marks(_work(g, nodes), nodes) for g, nodes in zip(both.graphs, group.nodes, strict=True)
         )
         return left, right
     module = group_of(what)
@@ -189,19 +181,19 @@ def _looks(both: Alignment | None) -> tuple[_Look, _Look]:
         module = module.removeprefix(BACKWARD).removeprefix(FORWARD)
         found = both.module(where, module)
         _say_found(f"module {module}", "", both, where, found)
-        own = _Look()
+        own = Marks()
     elif what in graph.by_id:
         node = graph.by_id[what]
         found = both.counterpart(where, what)
         origin = " of ".join(filter(None, [node.source, node.scope]))
         _say_found(node.title, origin, both, where, found)
-        own = _Look(None, both.occurrence(where, what))
+        own = Marks(None, both.occurrence(where, what))
     else:
         _say("What was chosen is not in this program.")
-        return _Look(), _Look()
+        return Marks(), Marks()
     sure = found.confidence in (Confidence.OPERATOR, Confidence.NAME)
     focus = found.focus or (focus_on(found.module) if found.module else None)
-    theirs = _Look(focus, found.nodes if sure else ())
+    theirs = Marks(focus, found.nodes if sure else ())
     return (theirs, own) if where else (own, theirs)
 
 
@@ -212,7 +204,7 @@ def _work(graph: Graph, nodes: tuple[str, ...]) -> str | None:
     return next(works, nodes[0] if nodes else None)
 
 
-def _view(graph: Graph, screen: Screen, side: int, look: _Look) -> None:
+def _view(graph: Graph, screen: Screen, side: int, look: Marks) -> None:
     view = graph_view(
         graph,
         screen.view(

@@ -235,7 +235,7 @@ def _outer(graph: Graph) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Marks:
+class Marks:
     """What a view marks and goes to."""
 
     focus: str | None = None
@@ -254,12 +254,12 @@ def _picked_in(held: _Comparison, side: int) -> None:
         state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
 
 
-def _looks(held: _Comparison, choice: Any) -> tuple[_Marks, _Marks]:
+def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
     """What each view shows of the choice, and a sentence on it."""
     if choice is None or choice[0] != held.place:
         if not held.document["nodes"]:
             _told("Choose a node to see both.")
-            return _Marks(), _Marks()
+            return Marks(), Marks()
         choice = _row_choice(held, held.document["nodes"][0])
     _, kind, side, what = choice
     if kind == "operator":
@@ -268,11 +268,11 @@ def _looks(held: _Comparison, choice: Any) -> tuple[_Marks, _Marks]:
             f"{len(ids)} in {s.upper()}" for s, ids in zip(_SIDES, marked, strict=True)
         )
         _told(f"{what}: {counts}")
-        left, right = (_Marks(ids[0] if ids else None, ids) for ids in marked)
+        left, right = (Marks(ids[0] if ids else None, ids) for ids in marked)
         return left, right
     if group_of(what) is not None:
         _told("Choose a node in the module to see what stands for it on the other side.")
-        return _Marks(), _Marks()
+        return Marks(), Marks()
     return _pair_looks(held, side, what)
 
 
@@ -282,7 +282,7 @@ def _row_choice(held: _Comparison, row: Row) -> tuple[str, str, int, str]:
     return held.place, "node", side, row[_SIDES[side]]
 
 
-def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[_Marks, _Marks]:
+def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
     graphs = _graphs(held)
     pair = held.pair(side, what)
     inner = held.outer[side].get(what)
@@ -293,8 +293,8 @@ def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[_Marks, _Marks
             f"<div class='rs-aligned'><b>{escape(title)}</b> is in {only} alone "
             "<span class='rs-sure rs-sure-none'>no counterpart</span></div>"
         )
-        own = _Marks(held.drawn(side, what), (inner or what,))
-        return (_Marks(), own) if side else (own, _Marks())
+        own = Marks(held.drawn(side, what), (inner or what,))
+        return (Marks(), own) if side else (own, Marks())
     other = pair.left if side else pair.right
     sure = "sure" if pair.sure >= SURE else "part"
     there = _title(graphs[1 - side], other)
@@ -306,7 +306,7 @@ def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[_Marks, _Marks
         "</span></div>"
     )
     ours, theirs = held.drawn(side, what), held.drawn(1 - side, other)
-    looks = _Marks(ours, (ours or what,)), _Marks(theirs, (theirs or other,))
+    looks = Marks(ours, (ours or what,)), Marks(theirs, (theirs or other,))
     return (looks[1], looks[0]) if side else looks
 
 
@@ -338,7 +338,7 @@ def _called(graph: Graph, operator: str) -> Iterable[str]:
             yield node.id
 
 
-def _view(held: _Comparison, side: int, graph: Graph, look: _Marks) -> None:
+def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
     if len(graph) > MOST_NODES:
         st.caption(f"{formats.number(len(graph))} nodes are too many to be drawn.")
         return
