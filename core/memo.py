@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """The last `size` values by key, least recently used dropped first.
+    """The last `size` values by key, least recently used dropped first; `size` may be changed.
 
     Threads may share one: two that miss the same key at once both make its value, and one is kept.
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()
 
@@ -31,10 +31,15 @@ class Memo(Generic[T]):
         self.put(key, value)
         return value
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether there is a value for a key, which stays as old as it is."""
+        with self._lock:
+            return key in self._values
+
     def put(self, key: Hashable, value: T) -> None:
         """Remember a value, in place of another."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            while len(self._values) > self._size:
+            while len(self._values) > self.size:
                 self._values.popitem(last=False)

@@ -75,7 +75,7 @@ from relascope.samples import SAMPLES
 MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
 
-_STATES, _UNBUILT = 96, 4  # how many are remembered
+_STATES, _UNBUILT = 96, 4  # how many are remembered, at least
 
 
 class Programs:
@@ -177,7 +177,7 @@ class Programs:
         """
         if built:
             return self.end(source, pipeline.upto(index), progress).base
-        return self.states(source, pipeline.upto(index), progress)[-1].graph
+        return self.state(source, pipeline.upto(index), progress).graph
 
     def applications(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
@@ -186,7 +186,7 @@ class Programs:
 
         Of passes on our rewriters alone; others are not counted.
         """
-        return self.states(source, pipeline.upto(index), progress)[-1].applications
+        return self.state(source, pipeline.upto(index), progress).applications
 
     def verify(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
@@ -196,7 +196,7 @@ class Programs:
         The graph's promises (`core.graph.Graph.validate`), and the program's own: see `problems` of
         each IR's `ir.verify`. -1 is the imported program.
         """
-        state = self.states(source, pipeline.upto(index), progress)[-1]
+        state = self.state(source, pipeline.upto(index), progress)
         found: list[str] = []
         try:
             state.graph.validate()
@@ -227,7 +227,7 @@ class Programs:
         Constants stand without their values, and what is very long is cut short, which its last
         line then says.
         """
-        state = self.states(source, pipeline.upto(index), progress)[-1]
+        state = self.state(source, pipeline.upto(index), progress)
         text = self.backend.text(state.program if state.shown is None else state.shown)
         if len(text) <= MOST_TEXT:
             return text
@@ -370,16 +370,30 @@ class Programs:
 
     def states(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
         """The states from the import to the end of the pipeline."""
+        return [*self._states_from(0, sampled(source), pipeline, progress)]
+
+    def state(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
+        """The state at the end of the pipeline, from the last step on that is remembered."""
         source = sampled(source)
+        steps = reversed(range(len(pipeline)))
+        first = next((i for i in steps if (source, pipeline.upto(i)) in self._states), 0)
+        *_, last = self._states_from(first, source, pipeline, progress)
+        return last
+
+    def _states_from(
+        self, first: int, source: ModelSource, pipeline: Pipeline, progress: Progress
+    ) -> Iterator[State]:
+        """The imported state, and those after the steps from `first` on, which is the first or is
+        remembered."""
+        # All of a long pipeline, or asking for one step after another would run them all each time.
+        self._states.size = max(_STATES, len(pipeline) + 1)
         state = self.loaded(source, part(progress, 0.0, 0.5)).state
-        states = [state]
-        for index, step in enumerate(pipeline):
+        yield state
+        for index, step in enumerate(pipeline.steps[first:], first):
             progress(0.5 + 0.5 * index / len(pipeline), step.name)
             unit = source, pipeline.upto(index)
-            make = partial(self._step, state, step, unit)
-            state = self._states.get(unit, make)
-            states.append(state)
-        return states
+            state = self._states.get(unit, partial(self._step, state, step, unit))
+            yield state
 
     def _step(self, before: State, step: Step, unit: tuple[ModelSource, Pipeline]) -> State:
         entry = entry_of(self.ir, step)

@@ -29,6 +29,22 @@ def quiet(fraction, text):
     assert 0.0 <= fraction <= 1.0
 
 
+def test_each_step_of_a_long_pipeline_is_run_once(session, monkeypatch):
+    programs = session.programs
+    run, whole = [], programs._step
+
+    def step(before, step, unit):
+        run.append(len(unit[1]))
+        return whole(before, step, unit)
+
+    monkeypatch.setattr(programs, "_step", step)
+    pipeline = Pipeline.parse("|".join(["cse"] * 110))
+    records = session.step(MLP, pipeline, progress=quiet)
+    graphs = [session.graph_after(MLP, pipeline, i, progress=quiet) for i in range(110)]
+    assert len(graphs) == len(records)
+    assert run == [*range(1, 111)]
+
+
 def test_arguments_are_inputs_then_parameters_in_pytorchs_order(session):
     info = session.load(MLP, progress=quiet)
     names = [n for n, _ in info.arguments]
