@@ -23,14 +23,15 @@ import numpy as np
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
-from relascope.engine.files.archive import HINT
 from relascope.engine.files.onnx_forms import Form, chosen_branch, refused, rewritten
 from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
 """The first set of operators that is opened: before it, operators broadcast by other rules."""
+_HINT = "Export it again; open it as it is only where you trust who made it."
 _MOST_NODES = 200_000
 _MOST_ELEMENTS = 1 << 31
+_MOST_CONSTANT = 1 << 26
 _FOLDED = 1 << 16
 """Elements of a tensor that is computed here rather than in the program."""
 
@@ -163,7 +164,7 @@ def _onnx() -> Any:
 
 
 def _refused(name: str, why: str, where: str = "") -> EngineError:
-    return EngineError("file", f"{name} is not opened: {why}.", where or name, HINT)
+    return EngineError("file", f"{name} is not opened: {why}.", where or name, _HINT)
 
 
 def _graphs(graph: Any, depth: int = 0) -> Iterator[Any]:
@@ -290,6 +291,7 @@ def prepare(
     if _rewrite(onnx, bodies, types_of, opset) or bodies is not model:
         types_of, model = _folded(onnx, bodies, opset, name)
     _check_known(model, known, ir)
+    _check_sizes(model, types_of, name)
     _check_forms(onnx, model, types_of, ir, opset)
     _check_at_import(model)
     weights = _weights(onnx, model, types_of)
@@ -636,7 +638,7 @@ def _folded(onnx: Any, model: Any, opset: int, name: str) -> tuple[dict[str, Ten
             if t.data_type in DTYPES:
                 types[t.name] = TensorType(tuple(t.dims), DTYPES[t.data_type])
         _plain_casts(onnx, model.graph, types)
-        if not _fold_once(onnx, model, types, opset):
+        if not _fold_once(onnx, model, types, opset, name):
             break
     return types, model
 
@@ -662,7 +664,9 @@ def _type(value: Any) -> TensorType | None:
     return TensorType(tuple(d.dim_value for d in kind.shape.dim), DTYPES[kind.elem_type])
 
 
-def _fold_once(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: int) -> bool:
+def _fold_once(
+    onnx: Any, model: Any, types: Mapping[str, TensorType], opset: int, name: str
+) -> bool:
     from onnx.reference import ReferenceEvaluator
 
     graph = model.graph
@@ -691,7 +695,16 @@ def _fold_once(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: in
         elif plain and all(value(i) is not None for i in node.input if i):
             outputs = [types.get(o) for o in node.output]
             little = all(t is None or math.prod(map(int, t.shape)) <= _FOLDED for t in outputs)
-            if little and _little(node, constant):
+            try:
+                count = _elements(node, constant)
+            except ValueError as wrong:
+                why = f"its {node.op_type} {wrong}"
+                raise _refused(name, why, _node_of(node).where) from wrong
+            if count > _MOST_CONSTANT:
+                why = f"its {node.op_type} makes a constant of {count:,} elements, and"
+                why += f" {_MOST_CONSTANT:,} are the most"
+                raise _refused(name, why, _node_of(node).where)
+            if little and count <= _FOLDED:
                 one = onnx.helper.make_graph(
                     [node],
                     "one",
@@ -734,18 +747,42 @@ def _fold_once(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: in
     return True
 
 
-def _little(node: Any, constant: Mapping[str, np.ndarray]) -> bool:
-    """Whether what a node makes of constants is small, where inference does not tell."""
+def _elements(node: Any, constant: Mapping[str, np.ndarray]) -> int:
+    """How many elements a node makes of constants, where inference may not tell; 0 where it does.
+
+    Raises:
+        ValueError: none can be made so; the message continues a sentence about the node.
+    """
     inputs = [constant[i] for i in node.input if i]
     if node.op_type == "Range":
-        start, limit, delta = (float(v.reshape(-1)[0]) for v in inputs)
-        return delta != 0 and abs(limit - start) / abs(delta) <= _FOLDED
-    if node.op_type == "ConstantOfShape":
-        return math.prod(inputs[0].astype(object).reshape(-1).tolist()) <= _FOLDED
-    if node.op_type in ("Expand", "Tile"):
-        sizes = [max(1, abs(int(s))) for s in inputs[1].reshape(-1).tolist()]
-        return math.prod(sizes) * inputs[0].size <= _FOLDED
-    return True
+        if any(v.size != 1 for v in inputs):
+            raise ValueError("counts between what are no single numbers")
+        start, limit, delta = (v.reshape(-1)[0].item() for v in inputs)
+        if not (math.isfinite(start) and math.isfinite(limit) and delta and math.isfinite(delta)):
+            raise ValueError(f"counts from {start} to {limit} by {delta}, which does not end")
+        return max(0, math.ceil((limit - start) / delta))
+    if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
+        sizes = [int(s) for s in inputs[-1].reshape(-1).tolist()]
+        if min(sizes, default=0) < 0:
+            raise ValueError(f"has a size below 0 among {sizes}"[:200])
+        if node.op_type == "ConstantOfShape":
+            return math.prod(sizes)
+        return math.prod(max(1, s) for s in sizes) * inputs[0].size
+    return 0
+
+
+def _check_sizes(model: Any, types: Mapping[str, TensorType], name: str) -> None:
+    """Refuse tensors, and constants that TVM would compute of small ones, of too many elements."""
+    fixed = {t.name for t in model.graph.initializer if math.prod(t.dims) <= _FOLDED} | {""}
+    for node in model.graph.node:
+        computed = fixed.issuperset(node.input)
+        fixed |= set(node.output) if computed else set()
+        most = _MOST_CONSTANT if computed and node.op_type != "Constant" else _MOST_ELEMENTS
+        for kind in filter(None, map(types.get, node.output)):
+            if math.prod(map(int, kind.shape)) > most:
+                what = "a constant" if computed else "a tensor"
+                why = f"its {node.op_type} makes {what} of {kind}, of more than {most:,} elements"
+                raise _refused(name, why, _node_of(node).where)
 
 
 def _static(kind: TensorType | None, of: str, what: str, name: str) -> TensorType:

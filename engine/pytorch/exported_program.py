@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 from unittest.mock import patch
 
@@ -292,9 +294,21 @@ class Exported:
         try:
             yield
         except Exception as wrong:  # torch raises whatever it stumbles on
-            message = f"This file is not an exported program: {plainly(wrong)}."
+            message = f"This file is not an exported program: {_why(wrong)}."
             hint = "Write it with torch.export.save."
             raise EngineError("file", message, self.path.name, hint) from wrong
+
+
+def _why(wrong: Exception) -> str:
+    """What torch says of a program; of what sympy or Python says, what it is about."""
+    if isinstance(wrong, TypeError | AssertionError | ArithmeticError):
+        for frame, _ in walk_tb(wrong.__traceback__):
+            if frame.f_code.co_name == "deserialize_tensor_meta":
+                sizes = [s.value for s in frame.f_locals["tensor_meta"].sizes]
+                said = ", ".join(str(getattr(s, "expr_str", s))[:80] for s in sizes[:8])
+                return f"a tensor in it has sizes that no tensor has: [{said}]"
+    lacks = re.fullmatch(r"(\w+)\.__init__\(\) missing .*?: (.*)", str(wrong))
+    return f"a {lacks[1]} in it has no {lacks[2]}" if lacks else plainly(wrong)
 
 
 def _float(*dtypes: str) -> bool:

@@ -80,8 +80,8 @@ def read(file: str) -> tuple[PassInfo, ...]:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except OSError as wrong:
         raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
-    except (SyntaxError, ValueError) as wrong:
-        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+        raise ValueError(f"{file} is no Python: {wrong or 'it is nested too deeply'}") from wrong
     irs = tuple(_irs(tree)) or IRS
     if not set(irs) <= set(IRS):
         raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")

@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from handwritten import ONNX
 from hostile_onnx import CRAFTED, _ints, _model, _node, external, honest
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -29,6 +30,30 @@ def test_a_hostile_model_ends_in_a_sentence(name, tmp_path):
         read(tmp_path / "model.onnx", CRAFTED[name]())
     assert refused.value.kind in ("file", "operator", "input")
     assert "Traceback" not in refused.value.message and refused.value.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (
+            "2^66 elements",
+            "ConstantOfShape makes a constant of 73,786,976,294,838,206,464 elements",
+        ),
+        ("2^30 elements", "ConstantOfShape makes a constant of 1,073,741,824 elements"),
+        ("a size below 0", r"ConstantOfShape has a size below 0 among \[-5\]"),
+        ("a range to NaN", "Range counts from 0.0 to nan by 1.0, which does not end"),
+        ("a range by no step", "Range counts from 0 to 9 by 0, which does not end"),
+        ("a range of 2^63", "Range makes a constant of 9,223,372,036,854,775,808 elements"),
+        ("a range between none", "Range counts between what are no single numbers"),
+        ("one expanded to 2^30", "Expand makes a constant of 1,073,741,824 elements"),
+        ("two laid 2^29 times", "Tile makes a constant of 1,073,741,824 elements"),
+        ("doubled 40 times", r"Concat makes a tensor of float32\[1073741824, 4\]"),
+        ("padded by 2^40", r"Pad makes a tensor of float32\[1099511627778, 4\]"),
+    ],
+)
+def test_what_would_be_too_large_names_its_node(name, why, tmp_path):
+    with pytest.raises(EngineError, match=f"model.onnx is not opened: its {why}"):
+        read(tmp_path / "model.onnx", ONNX[name](tmp_path), known=KNOWN | {"Pad"})
 
 
 def test_a_model_is_made_plain(tmp_path):

@@ -21,6 +21,12 @@ def given(text):
     return Pipeline.parse(f"p({text})").steps[0].params
 
 
+def test_a_file_that_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "deep.py").write_text("x = " + "-" * 2_000_000 + "1")
+    with pytest.raises(ValueError, match=r"deep\.py is no Python: "):
+        read(str(tmp_path / "deep.py"))
+
+
 def test_values_arrive_as_what_they_are():
     text = "layout=NCHW, limit=3, share=1e-2, deep=true"
     found = read_all("P", DECLARED, given(text))

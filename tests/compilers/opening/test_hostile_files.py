@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from hostile import TENSORS, Small, crafted, honest, members
+import handwritten
+from hostile import TENSORS, Small, changed, crafted, honest, members
+from hostile import _expression as with_size
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch, sweep
 from relascope.engine.files.exported import is_expression
@@ -57,7 +59,18 @@ FILES = {
     for n, k, m in crafted()
     if k not in (*TENSORS, ".onnx") and not any(w in n for w in LONG)
 }
-OPENED = {"no device .pt2", "empty weight .pt2", "spec: class with inputs .pt2"}
+FILES |= {
+    f"{n} {k}": (k, lambda mark, m=m: m(Path(mark).parent))
+    for n, k, m, command in handwritten.crafted()
+    if command == handwritten.GRAPH and k in (".pt", ".pt2") and n not in handwritten.LONG
+}
+OPENED = {
+    "members above .pt",
+    "2,000,000 numbers .pt",
+    "no device .pt2",
+    "empty weight .pt2",
+    "spec: class with inputs .pt2",
+}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +118,15 @@ def test_an_export_with_dynamic_sizes_is_read(tmp_path):
     )
     (one,) = Exported(path).inputs
     assert one.name == "x" and one.type.shape[0].startswith("2*")
+
+
+@pytest.mark.parametrize("size", ["Integer(1)/0", "Mod(5, 0)", "oo - oo", "Max()", "s0 & 3"])
+def test_sizes_that_come_to_no_number_are_named(size, tmp_path):
+    path = tmp_path / "model.pt2"
+    path.write_bytes(changed(".pt2", "", parts=with_size(size)))
+    with pytest.raises(EngineError, match="has sizes that no tensor has: ") as refused:
+        Exported(path)
+    assert f"[{size}, 4]" in refused.value.message
 
 
 def test_a_name_that_is_not_utf_8(tmp_path):
