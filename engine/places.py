@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Protocol
 
 from relascope.core.errors import refusing
@@ -21,7 +21,6 @@ MOST = "RELASCOPE_ENGINES"
 _ENGINE_BYTES = 1.5 * 2**30  # that one takes, with a model and what was built of it
 _LOOK = 0.2  # s; how often the first in line looks for an idle engine
 _PAUSE = 3.0  # s; one that was idle for less is in the midst of a person's work
-_PATIENCE = 10.0  # s; from then on the first in line takes the place of any that is idle
 
 
 class Holder(Protocol):
@@ -51,11 +50,6 @@ class Places:
         self._held: list[Holder] = []
         self._line: deque[Holder] = deque()
 
-    @property
-    def free(self) -> bool:
-        """Whether another engine would get a place at once."""
-        return not self._line and (not self.most or len(self._held) < self.most)
-
     def take(
         self, holder: Holder, given_up: Callable[[], bool], say: Callable[[str], None]
     ) -> bool:
@@ -64,7 +58,7 @@ class Places:
         Args:
             say: called with words for who waits, whenever they change.
         """
-        began, said = time.monotonic(), -1
+        said = -1
         with self._changed:
             if holder in self._held:
                 return True
@@ -79,7 +73,7 @@ class Places:
                         say(f"waiting for one of {self.most} engines; {ahead} wait before this one")
                         said = ahead
                     if not ahead:
-                        self._make_room(began)
+                        self._make_room()
                     self._changed.wait(_LOOK)
                 return False
             finally:
@@ -93,15 +87,14 @@ class Places:
                 self._held.remove(holder)
                 self._changed.notify_all()
 
-    def _make_room(self, began: float) -> None:
-        least = _PAUSE if time.monotonic() - began < _PATIENCE else 0.0
+    def _make_room(self) -> None:
         idle = [(seconds, h) for h in self._held if (seconds := h.idle()) is not None]
         # Its lock comes before ours (it leaves while it holds it), so ours is let go meanwhile.
         self._changed.release()
         try:
-            for seconds, other in sorted(idle, key=lambda pair: -pair[0])[:1]:
-                if seconds >= least:
-                    other.rest(False)
+            seconds, longest = max(idle, key=itemgetter(0), default=(0.0, None))
+            if longest is not None and seconds >= _PAUSE:
+                longest.rest(False)
         finally:
             self._changed.acquire()
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import pickle
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 from relascope.core.errors import EngineError
@@ -29,8 +26,7 @@ from relascope.core.graph import Graph
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
 from relascope.engine import wire
-from relascope.engine.limits import KINDS, Unit, Usage
-from relascope.engine.places import PLACES
+from relascope.engine.limits import Unit, Usage
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING, ModelSource
 from relascope.engine.protocol.tuning import Fleet
@@ -181,12 +177,7 @@ class EngineProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def send(
-        self,
-        number: int,
-        method: str,
-        payload: bytes,
-        crossed: Mapping[Unit, EngineError] = MappingProxyType({}),
-        waits: bool = True,
+        self, number: int, method: str, payload: bytes, crossed: Mapping[Unit, EngineError]
     ) -> None:
         """Ask it something, as `engine.worker` says.
 
@@ -194,7 +185,7 @@ class EngineProcess:
             OSError: it has ended.
         """
         self.had_run_out = out_of_memory()
-        self.conn.send((number, method, payload, dict(crossed), waits))
+        self.conn.send((number, method, payload, dict(crossed)))
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
         """The next that it says, as `engine.worker` has it; None if nothing came in this time.
@@ -251,88 +242,6 @@ class EngineProcess:
         self.log.close()
         self.folder.cleanup()
         return status, output, out_of_memory() > self.had_run_out
-
-
-class Standby:
-    """One process that is warm, for whichever engine of its kind needs one next."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: EngineProcess | None = None
-        self._kind: tuple[str, str | None] = "", None
-        self._left = 0  # of its calls, not yet answered
-        self._since = 0.0  # when it started
-
-    def keep(
-        self, ir: str, *calls: tuple[str, tuple[Any, ...]], session: str | None = None
-    ) -> None:
-        """Have one, which makes these calls while it waits, for what they import.
-
-        Args:
-            ir, session: as of an `EngineClient`.
-        """
-        with self._lock:
-            if (
-                self._process is not None
-                and self._kind == (ir, session)
-                and self._process.running()
-            ):
-                return
-            self._end()
-            wants = Wants()
-            for method, arguments in calls:
-                wants = wants.with_(method, arguments)
-            self._process, self._kind = EngineProcess(ir, session, wants), (ir, session)
-            self._left, self._since = len(calls), time.monotonic()
-            for method, arguments in calls:
-                self._process.send(0, method, pickle.dumps((arguments, {})))
-
-    def take(self, ir: str, session: str | None, wants: Wants) -> EngineProcess | None:
-        """The process, for an engine that needs one; None where there is none for it."""
-        with self._lock:
-            fits = self._kind == (ir, session)
-            fits = fits and self._process is not None and self._process.wants == wants
-            if self._process is None or not fits or not self._process.running():
-                if PLACES.most and not PLACES.free:
-                    self._end()  # the new one takes its place
-                return None
-            process, self._process = self._process, None
-            return process
-
-    def is_of(self, ir: str) -> bool:
-        """Whether there is one of an IR that is ready."""
-        return self.ready and self._kind[0] == ir
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is one, and it has made its calls."""
-        with self._lock:
-            try:
-                while self._process is not None and self._left:
-                    message = self._process.receive(0)
-                    if message is None:
-                        break
-                    self._left -= message[0] in ("result", "error", "gone")
-            except (EOFError, OSError, TooLarge):
-                self._end()
-            if self._left and time.monotonic() - self._since > KINDS["start"]:
-                self._end()  # nobody watches what it opens
-            return self._process is not None and not self._left
-
-    def end(self) -> None:
-        """End it."""
-        with self._lock:
-            self._end()
-
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.end()
-
-
-STANDBY = Standby()
-"""The app's own: one at most, whatever the IR."""
 
 
 def usage(pid: int) -> Usage:
@@ -415,6 +324,7 @@ def fate(status: int) -> str:
 
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _NO_MEMORY = ("std::bad_alloc", "MemoryError", "Cannot allocate memory")
 _SMALLER = "Try a smaller model or batch"
 
@@ -432,12 +342,19 @@ def _cause(status: int, output: str, ran_out: bool) -> tuple[str, str]:
     return "", "The same request would probably end the same."
 
 
-def death(ir: str, method: str, status: int, output: str, ran_out: bool) -> EngineError:
+def death(
+    ir: str, method: str, status: int, output: str, ran_out: bool, file: str = ""
+) -> EngineError:
     """The error of a request over which a process ended.
 
     Args:
         status, output, ran_out: as `EngineProcess.end` returns them.
+        file: that was being opened: over some that are damaged, readers of others' crash.
     """
+    if file and -status in _CRASHES:
+        how = signal.Signals(-status).name
+        message = f"{file} cannot be read: it is damaged, and its reader crashes over it ({how})."
+        return EngineError("file", message, file, "Get it again, or save it again.")
     words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)
     message = f"The {ir} engine's process {fate(status)} during {method}"
     message += f": {cause}." if cause else "."

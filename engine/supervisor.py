@@ -1,9 +1,8 @@
 """The requests of one engine: a queue, and the thread that puts them to its process.
 
-A process that was cancelled or stopped is replaced by a new one at the next request, and nothing is
-lost but what it remembered. One that died is replaced at once, and remembers again what the last
-answer came from (`_REPLAYED`): a request that had not begun is asked again there, one that had
-fails with the cause of the death.
+A process that was cancelled, was stopped or died is replaced by a new one at the next request, and
+nothing is lost but what it remembered. A request over which one died is asked again where the
+session had not begun on it, and fails with the cause of the death where it had.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from relascope.core.errors import EngineError
 from relascope.engine import wire
 from relascope.engine.limits import NO_LIMITS, Limits, Unit, Usage, kind_of
 from relascope.engine.places import PLACES
-from relascope.engine.process import STANDBY, EngineProcess, TooLarge, Wants, death, fate
+from relascope.engine.process import EngineProcess, TooLarge, Wants, death, fate
 from relascope.engine.protocol import records
 
 _log = logging.getLogger("relascope.engine")
@@ -32,8 +31,6 @@ _POLL = 0.25  # s; how late the end of a process is seen when its socket outlive
 _LOOK = 0.05  # s; how late the crossing of a limit is seen
 _LOOKING = 0.1  # share of a processor that looking may take
 _JOIN = 3.0  # s; for the thread to see that it is over
-_REPLAYED = ("load", "step", "graph_after", "text", "split")  # what makes the programs of a screen
-_REPLAYS = 3  # new processes for one death; that many only where they are killed, too
 
 
 class Job:
@@ -43,10 +40,8 @@ class Job:
     kind "cancelled".
     """
 
-    def __init__(
-        self, supervisor: Supervisor, number: int, method: str, payload: bytes, own: bool = False
-    ) -> None:
-        self.method, self.own = method, own  # own: nobody asked for it
+    def __init__(self, supervisor: Supervisor, number: int, method: str, payload: bytes) -> None:
+        self.method = method
         self._supervisor, self._number, self._payload = supervisor, number, payload
         self.wants = Wants()  # of the process that serves it
         self._changed = threading.Condition()
@@ -194,8 +189,6 @@ class _Exchange:
             del self._units[-1:]
         elif what == "unit":
             self._units.append((rest[0], self._process.usage()))
-        elif number not in (None, self._job._number):
-            pass  # of what it was asked when it stood by
         elif what == "begun":
             self.begun, self._since = True, time.monotonic()
         elif what == "records":
@@ -224,6 +217,11 @@ class _Exchange:
             self._units = [(unit, before + meanwhile) for unit, before in self._units]
         self._paused, self._since = used if why else None, time.monotonic()
         self._report(self._job.progress[0], why)
+
+    @property
+    def file(self) -> str:
+        """The file that is being opened; "" where none is."""
+        return next((u.where for u, _ in self._units if u.kind == "file"), "")
 
     def _check(self) -> None:
         """Raise `_Stopped` where a limit is crossed."""
@@ -254,9 +252,6 @@ class Supervisor:
         self.wants = Wants()
         self.idle_since = time.monotonic()
         self.exchange: _Exchange | None = None  # the last one
-        # What a new process is asked: the last of `_REPLAYED` that was answered.
-        self.known = "describe", pickle.dumps(((), {}))
-        self.replays = 0  # how often it may still be asked again by ourselves
         self.process: EngineProcess | None = None
         self.cancelled = False  # whether the running one was
         self.closed = False
@@ -328,7 +323,7 @@ class Supervisor:
 
     def idle(self) -> float | None:
         """As of the client; takes no lock."""
-        busy = self.running is not None or self.waiting or self.replays
+        busy = self.running is not None or self.waiting
         return None if busy else time.monotonic() - self.idle_since
 
     def rest(self, busy: bool) -> bool:
@@ -337,7 +332,6 @@ class Supervisor:
             jobs = [*([self.running] if self.running else []), *self.waiting]
             if jobs and not busy:
                 return False
-            self.replays = 0
             for job in jobs:
                 job.cancel()
             if self.running is None and self.process is not None:
@@ -354,28 +348,15 @@ class Supervisor:
                 self.drop_process()
 
     def next_job(self) -> Job | None:
-        """The next request, one of our own after a death; None when closed."""
+        """The next request; None when closed."""
         self.exchange = None
         with self.changed:
             self.idle_since = time.monotonic()
-            while not self.closed:
-                if self.process is not None and not self.process.running():
-                    status, output, _ = self.drop_process()
-                    words = "the idle %s engine's process %s\n%s"
-                    _log.warning(words, self.ir, fate(status), output)
-                    self.replays = _REPLAYS
-                if self.waiting:
-                    self.running = self.waiting.popleft()
-                elif self.replays and time.monotonic() - self.idle_since >= _POLL:
-                    self.replays -= 1  # nobody has asked for something else since
-                    self.running = Job(self, next(self.numbers), *self.known, own=True)
-                    self.running.wants = self.wants
-                if self.running is not None:
-                    self.cancelled = False
-                    return self.running
-                watched = self.process is not None or self.replays
-                self.changed.wait(_POLL if watched else None)
-            return None
+            self.changed.wait_for(lambda: self.waiting or self.closed)
+            if self.closed:
+                return None
+            self.running, self.cancelled = self.waiting.popleft(), False
+            return self.running
 
     def run(self, job: Job) -> None:
         """Serve one request; where the process dies before it has begun, in another one."""
@@ -385,7 +366,6 @@ class Supervisor:
             if lost and not self.begun and not self.cancelled and not self.closed:
                 with self.changed:
                     status, output, _ = self.drop_process()
-                    self.replay_after(job)
                 words = "the %s engine's process %s before %s had begun, which is asked again\n%s"
                 _log.warning(words, self.ir, fate(status), job.method, output)
                 lost = not self.converse(job)
@@ -402,23 +382,17 @@ class Supervisor:
             if self.closed or cancelled:
                 return
             if failure is None:
-                failure = death(self.ir, job.method, *died)
+                file = self.exchange.file if self.exchange is not None else ""
+                failure = death(self.ir, job.method, *died, file)
                 _log.error("%s", failure.message)
-                self.replay_after(job)
         job._finish(error=failure)
-
-    def replay_after(self, job: Job) -> None:
-        """Have a new process remember what the one that ended over a request did."""
-        if not job.own:
-            self.replays = _REPLAYS
 
     def converse(self, job: Job) -> bool:
         """Put a request to the process until it is settled; False when the process died over it."""
         while (process := self.ready_process(job)) is not None:
-            report = partial(self.report, job)
-            self.exchange = _Exchange(job, process, lambda: self.limits, report)
+            self.exchange = _Exchange(job, process, lambda: self.limits, job._report)
             try:
-                process.send(job._number, job.method, job._payload, self.crossed, not job.own)
+                process.send(job._number, job.method, job._payload, self.crossed)
                 answer = self.exchange.answer()
             except (EOFError, OSError):
                 return False
@@ -438,8 +412,6 @@ class Supervisor:
         with self.changed:
             if what == "gone":  # it could not start its session, and leaves
                 self.drop_process()
-            if job.own or (what == "result" and job.method in _REPLAYED):
-                self.known, self.replays = (job.method, job._payload), 0
         if what == "result":
             job._finish(value=value)
         else:
@@ -459,18 +431,10 @@ class Supervisor:
         if final:
             job._finish(error=stopped.error)
         else:
-            self.report(job, job.progress[0], f"{stopped.error.message} Going on without it.")
+            job._report(job.progress[0], f"{stopped.error.message} Going on without it.")
         with self.changed:
             self.drop_process()
-            self.replay_after(job)
         return final
-
-    def report(self, job: Job, fraction: float, text: str) -> None:
-        job._report(fraction, text)
-        if job.own:  # whoever waits sees what for
-            with self.changed:
-                for first in list(self.waiting)[:1]:
-                    first._report(0.0, f"bringing the engine back: {text}")
 
     def ready_process(self, job: Job) -> EngineProcess | None:
         """The process to ask, started if need be; None when the request was given up."""
@@ -478,8 +442,7 @@ class Supervisor:
             if self.process is not None and not self.process.running():
                 status, output, _ = self.drop_process()
                 _log.warning("the idle %s engine's process %s\n%s", self.ir, fate(status), output)
-        say = partial(self.report, job, 0.0)
-        placed = PLACES.take(self, lambda: self.closed or job.done, say)
+        placed = PLACES.take(self, lambda: self.closed or job.done, partial(job._report, 0.0))
         with self.changed:
             try:
                 if placed and not self.closed and not job.done:
@@ -488,8 +451,6 @@ class Supervisor:
                         self.process.kill()
                         self.process.end()
                         self.process = None
-                    if self.process is None:
-                        self.process = STANDBY.take(self.ir, self.session, job.wants)
                     self.process = self.process or EngineProcess(self.ir, self.session, job.wants)
                     return self.process
                 return None

@@ -10,7 +10,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -54,20 +54,12 @@ TURNS = Turns()
 
 
 @contextmanager
-def beside(waits: bool = True) -> Iterator[None]:
-    """Work while nobody runs alone.
-
-    Args:
-        waits: whether somebody who does is waited for; else the work is done beside that.
-    """
+def beside() -> Iterator[None]:
+    """Work while nobody runs alone, who is waited for."""
     if TURNS.file < 0:
         yield
         return
-    if waits:
-        TURNS.enter(fcntl.LOCK_SH, "waiting: another engine is timing, alone on this machine")
-    else:
-        with suppress(BlockingIOError, PermissionError):
-            fcntl.lockf(TURNS.file, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _ROOM)
+    TURNS.enter(fcntl.LOCK_SH, "waiting: another engine is timing, alone on this machine")
     try:
         yield
     finally:

@@ -5,9 +5,8 @@ holds, one at a time and in order. The main thread only reads the socket, so tha
 parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
 TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
 
-What travels to here, pickled, is `(id, method, payload, crossed, waits)` with a payload of pickled
-`(args, kwargs)`, the units that crossed a limit, and whether it waits for an engine that is timing,
-which is not so of what the client asks again by itself. From here, as `engine.wire` has it, come
+What travels to here, pickled, is `(id, method, payload, crossed)` with a payload of pickled
+`(args, kwargs)`, and the units that crossed a limit. From here, as `engine.wire` has it, come
 `("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
 for what)` with "" when it waits no more and `("unit", id, unit or None)`, None where the last unit
 that began ends, then `("result", id,
@@ -19,7 +18,6 @@ add records of tuning (`engine.protocol.records`), which answers `("records", er
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import importlib
 import os
@@ -45,9 +43,8 @@ from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
-_WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG
 
-_Request = tuple[int, str, bytes, dict[Unit, EngineError], bool]
+_Request = tuple[int, str, bytes, dict[Unit, EngineError]]
 
 
 def main() -> None:
@@ -70,10 +67,6 @@ def main() -> None:
         own = Path(options.folder)
         sandbox.enter(sandbox.Access(own, writes, reads, options.network))
         os.chdir(options.folder)  # TVM makes another where it is
-    if sys.platform == "linux":
-        # One that is stopped while the app dies goes on, and so sees it. A new user namespace would
-        # forget this; where only the thread of the app ends that started us, it does no harm.
-        ctypes.CDLL(None).prctl(_WHEN_PARENT_ENDS, signal.SIGCONT, 0, 0, 0)
     # Torch and TVM are a million objects, which would be looked at again and again.
     gc.set_threshold(50_000, 20, 20)
     # Compilers print; the caller's standard output is not theirs.
@@ -128,11 +121,11 @@ class _Worker:
     def run(self) -> None:
         try:
             while True:
-                call, method, payload, WATCHED.crossed, waits = self.requests.get()
+                call, method, payload, WATCHED.crossed = self.requests.get()
                 WATCHED.tell = partial(self.send, "unit", call)
                 WATCHED.pause = TURNS.tell = partial(self.send, "waits", call)
                 records.KEEPER.ask = partial(self.keep, call)
-                with beside(waits):
+                with beside():
                     what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
                 if what == "gone":

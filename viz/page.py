@@ -25,7 +25,7 @@ from relascope.viz.panels.shell.frame import (
     waiting,
 )
 from relascope.viz.panels.shell.holding import keeping_widget_values
-from relascope.viz.panels.shell.spare import cache_of_session, settled
+from relascope.viz.panels.shell.tab_engines import cache_of_session, settled
 from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
 

@@ -38,7 +38,7 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
     """
     sandbox.require(path.name)
     has = _bytes(path) if size is None else size
-    seconds = float(os.environ.get(SECONDS) or 7 + has / (20 * MIB))
+    seconds = float(os.environ.get(SECONDS) or max(7, 5 + has / (20 * MIB)))
     memory = int(float(os.environ.get(MEMORY) or 0) * MIB) or 1024 * MIB + 6 * has
     what = f"Opening {path.name}"
     most: dict[str, Any] = {"seconds": seconds, "memory": memory, "final": True}

@@ -5,14 +5,9 @@ An archive of tar holds both: TVM's Model Library Format, or the two files in on
 
 from __future__ import annotations
 
-import faulthandler
-import os
 import re
-import resource
-import signal
-import sys
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +21,6 @@ from relascope.engine.files.tvm_arrays import read_params
 
 _TEXT, _MEMBERS = 256 * MIB, 10_000
 _ORDER = ("relay", "script", "json")
-_SAVE_AGAIN = "Save the module again, by the TVM that reads it here (`relascope engines`)."
 
 
 @dataclass(frozen=True)
@@ -42,34 +36,6 @@ class Pieces:
     format: str
     text: str
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-
-def tried_apart(read: Callable[[], object], name: str) -> None:
-    """Let a copy of this process read a file first: over some, TVM's readers end their process.
-
-    Raises:
-        EngineError: kind "file"; the copy has crashed. What it raises is left to who reads then.
-    """
-    if sys.platform != "linux":  # elsewhere, a copy of a process with threads is none to work with
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    copy = os.fork()
-    if not copy:
-        try:
-            faulthandler.disable()
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
-            read()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(copy, 0)
-    if os.WIFSIGNALED(status):
-        how = signal.Signals(os.WTERMSIG(status)).name
-        message = f"{name} cannot be read: it is damaged, and TVM's own reader crashes over it"
-        raise EngineError("file", f"{message} ({how}).", name, _SAVE_AGAIN)
 
 
 def is_onnx_file(path: Path) -> bool:
@@ -182,6 +148,18 @@ def check_params(
             raise EngineError("file", message, one, hint)
 
 
+_PLAINLY = (
+    (r"^.*?Check failed: (\(.*?\) is false: )?", ""),
+    (r"^(\w+\.)*\w*(Error|Exception): ", ""),
+    (r"^.*\bstd::.*?: ", ""),  # a condition of its code
+    (r".*String index out of bounds.*", "a text in it does not end"),
+    (r".*null pointer node while traversing.*", "it uses a variable that it does not define"),
+    (r"JSONReader: cannot find field (\w+)", r"a node in it has no field \1"),
+    (r", perhaps you forgot to register it\?", ""),
+)
+"""What TVM says, and what that means to who has the file."""
+
+
 def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
     """That TVM does not take a file.
 
@@ -190,7 +168,7 @@ def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
     """
     telling = [s for s in said if re.search(r"rror|xpect|heck|annot|nvalid|fail", s)]
     last = (telling or list(said) or ["it does not say why"])[-1]
-    last = re.sub(r"^(\w+\.)*\w*(Error|Exception): |^.*?Check failed: ", "", last.strip())
-    last = re.sub(r"^.*\bstd::.*?: ", "", last)  # a condition of its code
+    for pattern, plain in _PLAINLY:
+        last = re.sub(pattern, plain, last.strip())
     message = f"{name} is no {ir} module that TVM reads: {last[:300].rstrip('.')}."
     return EngineError("file", message, name, "Save it again, with the TVM that is used here.")

@@ -28,7 +28,7 @@ from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 from relascope.viz.panels import steps as steps_panel
-from relascope.viz.panels.shell import spare
+from relascope.viz.panels.shell import tab_engines
 
 GOOD, BAD, DARK = Verdict
 
@@ -423,8 +423,7 @@ def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one(
 
 @pytest.fixture
 def page(monkeypatch, connect):
-    monkeypatch.setattr(spare, "EngineClient", connect)
-    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
     st.cache_resource.clear()
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     settle(page.run())

@@ -41,7 +41,7 @@ from relascope.passes.search.reduce import (
     reduce,
     whole,
 )
-from relascope.viz.panels.shell import spare
+from relascope.viz.panels.shell import tab_engines
 from relascope.viz.rows import fault as reports
 
 GOOD, BAD, DARK = Verdict
@@ -571,8 +571,7 @@ def test_as_text_it_has_the_pieces_and_the_program(asked):
 
 @pytest.fixture
 def page(monkeypatch, connect):
-    monkeypatch.setattr(spare, "EngineClient", connect)
-    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
     st.cache_resource.clear()
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     settle(page.run())

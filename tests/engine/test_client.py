@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.places import PLACES
-from relascope.engine.process import STANDBY, EngineProcess, Wants, death, usage
+from relascope.engine.process import EngineProcess, Wants, death, usage
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.supervisor import Job, _Exchange, _Stopped
 
@@ -109,13 +108,12 @@ def test_a_file_that_crosses_its_limit_fails_before_another_process_starts(clien
 
     monkeypatch.setattr("relascope.engine.supervisor.EngineProcess", Counted)
     jobs = []
-    client.call("load", 7)
+    client.call("count")
     jobs.append(client.submit("spin"))
     error = failure(lambda: jobs[0].result(LONG))
     assert error.message == "Opening it took longer than 0 s, the limit, and was stopped."
-    assert wait_until(lambda: len(started) == 2 and client.idle is not None)
+    assert len(started) == 1 and client.call("count") == 1
     assert started[1][1], "the new process starts when the error is known"
-    assert client.call("loaded") == [7], "and has the last model again"
 
 
 @pytest.mark.parametrize(
@@ -383,27 +381,6 @@ def test_a_death_before_work_began_is_not_told(client):
         assert client.call("count") == 1
 
 
-def test_an_engine_that_died_comes_back_without_being_asked(client):
-    assert client.call("load", 7) == 7
-    for dies in (lambda: os.kill(client.pid, signal.SIGKILL), lambda: client.call("crash")):
-        before = client.pid
-        with suppress(EngineError):
-            dies()
-        assert wait_until(lambda before=before: client.pid not in (None, before))
-        assert wait_until(lambda: client.idle is not None)
-        assert client.call("loaded") == [7]
-
-
-def test_one_that_always_dies_is_given_up(client, monkeypatch, tmp_path):
-    monkeypatch.setenv("RELASCOPE_TEST", str(tmp_path / "deadly"))
-    assert client.call("load", 7) == 7
-    (tmp_path / "deadly").touch()
-    os.kill(client.pid, signal.SIGKILL)
-    assert wait_until(lambda: client.idle is None)
-    assert wait_until(lambda: client.idle is not None)
-    assert not client.alive
-
-
 def test_a_call_that_hangs_has_a_limit_by_its_kind(client):
     client.limit(Limits(calls={"build": 0.3, "start": 600.0}))
     error = failure(lambda: client.call("sleep", FOREVER))
@@ -437,22 +414,6 @@ def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, 
         assert timing.result(LONG) == "timed"
 
 
-def test_what_an_engine_did_is_done_again_beside_another_that_times(client, monkeypatch, tmp_path):
-    file = os.open(tmp_path / "turns", os.O_RDWR | os.O_CREAT)
-    monkeypatch.setattr("relascope.engine.process.shared_file", lambda: file)
-    with EngineClient("fake", FAKE) as other:
-        client.call("load", 3)
-        timing = other.submit("timed", FOREVER)
-        assert wait_until(lambda: timing.progress[1] == "timing")
-        before = client.pid
-        os.kill(before, signal.SIGKILL)
-        assert wait_until(lambda: client.pid not in (None, before) and client.idle is not None)
-        asked = client.submit("loaded")
-        assert wait_until(lambda: "alone" in asked.progress[1])
-        timing.cancel()
-        assert asked.result(LONG) == [3]
-
-
 def test_so_many_engines_and_no_more(monkeypatch):
     monkeypatch.setattr(PLACES, "most", 1)
     monkeypatch.setattr("relascope.engine.places._PAUSE", 0.1)
@@ -466,25 +427,6 @@ def test_so_many_engines_and_no_more(monkeypatch):
         assert waiting.result(LONG) == 1, "a place became free"
         assert first.call("count") == 1, "the other was idle, and rests"
         assert not second.alive
-
-
-def test_one_stands_by_for_whoever_needs_it_next(client):
-    pids = set()
-    try:
-        for needs in (lambda: None, lambda: os.kill(client.pid, signal.SIGKILL)):
-            STANDBY.keep("fake", ("load", (3,)), session=FAKE)
-            assert wait_until(lambda: STANDBY.is_of("fake"))
-            needs()
-            assert client.call("loaded") == [3], "that is what it did when it stood by"
-            assert not STANDBY.ready
-            pids.add(client.pid)
-        assert len(pids) == 2
-        STANDBY.keep("fake", session=FAKE)
-        assert STANDBY.ready
-        assert STANDBY.take("relax", None, Wants()) is None
-    finally:
-        STANDBY.end()
-    assert not STANDBY.ready
 
 
 def test_an_engine_that_rests_starts_again(client):
@@ -632,13 +574,7 @@ print(other, flush=True)
 
 @pytest.mark.parametrize(
     "end",
-    [
-        "os.kill(os.getpid(), 9)",
-        "os.kill(other, 19); os.kill(os.getpid(), 9)",  # it is stopped meanwhile
-        "sys.exit(0)",
-        "raise RuntimeError('on purpose')",
-        "os._exit(1)",
-    ],
+    ["os.kill(os.getpid(), 9)", "sys.exit(0)", "raise RuntimeError('on purpose')", "os._exit(1)"],
 )
 def test_the_child_ends_with_its_parent_in_the_middle_of_work(end):
     done = subprocess.run(
@@ -697,6 +633,13 @@ def test_the_client_imports_no_compiler():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_file_over_which_its_reader_crashes_is_blamed(client):
+    error = failure(lambda: client.call("crash_over", "model.pt"))
+    message = "model.pt cannot be read: it is damaged, and its reader crashes over it (SIGSEGV)."
+    assert (error.kind, error.message, error.where) == ("file", message, "model.pt")
+    assert client.call("count") == 1
 
 
 def test_what_a_compiler_wrote_to_stderr_is_the_reason(client):

@@ -91,6 +91,7 @@ def test_parameters_fit_their_program(params, why):
     [
         (["note: here", "TVMError: Check failed: (a) is false: no such axis"], "no such axis"),
         (["ValueError: expected a tensor."], "expected a tensor"),
+        (["JSONReader: cannot find field span"], "a node in it has no field span"),
         ([], "it does not say why"),
     ],
 )

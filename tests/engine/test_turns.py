@@ -63,14 +63,6 @@ def test_work_waits_for_who_runs_alone_and_says_so(told, tmp_path):
     assert free(tmp_path / "turns")
 
 
-def test_work_that_waits_for_nobody_is_done_beside_who_runs_alone(told, tmp_path):
-    with another(tmp_path / "turns", fcntl.LOCK_EX, told) as process, beside(waits=False):
-        assert process.poll() is None
-    assert told == []
-    with beside(waits=False):  # nobody is there, so this process is
-        assert not free(tmp_path / "turns")
-
-
 def test_who_times_waits_until_the_others_are_done(told, tmp_path):
     with beside(), another(tmp_path / "turns", fcntl.LOCK_SH, told), alone():
         assert told == ["waiting until other engines are done: timing runs alone", ""]

@@ -13,7 +13,7 @@ from page import LONG, words
 from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
-from relascope.viz.panels.shell import keeping, spare
+from relascope.viz.panels.shell import keeping, tab_engines
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
@@ -26,7 +26,7 @@ def own_data(monkeypatch, tmp_path):
     def no_engine(ir):
         raise AssertionError("no engine is needed")
 
-    monkeypatch.setattr(spare, "EngineClient", no_engine)
+    monkeypatch.setattr(tab_engines, "EngineClient", no_engine)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_an_address_and_a_session_bring_it_back(page, opened, tmp_path):
 
 def test_the_way_back_to_a_model(page, monkeypatch):
     client = shared("relay", "page_session:PageSession")
-    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
+    monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     page.sidebar.selectbox(key="keep_model").set_value("mlp")
     run(page)
     assert "Compile & time" in [t.label for t in page.tabs]
@@ -218,7 +218,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     said = "The recording has no module here. The file does not have it."
     assert said in run(page).error[0].value
     client = shared("relax", "page_session:PageSession")
-    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
+    monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     page.button(key="recorded_model_False").click()
     run(page)
     assert "Compile & time" in [t.label for t in page.tabs]

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from engines import shared
 from place import PAGES
 from relascope.passes.catalogue import default_pipeline
-from relascope.viz.panels.shell import spare
+from relascope.viz.panels.shell import tab_engines
 
 LONG = 120.0  # s; only what hangs takes so long, on a busy machine too
 INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay", True)
@@ -20,8 +20,7 @@ INFERENCE, TRAINING = default_pipeline("relay", False), default_pipeline("relay"
 def page(monkeypatch):
     """The page after its first run, served by the engine without a TVM."""
     client = shared("relay", "page_session:PageSession")
-    monkeypatch.setattr(spare, "EngineClient", lambda ir: client)
-    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     st.cache_resource.clear()
     yield settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
     client.stop()

@@ -26,7 +26,7 @@ from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, side_by_side, strip
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row, formats, tables
 

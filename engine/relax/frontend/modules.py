@@ -27,7 +27,6 @@ from relascope.engine.files.program_file import (
     is_onnx_file,
     not_read,
     taken_apart,
-    tried_apart,
 )
 from relascope.engine.files.script import check_script
 from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
@@ -86,17 +85,13 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         progress(0.1, "asking Relay's TVM to read its text")
         pieces = replace(pieces, format="json", text=_json_of(pieces, path.name))
 
-    def plain() -> Any:
+    try:
         mod = _read(pieces, path.name)
         _check(mod, path.name)
         main = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
-        return _one_block(mod, path.name)
-
-    tried_apart(plain, path.name)
-    try:
-        mod = plain()
+        mod = _one_block(mod, path.name)
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed

@@ -16,8 +16,8 @@ import sys
 
 import numpy as np
 
-from relascope.core.errors import EngineError, lines_of
-from relascope.engine.files.program_file import Pieces, not_read
+from relascope.core.errors import EngineError
+from relascope.engine.files.program_file import Pieces
 
 
 def as_json(text: str, params: list[str], name: str) -> str:
@@ -32,15 +32,11 @@ def as_json(text: str, params: list[str], name: str) -> str:
     """
     import tvm
 
-    from relascope.engine.relay.frontend.modules import read
+    from relascope.engine.relay.frontend.modules import read, reading
 
-    try:
+    with reading(name):
         mod = read(Pieces("relay", text, {n: np.empty(0) for n in params}), name)
         return str(tvm.ir.save_json(tvm.relay.transform.InferType()(mod)))
-    except EngineError:
-        raise
-    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
-        raise not_read(name, "Relay", lines_of(wrong)) from wrong
 
 
 def main() -> None:

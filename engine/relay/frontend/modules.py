@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from relascope.engine.files.program_file import (
     is_onnx_file,
     not_read,
     taken_apart,
-    tried_apart,
 )
 from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
 from relascope.engine.protocol.session import Progress
@@ -54,19 +54,35 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         return onnx_program.read_program(path, source, progress, "relay", known(), import_onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
-
-    def typed() -> Any:
+    with reading(path.name):
         mod = read(pieces, path.name)
         _check(mod, path.name)
-        return relay.transform.InferType()(_pinned(mod, source))
+        typed = relay.transform.InferType()(_pinned(mod, source))
+        return imported(typed, pieces.params, path.name)
 
-    tried_apart(typed, path.name)
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Say of a file that is not well-formed what TVM does: what it diagnoses, it prints elsewhere.
+
+    Raises:
+        EngineError: of the block; kind "file" for anything else, which TVM raises.
+    """
+    found: list[str] = []
+
+    def render(context: Any) -> None:
+        for one in context.diagnostics:
+            found.append(f"line {one.span.line}: {one.message}" if one.span else str(one.message))
+
+    tvm.ir.diagnostics.override_renderer(render)
     try:
-        return imported(typed(), pieces.params, path.name)
+        yield
     except EngineError:
         raise
-    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
-        raise not_read(path.name, "Relay", lines_of(wrong)) from wrong
+    except Exception as wrong:
+        raise not_read(name, "Relay", found[:1] or lines_of(wrong)) from wrong
+    finally:
+        tvm.ir.diagnostics.override_renderer(None)
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:

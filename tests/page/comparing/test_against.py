@@ -10,7 +10,7 @@ from engines import shared
 from page import LONG, words
 from place import PAGES
 from relascope.engine.protocol.source import file_digest
-from relascope.viz.panels.shell import keeping, spare
+from relascope.viz.panels.shell import keeping, tab_engines
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
@@ -26,7 +26,7 @@ def clients(monkeypatch, tmp_path):
         made[ir] = shared(ir, page_session.session_of(ir))
         return made[ir]
 
-    monkeypatch.setattr(spare, "EngineClient", connect)
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
     st.cache_resource.clear()
     yield made
     for client in made.values():

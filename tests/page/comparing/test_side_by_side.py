@@ -12,7 +12,7 @@ from engines import shared
 from page import LONG, open_tab, words
 from place import PAGES
 from relascope.core.errors import EngineError
-from relascope.viz.panels.shell import settings, spare
+from relascope.viz.panels.shell import settings, tab_engines
 
 
 def settle(page):
@@ -34,8 +34,7 @@ def clients(monkeypatch, tmp_path):
         made.append((ir, shared(ir, page_session.session_of(ir))))
         return made[-1][1]
 
-    monkeypatch.setattr(spare, "EngineClient", connect)
-    monkeypatch.setattr(spare, "REFILL_AFTER", 1e6)
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     st.cache_resource.clear()
     yield made

@@ -14,6 +14,7 @@ from limits import ELEMENTWISE, GRADIENT
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
+from relascope.engine.client import EngineClient
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
@@ -202,8 +203,11 @@ def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
             padding="-2147483648"
         )
 
-    with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
-        read_program(changed(tmp_path, nowhere), ModelSource("mod.json"), silent)
+    path = changed(tmp_path, nowhere)
+    with EngineClient("relay") as client, pytest.raises(EngineError) as refused:
+        client.call("load", source_from_file(path))
+    assert "it is damaged, and its reader crashes over it (SIGSEGV)" in refused.value.message
+    assert (refused.value.kind, refused.value.where) == ("file", path.name)
 
 
 def text(folder, main, *others):
@@ -225,9 +229,16 @@ PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
         (PLAIN.replace("main", "other"), (), 'has no function "main" among those that it has'),
         (f'def @main(%x: {FLOATS}, Compiler="evil") {{ tanh(%x) }}', (), "attribute 'Compiler'"),
         (f"def @main(%x: {FLOATS}) {{ vm.shape_of(%x) }}", (), "is code and no operator"),
-        (f"def @main(%x: {FLOATS}) {{ nonsense(%x) }}", (), "is no Relay module that TVM reads"),
+        (f"def @main(%x: {FLOATS}) {{ nonsense(%x) }}", (), "reads: line 2: operator `nonsense` n"),
         (f"def @main(%x: {FLOATS}) {{ nn.dense(%x, %x, nonsense=3) }}", (), "is no Relay module"),
-        ("def @main(", (), "is no Relay module that TVM reads"),
+        (f"def @main(%x: {FLOATS}) {{ add(%x, %y) }}", (), "a variable that it does not define"),
+        (
+            f"def @main(%x: {FLOATS}, %y: Tensor[(5), float32]) {{ add(%x, %y) }}",
+            (),
+            "reads: line 2: I",
+        ),
+        (f'def @main(%x: {FLOATS}) {{ add(%x, "', (), "a text in it does not end"),
+        ("def @main(", (), "reads: line 2: "),
     ],
 )
 def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, main, others, why):

@@ -2,8 +2,7 @@
 
 from engines import shared_fake
 from relascope.viz.page import main
-from relascope.viz.panels.shell import spare
+from relascope.viz.panels.shell import tab_engines
 
-spare.REFILL_AFTER = 1e6
-spare.EngineClient = shared_fake
+tab_engines.EngineClient = shared_fake
 main()

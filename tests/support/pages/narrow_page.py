@@ -2,8 +2,7 @@
 
 from engines import shared
 from relascope.viz.page import main
-from relascope.viz.panels.shell import spare
+from relascope.viz.panels.shell import tab_engines
 
-spare.REFILL_AFTER = 1e6
-spare.EngineClient = lambda ir: shared(ir, f"narrow_bert:{ir}")
+tab_engines.EngineClient = lambda ir: shared(ir, f"narrow_bert:{ir}")
 main()

@@ -35,16 +35,6 @@ class FakeSession:
         self.calls += 1
         return self.calls
 
-    def load(self, model: int, *, progress) -> int:
-        """Remember a model; end where there is a file that says so."""
-        if os.path.exists(os.environ.get("RELASCOPE_TEST", "")):
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.models.append(model)
-        return model
-
-    def loaded(self, *, progress) -> list[int]:
-        return self.models
-
     def timed(self, seconds: float, *, progress) -> str:
         with alone():
             progress(0.5, "timing")
@@ -101,6 +91,12 @@ class FakeSession:
             said = error.message
         with limited("The second", "there", "engine"):
             return said
+
+    def crash_over(self, name: str, *, progress) -> None:
+        """Die as a reader does over a damaged file."""
+        with limited(f"Opening {name}", name, "file", final=True):
+            os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(60)
 
     def spin(self, *, progress) -> None:
         """Never end, after a unit inside has ended."""

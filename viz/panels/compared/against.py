@@ -25,7 +25,7 @@ from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import pipeline_text
 

@@ -33,7 +33,7 @@ from relascope.viz.panels.shell.holding import put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
-from relascope.viz.panels.shell.spare import limit_key, limits
+from relascope.viz.panels.shell.tab_engines import limit_key, limits
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import FIRST, pipeline_key
 

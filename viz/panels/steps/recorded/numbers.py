@@ -15,7 +15,7 @@ from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show_error
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.spare import cache_of_session
+from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording

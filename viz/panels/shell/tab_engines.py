@@ -1,4 +1,4 @@
-"""Engines: one for each browser session, and a warm process for the next that starts or falls.
+"""Engines: one for each browser session.
 
 An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
 is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
@@ -21,13 +21,11 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, of_page
 from relascope.engine.places import PLACES, most_of_page
-from relascope.engine.process import STANDBY
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.panels.shell.request_cache import RequestCache
 
 _log = logging.getLogger("relascope.page")
 
-REFILL_AFTER = 20.0  # seconds; a new process must not take the cores from the first model
 LOOK = 3.0  # seconds; how often it is looked who is still there
 _NEW_OBJECTS = 20_000  # between two looks for circles
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
@@ -44,31 +42,27 @@ class Seat:
 
 
 class Engines:
-    """The engines of all sessions of this server, and the one spare process (`STANDBY`)."""
+    """The engines of all sessions of this server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seats: list[Seat] = []
-        self._wanted: tuple[str, ModelSource] | None = None  # for the next spare
-        self._refill_at = 0.0
         PLACES.most = most_of_page()
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
     def take(self, ir: str, first: ModelSource, session: str) -> RequestCache:
-        """One with an engine of its own, which gets the spare process where that fits."""
+        """One with an engine of its own, which loads the first model while it waits."""
         client = EngineClient(ir)
         client.limit(of_page())
         client.warm()
         client.submit("load", first)
         cache = RequestCache(client)
         with self._lock:
-            now = time.monotonic()
-            self._seats.append(Seat(weakref.ref(cache), session, now))
-            self._wanted, self._refill_at = (ir, first), now + REFILL_AFTER
+            self._seats.append(Seat(weakref.ref(cache), session, time.monotonic()))
         return cache
 
     def look(self) -> None:
-        """End the engines that nobody needs, and start the spare that somebody will."""
+        """End the engines that nobody needs."""
         now = time.monotonic()
         with self._lock:
             self._seats = [s for s in self._seats if s.cache() is not None]
@@ -83,13 +77,6 @@ class Engines:
                 cache.client.rest(busy=True)
             elif 0 < cache.client.limits.idle < (cache.client.idle or 0.0):
                 cache.client.rest()
-        if not any(now - s.seen <= GONE for s in seats):
-            STANDBY.end()
-        elif self._wanted is None or STANDBY.is_of(self._wanted[0]) or not PLACES.free:
-            self._refill_at = now + REFILL_AFTER
-        elif now > self._refill_at:
-            ir, first = self._wanted
-            STANDBY.keep(ir, ("describe", ()), ("load", (first,)))
 
 
 @st.cache_resource(show_spinner=False)
