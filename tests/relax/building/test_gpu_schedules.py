@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import pytest
 import tvm
 from tvm import relax, te, tirx
 
 from relascope.engine.building import launches as facts
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.tuner import Workload
+from relascope.engine.protocol import records
 from relascope.engine.protocol.artefact import KernelCode, Launch
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.launches import launches
 from relascope.engine.relax.building.targets import parse, target
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
+from relascope.engine.relax.tune import search
 
 CUDA = "cuda -arch=sm_80"
 
@@ -112,3 +118,39 @@ def test_whose_kernels_a_target_takes_is_said(options, kernels):
 def test_a_library_is_tried_with_a_product():
     found = target("llvm -libs=blas")
     assert found.runs_here and not found.missing
+
+
+class Unmeasured:
+    """Measures nothing: each schedule takes a millisecond."""
+
+    def measure(self, mods, arguments):
+        return [(1.0, None)] * len(mods)
+
+    def close(self):
+        """There is nothing to close."""
+
+
+@pytest.mark.parametrize("what", ["product", "sum", "pointwise"])
+def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, monkeypatch):
+    # All tensor instructions of all GPUs take half a minute to import, and none is used in float32.
+    monkeypatch.setitem(sys.modules, "tvm.s_tir.tensor_intrin", ModuleType("tensor_intrin"))
+    monkeypatch.setattr(search, "POPULATION", 16)
+    monkeypatch.setattr(search, "SAMPLED", 8)
+    monkeypatch.setattr(search, "GENERATIONS", 1)
+    a, b = (te.placeholder((64, 64), "float32", name) for name in "ab")
+    k = te.reduce_axis((0, 64), "k")
+    made = {
+        "product": lambda: te.compute((64, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k)),
+        "sum": lambda: te.compute((64,), lambda i: te.sum(a[i, k], axis=k)),
+        "pointwise": lambda: te.compute((64, 64), lambda i, j: a[i, j] * b[i, j]),
+    }[what]()
+    program = SimpleNamespace(
+        mod=tvm.IRModule({"main": te.create_prim_func([a, *([b] * (what != "sum")), made])})
+    )
+    work = Workload("key", what, (), None, program)
+    searched = search.ScheduleSearch(target(CUDA), 1, Unmeasured(), None, seed=0)
+    count = sum(len(batch) for batch in searched.search(work, tmp_path, 8, {}))
+    lines = list(records.checked(tmp_path / records.SCHEDULES))
+    used = {step[0] for line in lines for step in line[1][0][0]}
+    assert len(lines) == count > 0 and {"Bind", "Fuse", "Split"} <= used
+    assert ("CacheRead" in used) == (what == "product")

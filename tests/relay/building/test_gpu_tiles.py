@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -9,14 +10,16 @@ from tvm import relay
 
 from relascope.engine.building.launches import Launches
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building import libraries, runtime
 from relascope.engine.relay.building.launches import launches
-from relascope.engine.relay.building.targets import LIBRARIES, target
+from relascope.engine.relay.building.targets import LIBRARIES, parse, target
 from relascope.engine.relay.kernels import blas
 from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile
 
 import tvm  # isort: skip
+from tvm import autotvm  # isort: skip
 
 CUDA = "cuda -arch=sm_80"
 SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
@@ -44,6 +47,22 @@ def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
 def test_a_large_convolution_has_more_for_each_thread_to_do():
     large = tile(Convolution(32, (256, 56, 56), 256, (3, 3), (1, 1)))
     assert math.prod(large.inner) > math.prod(tile(SMALL).inner)
+
+
+@pytest.mark.parametrize("template", ["conv2d_nchw.cuda", "conv2d_nchw_winograd.cuda"])
+def test_records_of_templates_on_a_gpu_are_such_as_are_read(template):
+    sizes = (1, 64, 32, 32), (64, 64, 3, 3)
+    tensors = [("TENSOR", size, "float32") for size in sizes]
+    given = [*tensors, (1, 1), (1, 1, 1, 1), (1, 1), "float32"]
+    task = autotvm.task.create(template, given, target=parse(CUDA))
+    space, result = task.config_space, autotvm.MeasureResult((1e-3,), 0, 1.0, 1.0)
+    for index in range(0, len(space), len(space) // 20):
+        asked = autotvm.MeasureInput(task.target, task, space.get(index))
+        line = json.loads(autotvm.record.encode(asked, result))
+        records.check(records.AUTOTVM, line)
+        line["config"]["entity"][0][1] = "os.system"
+        with pytest.raises(ValueError, match="entity says"):
+            records.check(records.AUTOTVM, line)
 
 
 def built(function, options: str) -> tuple[Launches, str]:

@@ -1,9 +1,9 @@
 """Open crafted files as a person would, by the command line, and see what becomes of them.
 
-`python bench/oracles/crafted.py` makes each file of `tests/support/crafted/handwritten.py` in a
-folder of its own, below a canary, and opens it three times: in the sandbox; with the sandbox off,
-where strangers' files are refused; and off with `--trust-files`, where what reads it holds alone.
-`--only TEXT`, `--mode NAME`, `--workers N`, `--say` for what is said of each, `-o FILE`.
+`python bench/oracles/crafted_files.py` makes every file of `crafted.handwritten` (tests/support)
+in a folder of its own, below a canary, and opens it three times: in the sandbox; with the sandbox
+off, where strangers' files are refused; and off with `--trust-files`, where what reads it holds
+alone. `--only TEXT`, `--mode NAME`, `--workers N`, `--say` for what is said of each, `-o FILE`.
 
 Counted are files that made another (beside themselves, in the home, the temporary folder or
 /dev/shm), by code or without, read the canary (as inotify tells), took more than 10 s of processor
