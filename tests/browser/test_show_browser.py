@@ -77,6 +77,22 @@ def test_a_cut_is_taken_from_the_show_and_the_page_has_it(streamlit_page):
     assert "show=" not in page.url
 
 
+def test_the_tabs_history_brings_the_show_back_and_takes_it_away(streamlit_page):
+    page = opened(streamlit_page)
+    page.keyboard.press("Escape")
+    wait(page, 0, "!v.show.active")
+    settle(page)
+    page.get_by_role("tab", name="Graph").click()
+    settle(page)
+    while "show=1" not in page.url:
+        page.go_back()
+        settle(page)
+    page.locator(".rs.showing").wait_for()
+    page.go_forward()
+    page.wait_for_url(lambda url: "show=" not in url)
+    wait(page, 0, "!v.show.active")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 800, 390])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.drawing.show import show_document
@@ -18,9 +19,10 @@ _TAB = "Gradient & cut"
 
 
 def arrive() -> None:
-    """On a page that was opened on the show: go to its tab."""
-    state = st.session_state
-    if _ARRIVED not in state and _on():
+    """On a page that was opened on the show, or went back or forth to it: go to its tab."""
+    state, context = st.session_state, get_script_run_ctx()
+    went = context is not None and context.is_history_navigation
+    if _on() and (went or _ARRIVED not in state):
         if st.query_params.get("tab") != _TAB:
             put("keep_tab", _TAB)
             put("keep_mode", "Training")

@@ -26,7 +26,7 @@ export class Show extends Part {
     const v = this.viewer;
     const { show, showing, present } = v.block;
     v.root.querySelector("[data-act=show]").classList.toggle("hidden", !show && !present);
-    if (this.active && !this.cuts.length) this.leave(false);
+    if (this.active && (!this.cuts.length || (this.seen && !showing))) this.leave(false);
     else if (this.active) this.begin();
     else if (showing && showing !== this.seen && this.cuts.length) this.enter();
     this.seen = showing;
