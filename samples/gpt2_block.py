@@ -15,10 +15,8 @@ from relascope.samples.weights import stir
 class Block(GPT2Block):
     """The block with the two inputs that GPT2Model gives it, and no cache."""
 
-    def forward(  # type: ignore[override]
-        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor
-    ) -> torch.Tensor:
-        return super().forward(hidden_states, attention_mask=attention_mask)  # type: ignore[arg-type]
+    def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden_states, attention_mask=attention_mask)
 
 
 def causal_mask(batch: int, tokens: int) -> torch.Tensor:
