@@ -9,6 +9,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from relascope.engine.measure.timing import machine as processor
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
 from relascope.viz.rows.formats import text_table
 
@@ -33,34 +35,81 @@ ENGINES = ("relax", "relay")
 Row = dict[str, Any]
 
 
-def options(doc: str | None, samples: bool = True, repeats: int = 30) -> argparse.ArgumentParser:
+def options(
+    doc: str | None, samples: bool = True, repeats: int = 30, modes: bool = False
+) -> argparse.ArgumentParser:
     """A parser with the options that most scripts have.
 
     Args:
         repeats: rounds of each timing; 0 where nothing is timed in rounds.
+        modes: also which mode, and the target.
     """
     parser = argparse.ArgumentParser(description=doc)
+    if modes:
+        parser.add_argument("--training", action="store_true", help="that alone")
+        parser.add_argument("--inference", action="store_true", help="that alone")
+        about = "words of its name, such as cuda or -graphs=cuda; the first target that runs here"
+        parser.add_argument("--target", action="append", metavar="TEXT", help=about)
     if samples:
         parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
         parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated")
     if repeats:
         parser.add_argument("--repeats", type=int, default=repeats, metavar="N")
     parser.add_argument("-o", dest="output", type=Path, metavar="FILE", help="figures as JSON")
+    about = "each row at once, as a line of JSON, for who judges them (`bench/gpu.py`)"
+    parser.add_argument("--rows", type=Path, metavar="FILE", help=about)
     return parser
 
 
-def best_target(client: EngineClient) -> str:
-    """The first target of an engine that runs here."""
-    return next(str(t.name) for t in client.call("describe").targets if t.runs_here)
+def modes(args: argparse.Namespace) -> tuple[bool, ...]:
+    """Whether training is asked for, inference, or both."""
+    return tuple(m for m in (False, True) if args.training == args.inference or m == args.training)
+
+
+def target(client: EngineClient, words: str = "") -> str:
+    """The first target of an engine that runs here and has some words in its name.
+
+    Raises:
+        EngineError: kind "target"; there is none, and why.
+    """
+    targets = client.call("describe").targets
+    of = [t for t in targets if set(words.split()) <= set(t.name.split())]
+    for found in of:
+        if found.runs_here and " -gpu=" not in found.name:
+            return str(found.name)
+    why = next((t.missing for t in of), f"It has no target {words} here.")
+    raise EngineError("target", why, client.ir)
 
 
 def request(
-    client: EngineClient, ir: str, source: ModelSource, threads: int = 0, repeats: int = 1
+    client: EngineClient,
+    ir: str,
+    source: ModelSource,
+    threads: int = 0,
+    repeats: int = 1,
+    words: str = "",
+    strategy: str = "",
 ) -> BuildRequest:
-    """A source by its default pipeline for the best target; in training, at the default cut."""
+    """A source by its default pipeline; in training, cut.
+
+    Args:
+        words: of the target; see `target`.
+        strategy: that picks the captures; "" for the default one.
+    """
     pipeline = default_pipeline(ir, source.training, source.gradient)
-    asked = BuildRequest(source, pipeline, best_target(client), threads, repeats)
-    return with_cut(client.call, asked)
+    asked = BuildRequest(source, pipeline, target(client, words), threads, repeats)
+    return with_cut(
+        client.call, asked, partial(cut, **({"strategy": strategy} if strategy else {}))
+    )
+
+
+def say(args: argparse.Namespace, row: Row) -> None:
+    """Write a row, or a sentence (`said`), for who reads rows as they come."""
+    if "said" in row:
+        print(row["said"], file=sys.stderr)
+    if getattr(args, "rows", None):
+        with args.rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def measured(
@@ -78,11 +127,14 @@ def measured(
         with EngineClient(ir) as client:
             for source in chosen:
                 try:
-                    found += rows(client, ir, source)
+                    for row in rows(client, ir, source):
+                        found.append(row)
+                        say(args, row)
                 except EngineError as error:
-                    said = f"failed: {error.message} ({error.where})"
+                    said = f"failed: {error.message} ({error.where}) {error.hint}".strip()
                     print(f"{ir}, {source.model} {said}", file=sys.stderr)
                     found.append({"engine": ir, "sample": source.model, "missed": said})
+                    say(args, found[-1])
     return found
 
 
@@ -109,9 +161,12 @@ def write(path: Path | None, document: Any) -> None:
 
 
 def finish(
-    args: argparse.Namespace, rows: Sequence[Row], missed: Callable[[Row], list[str]]
+    args: argparse.Namespace,
+    rows: Sequence[Row],
+    missed: Callable[[Row], list[str]] = lambda row: [],
 ) -> int:
-    """Print the rows, write them where that is wished, and print what they miss; 1 if they do.
+    """Print the rows, write them where that is wished, and print what they miss; 1 if they do, and
+    nobody else judges the rows.
 
     Args:
         missed: what a row promises and does not keep, in words, of one that has not failed.
@@ -122,6 +177,8 @@ def finish(
     for row in rows:
         names = ("engine", "sample", "batch", "tokens", "dtype", "strategy")
         where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
-        said += [f"{where}: {m}" for m in ([row["missed"]] if "missed" in row else missed(row))]
+        said += [
+            f"{where}: {m}" for m in ([row["missed"]] if "missed" in row else missed(row)) if m
+        ]
     print("\n".join(said) or "Every bar is met.")
-    return 1 if said else 0
+    return 1 if said and not args.rows else 0

@@ -73,7 +73,7 @@ def _rows(
     """One row a strategy, and one for each way of PyTorch's."""
     pipeline = default_pipeline(ir, True, source.gradient)
     known = joint_of(client.call, source, pipeline)
-    once = BuildRequest(source, pipeline, common.best_target(client), 1, 1)
+    once = BuildRequest(source, pipeline, common.target(client), 1, 1)
     sizes = {"engine": ir, "sample": source.model, "batch": source.batch, "tokens": source.tokens}
     saved = client.call("torch_saved", source)
     eager, rival = saved.eager_bytes, saved.min_cut_bytes

@@ -13,49 +13,60 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import gpu
+import gpu_pack as pack
 import pytest
-from on_gpu import pack, parts, running
-from on_gpu.record import Record, markdown
-from on_gpu.running import Part
 
 from place import ROOT
-from relascope.core.errors import EngineError
 
 FAKE = """
 import json, os, subprocess, sys, time
-name, engine, fd = sys.argv[1], sys.argv[2], int(sys.argv[3])
+name, rows = sys.argv[1], sys.argv[-1]
 def say(**row):
-    os.write(fd, (json.dumps(row) + "\\n").encode())
+    with open(rows, "a") as file:
+        file.write(json.dumps(row) + "\\n")
 if name == "looks":
-    say(gpu=os.environ["FAKE_GPU"], said="looked", environment={"TOLD": "1"})
+    say(gpu=os.environ["FAKE_GPU"], said="looked", environment={"GIVEN": "1"})
 elif name == "hangs":
     child = subprocess.Popen(["sleep", "600"])
-    say(ms=1.5, pid=child.pid, told=os.environ.get("TOLD"))
+    say(ms=1.5, pid=child.pid, given=os.environ.get("GIVEN"))
     time.sleep(600)
 elif name == "dies":
     print("the reason", file=sys.stderr)
     sys.exit(3)
 else:
-    say(what="quick", of_eager=0.4, of_eager_most=0.5)
-    say(what="slow", of_eager=0.7, of_eager_most=0.5)
-    say(what="rival", of_eager=0.7, of_eager_most=None)
+    say(what="quick", ratio=0.4, missed="")
+    say(what="slow", ratio=0.7, missed="0.7, at most 0.5")
+    say(what="broken", missed="failed: It broke. (here)")
+    say(what="rival", ratio=0.7, missed="")
 """
-PARTS = (
-    Part("looks", "Looking", "torch", 20.0, 1.0, "fake_parts"),
-    Part("hangs", "Hanging", "relax", 1.0, 1.0, "fake_parts"),
-    Part("dies", "Dying", "relax", 20.0, 1.0, "fake_parts"),
-    Part("figures", "Figures", "relay", 20.0, 1.0, "fake_parts"),
-)
 
 
 @pytest.fixture
-def fake(tmp_path, monkeypatch):
+def parts(tmp_path, monkeypatch):
     """Parts that do as the tests wish, on a GPU that is not here."""
     (tmp_path / "fake_parts.py").write_text(FAKE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("FAKE_GPU", "NVIDIA Made-Up 9000")
-    monkeypatch.setattr(running, "RESULTS", tmp_path / "figures")
+    monkeypatch.setattr(gpu, "RESULTS", tmp_path / "figures")
+    about = {"looks": ("torch", 20.0), "hangs": ("relax", 1.0), "dies": ("relax", 20.0)}
+    about["figures"] = ("relay", 20.0)
+    script = tmp_path / "fake_parts.py"
+    return [
+        gpu.Part(name, name.title(), engine, limit, f"{script} {name}", open="All of it.")
+        for name, (engine, limit) in about.items()
+    ]
+
+
+@pytest.fixture
+def figures(parts, tmp_path):
+    """Where what is found on that GPU is written."""
     return tmp_path / "figures/nvidia-made-up-9000.json"
+
+
+def run(parts, part=None, engine=None, dry_run=False, output=None):
+    """The bench, as its options ask for it."""
+    args = SimpleNamespace(part=part, engine=engine, dry_run=dry_run, output=output)
+    return gpu.run(args, parts)
 
 
 def gone(pid):
@@ -66,31 +77,40 @@ def gone(pid):
     return False
 
 
-def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(fake, capsys):
-    assert running.run(None, None, False, None, PARTS) == 1
-    document = json.loads(fake.read_text())
+def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(parts, figures, capsys):
+    assert run(parts) == 1
+    document = json.loads(figures.read_text())
     states = {key: part["state"] for key, part in document["parts"].items()}
     assert states["looks, torch"] == states["figures, relay"] == "done"
     assert states["hangs, relax"] == "killed at its limit of 1 s"
     assert states["dies, relax"].endswith("with 3; the reason")
     (row,) = document["parts"]["hangs, relax"]["rows"]
-    assert row["ms"] == 1.5 and row["told"] == "1" and gone(row["pid"])
-    assert "MISSED: figures, relay: slow: 0.7, at most 0.5" in capsys.readouterr().out
-    table = fake.with_suffix(".md").read_text()
-    assert table.startswith("# NVIDIA Made-Up 9000\n") and "| slow | 0.7 | 0.5 |" in table
-    assert table == markdown(document)
+    assert row["ms"] == 1.5 and row["given"] == "1" and gone(row["pid"])
+    printed = capsys.readouterr().out
+    assert "MISSED: figures, relay: what slow, ratio 0.7, missed 0.7, at most 0.5" in printed
+    assert "MISSED: figures, relay: what broken, missed failed: It broke. (here)" in printed
+    assert printed.count("MISSED") == 2
+    table = figures.with_suffix(".md").read_text()
+    assert table.startswith("# NVIDIA Made-Up 9000\n")
+    assert "| slow | 0.7 | 0.7, at most 0.5 |" in table
+    assert table == gpu.markdown(document)
 
 
-def test_a_part_ends_with_the_bench(fake, tmp_path):
+def test_a_missed_bar_alone_is_an_error(parts):
+    assert run(parts, ["looks"]) == 0
+    assert run(parts, ["figures"]) == 1
+
+
+def test_a_part_ends_with_the_bench(parts):
     """What is left is `sleep`, which watches nobody; an engine watches who started it."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from on_gpu import running\n"
-        "part = running.Part('hangs', 'Hanging', 'relax', 600.0, 1.0, 'fake_parts')\n"
-        "for row in running.rows(part, False, 600.0, {}):\n"
+        "import gpu\n"
+        "part = gpu.Part('hangs', 'Hanging', 'relax', 600.0, sys.argv[2])\n"
+        "for row in gpu.rows(part, False, 600.0, {}):\n"
         "    print(row['pid'], flush=True)\n"
     )
-    command = [sys.executable, "-c", code, str(ROOT / "bench")]
+    command = [sys.executable, "-c", code, str(ROOT / "bench"), parts[1].script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
         assert bench.stdout is not None
         left = int(bench.stdout.readline())
@@ -100,52 +120,54 @@ def test_a_part_ends_with_the_bench(fake, tmp_path):
     os.kill(left, signal.SIGKILL)
 
 
-def test_a_part_alone_takes_its_own_place_in_the_record(fake):
-    running.run(["figures"], None, False, None, PARTS)
-    assert list(json.loads(fake.read_text())["parts"]) == ["figures, relay"]
-    running.run(["looks"], None, False, None, PARTS)
-    assert running.run(["figures"], ["relax"], False, None, PARTS) == 0  # none of that engine
-    assert list(json.loads(fake.read_text())["parts"]) == ["figures, relay", "looks, torch"]
-    assert running.run(["bogus"], None, False, None, PARTS) == 2
+def test_a_part_alone_takes_its_own_place_in_the_record(parts, figures):
+    run(parts, ["figures"])
+    assert list(json.loads(figures.read_text())["parts"]) == ["figures, relay"]
+    run(parts, ["looks"])
+    assert run(parts, ["figures"], ["relax"]) == 0  # none of that engine
+    assert list(json.loads(figures.read_text())["parts"]) == ["figures, relay", "looks, torch"]
+    assert run(parts, ["bogus"]) == 2
 
 
-def test_a_dry_run_is_never_taken_for_a_gpus(fake, monkeypatch, capsys, tmp_path):
-    assert running.run(["looks"], None, True, None, PARTS) == 1  # there is a GPU
-    running.run(["looks"], None, False, None, PARTS)
+def test_a_dry_run_is_never_taken_for_a_gpus(parts, figures, monkeypatch, capsys, tmp_path):
+    assert run(parts, ["looks"], dry_run=True) == 1
+    assert "There is a GPU here: leave --dry-run out." in capsys.readouterr().err
+    run(parts, ["looks"])
     monkeypatch.setenv("FAKE_GPU", "")
-    assert running.run(["looks"], None, False, None, PARTS) == 1
-    assert "--dry-run" in capsys.readouterr().err
-    assert running.run(["looks"], None, True, fake, PARTS) == 1
+    assert run(parts, ["looks"]) == 1
+    assert "There is no GPU here: with --dry-run" in capsys.readouterr().err
+    assert run(parts, ["looks"], dry_run=True, output=figures) == 1
     assert "is of NVIDIA Made-Up 9000" in capsys.readouterr().err
     dry = tmp_path / "dry.json"
-    assert running.run(["looks"], None, True, dry, PARTS) == 0
+    assert run(parts, ["looks", "figures"], dry_run=True, output=dry) == 1  # what broke
     assert dry.with_suffix(".md").read_text().startswith("# Dry run: no GPU was used")
+    part = json.loads(dry.read_text())["parts"]["figures, relay"]
+    assert part["said"] == ["NOT DONE: All of it."]
+    assert part["rows"][0] == {"DRY RUN": "on the CPU", "what": "quick", "missed": ""}
     with pytest.raises(ValueError, match="dry run's"):
-        Record(dry, "NVIDIA Made-Up 9000", False)
+        gpu.Record(dry, "NVIDIA Made-Up 9000", False)
     with pytest.raises(ValueError, match="results of GPUs"):
-        Record(ROOT / "bench/results/nvidia-made-up-9000.json", "", True)
+        gpu.Record(ROOT / "bench/results/nvidia-made-up-9000.json", "", True)
 
 
-def test_a_source_that_cannot_be_timed_fails_the_part_behind_the_others(monkeypatch):
-    def timed(asked, source, baselines):
-        if source == parts._TIMED[0]:
-            raise EngineError("engine", "It broke.", "here")
-        yield {"ms": 1.0}
-
-    monkeypatch.setattr(parts, "_timed", timed)
-    crossed = {"built for": "another"}
-    asked = SimpleNamespace(ir="relay", dry=True, crossed=lambda *sources: [crossed])
-    rows = []
-    with pytest.raises(EngineError, match="It broke"):
-        rows.extend(parts.timing(asked))
-    assert rows[0]["said"].startswith("FAILED: ") and rows[1:] == [{"ms": 1.0}, crossed]
+def test_a_dry_run_keeps_no_bar_of_time(tmp_path, monkeypatch):
+    said = [{"missed": "0.7, at most 0.5", "median_ms": 1.0}, {"missed": "failed: It broke."}]
+    monkeypatch.setattr(gpu, "_run", lambda *_: iter([*said, {"said": "1 ms"}, {"state": "done"}]))
+    part = gpu.Part("timing", "Time", "relax", 20.0, "speed.py mlp --target GPU", open="Times.")
+    about = {"DRY RUN": "on the CPU"}
+    assert list(gpu.rows(part, True, 20.0, {})) == [
+        {**about, "missed": ""},
+        {**about, "missed": "failed: It broke."},
+        {"said": "NOT DONE: Times."},
+        {"state": "done"},
+    ]
 
 
 def test_all_parts_together_fit_ten_minutes():
-    assert sum(p.limit for p in running.PARTS) <= running.WHOLE
+    assert sum(p.limit for p in gpu.PARTS) <= gpu.WHOLE
     order = ["boot", "kernel", "truth", "timing", "graphs", "cublas", "profile", "memory"]
-    assert list(dict.fromkeys(p.name for p in running.PARTS)) == order
-    assert running.PARTS[0].key == "boot, torch"
+    assert list(dict.fromkeys(p.name for p in gpu.PARTS)) == order
+    assert gpu.PARTS[0].key == "boot, torch"
 
 
 @pytest.fixture
@@ -260,16 +282,16 @@ def test_it_runs_from_what_was_unpacked_without_our_environment_or_a_network(tmp
 @pytest.mark.exhaustive
 def test_the_whole_dry_run(tmp_path):
     output = tmp_path / "dry.json"
-    assert running.run(None, None, True, output) == 0
+    assert run(gpu.PARTS, dry_run=True, output=output) == 0
     document = json.loads(output.read_text())
     assert document["dry_run"] and document["gpu"] is None
     assert {k: p["state"] for k, p in document["parts"].items()} == {
-        p.key: "done" for p in running.PARTS
+        p.key: "done" for p in gpu.PARTS
     }
     for part in document["parts"].values():
         assert any(s.startswith("NOT DONE: ") for s in part["said"])
         rows = part["rows"]
         assert all(r["DRY RUN"] for r in rows)
-        assert not [name for r in rows for name in r if name.endswith(("ms", "_s", "of_eager"))]
+        assert not [name for r in rows for name in r if name.endswith(("ms", "_s", "ratio"))]
     built = [r for r in document["parts"]["truth, relax"]["rows"] if "built for" in r]
     assert {r["built for"] for r in built} == {"cuda -arch=sm_80", "cuda -arch=sm_90"}

@@ -26,7 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHONS = ("3.10", "3.11", "3.12")
 MOST = 60 << 20
