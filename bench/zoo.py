@@ -36,6 +36,7 @@ from typing import Any
 import torch
 
 sys.path.append(str(Path(__file__).parent / "oracles"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/both/against_pytorch"))
 from architectures import GROUPS, architecture
 from judged import ROOT, Row, Tensors, child, differences, failed, short, silent, target_of, tried
 from relascope.core.errors import EngineError

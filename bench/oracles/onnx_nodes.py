@@ -33,6 +33,8 @@ import onnx
 import torch
 from onnx.backend.test.loader import load_model_tests
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
+
 from judged import ROOT, Row, failed, read, tried
 from operators import run
 from relascope.core.errors import EngineError

@@ -37,6 +37,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
+
 from defaults import Call, calls
 from judged import (
     ROOT,

@@ -1,6 +1,5 @@
 // The layout for who has no browser: one JSON value in, one out.
 
-import { crossingsOf } from "./flaws.js";
 import { laidOutGraph } from "./graph.js";
 import { layout } from "./layout.js";
 
@@ -8,5 +7,3 @@ export function layoutOutside({ block, opened, options }) {
   const drawn = layout(laidOutGraph(block), new Set(opened), options);
   return { ...drawn, shown: Array.from(drawn.shown) };
 }
-
-export function crossingsOutside({ lines, s, t }) { return crossingsOf(lines, s, t); }

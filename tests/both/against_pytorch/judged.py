@@ -19,7 +19,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.building.devices import default_target
 from relascope.engine.in_process import load_engine
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 Row = dict[str, Any]
 Tensors = tuple[torch.Tensor, ...]
 

@@ -1,6 +1,6 @@
-"""What it costs to record a whole compile, and what a kill leaves of the recording.
+"""What it costs to record a whole compile.
 
-Run `python bench/compiles/recording.py` from the project's root; `--engine` for one TVM, `--sample`
+Run `python bench/recording.py` from the project's root; `--engine` for one TVM, `--sample`
 for another model than BERT base. `relay.build` and `relax.build` compile it for "llvm", as a user's
 script calls them, each time in a process of its own that does nothing else: plain, and recorded at
 the levels "text" and "graphs", in turns. A ratio is that of the medians of the process's own CPU
@@ -8,8 +8,7 @@ time, which other work on the machine changes least; the clock's ratio stands be
 there are also the ratios where machine code is made, too, as a script does that exports a library:
 `relax.build` leaves that to the one who loads or exports.
 
-`--kills N` kills a recorded compile N times, each at a random moment: the file must open, and have
-every pass that a whole recording has up to there, with every text. Returns 1 where a bar is missed.
+Returns 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -40,9 +36,7 @@ def main() -> int:
     add = parser.add_argument
     add("--engine", choices=ENGINES, action="append", help="may be repeated")
     add("--sample", default="bert")
-    add("--repeats", type=int, default=3, metavar="N", help="rounds; 0 for the kills alone")
-    add("--kills", type=int, default=0, metavar="N")
-    add("--seed", type=int, default=0, help="of the moments of the kills")
+    add("--repeats", type=int, default=3, metavar="N", help="rounds")
     add("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -53,10 +47,7 @@ def main() -> int:
     for engine in args.engine or ENGINES:
         with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
             run("save", engine, folder, args.sample)
-            if args.repeats:
-                missed += measure(engine, Path(folder), args.repeats)
-            if args.kills:
-                missed += kills(engine, Path(folder), args.kills, random.Random(args.seed))
+            missed += measure(engine, Path(folder), args.repeats)
     print("\n".join(missed) or "Every bar is met.")
     return 1 if missed else 0
 
@@ -97,54 +88,6 @@ def measure(engine: str, folder: Path, repeats: int) -> list[str]:
             missed.append(f"{engine}, {level}: {ratio:.2f} of the compile's time")
         if size > MOST_BYTES:
             missed.append(f"{engine}, {level}: {size} bytes")
-    return missed
-
-
-def kills(engine: str, folder: Path, count: int, chance: random.Random) -> list[str]:
-    """Kill recorded compiles and look at what is there; returns what is missed."""
-    from relascope.recorder.reading import read
-
-    compiled = json.loads(run("compile", engine, str(folder), "text"))
-    path = folder / "run.rsc"
-    names = [(p.depth, p.name) for p in read(path).passes]
-    missed, least = [], []
-    for number in range(count):
-        path.unlink()
-        child = subprocess.Popen(
-            command("compile", engine, str(folder), "text"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        while not path.exists():
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, compiled["clock"]))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        found = read(path)
-        passes = found.passes
-        here = [(p.depth, p.name) for p in passes]
-        open_ones = [p for p in passes if p.seconds is None]
-        said = f"{engine} kill {number + 1}: {len(passes)} of {len(names)} passes, "
-        said += f"under way {' > '.join(p.name for p in open_ones) or 'none'}"
-        print(said, flush=True)
-        least.append(len(passes))
-        texts = {h for p in passes for side in (p.before, p.after) for h in (side or {}).values()}
-        whole = all(found.text(h) for h in texts)
-        if here != names[: len(here)] or not whole:
-            missed.append(f"{engine}, kill {number + 1}: not all before it is there")
-        if [p.depth for p in open_ones] != list(range(len(open_ones))):
-            missed.append(f"{engine}, kill {number + 1}: a pass that had ended has not")
-        if any(
-            p.before is None or (p.seconds is not None and p.after is None)
-            for p in passes
-            if p.kind == "pass"
-        ):
-            missed.append(f"{engine}, kill {number + 1}: a module is missing")
-    print(
-        f"{engine}: {count} kills, from {min(least)} to {max(least)} passes, {len(missed)} missed"
-    )
     return missed
 
 

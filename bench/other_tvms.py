@@ -1,6 +1,6 @@
 """Whether the recorder works with other TVMs than those of this project's environment.
 
-Run `python bench/compiles/other_tvms.py PYTHON …` from the project's root, with the Pythons of
+Run `python bench/other_tvms.py PYTHON …` from the project's root, with the Pythons of
 environments that have a TVM each, and need nothing of relascope's. A script compiles a small module
 there, of Relay's or Relax's, and is recorded at the level
 "graphs", and at "modules" where that TVM can save any. Prints a row for each; returns 1
