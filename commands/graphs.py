@@ -1,4 +1,4 @@
-"""`models`, `passes`, `graph` and `compare`."""
+"""`models`, `passes` and `graph`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from pathlib import Path
 from relascope.commands import handing_on
 from relascope.commands.shared import Connect, Document, EngineCalls, pipeline_of, source_of
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
 from relascope.samples import SAMPLES
-from relascope.viz.compare.align import align
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import tables
 
 
 def models(args: argparse.Namespace, connect: Connect) -> Document:
@@ -116,32 +114,3 @@ def graph(args: argparse.Namespace, connect: Connect) -> Document:
         if args.output:
             handing_on.graph(args, ask, info, after, pipeline)
     return tables.model_document(info, args.engine, after, pipeline)
-
-
-def compare(args: argparse.Namespace, connect: Connect) -> Document:
-    """What each PyTorch operator became in Relay and in Relax."""
-    graphs: dict[str, Graph] = {}
-    engines: dict[str, Row] = {}
-    for ir in ENGINES:
-        way = args.gradient if args.gradient in gradients(ir) else "tvm"
-        mine = argparse.Namespace(**{**vars(args), "engine": ir, "gradient": way})
-        source = source_of(mine)
-        pipeline = pipeline_of(mine) if args.passes else None
-        try:
-            with EngineCalls(mine, connect) as ask:
-                graph: Graph = ask("load", source).graph
-                if pipeline:
-                    step(ask, source, pipeline).check()
-                    graph = ask("graph_after", source, pipeline, len(pipeline) - 1)
-        except EngineError as error:
-            if not graphs and ir == ENGINES[-1]:
-                raise  # neither can be looked at
-            engines[ir] = {"error": error.to_json()}
-        else:
-            graphs[ir] = graph
-            about = {"pipeline": str(pipeline or ""), "nodes": len(graph)}
-            engines[ir] = {**about, "edges": graph.edge_count, "error": None}
-    rows = dict.fromkeys(("operators", "groups", "calls", "unmatched"))
-    if len(graphs) == len(ENGINES):
-        rows = tables.alignment_document(align(*graphs.values()))
-    return {"model": args.model, "engines": engines, **rows}

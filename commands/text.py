@@ -13,7 +13,6 @@ from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.artefact import LAUNCH, launch_cells
 from relascope.viz.rows.example import Document, example_block
 from relascope.viz.rows.formats import (
-    counts_text,
     duration,
     flops,
     sandbox_words,
@@ -304,26 +303,6 @@ def time(document: Document) -> str:
     ]
     columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
     return "\n".join([head, *document["notes"], "", text_table(rows, [*columns, ""])])
-
-
-def compare(document: Document) -> str:
-    """What `compare` says."""
-    engines = list(document["engines"])
-    lines = [
-        f"{ir} fails: {e['error']['message']} ({e['error']['where']}) {e['error']['hint']}"
-        if e["error"]
-        else f"{ir}: {e['nodes']} nodes, {e['edges']} edges"
-        for ir, e in document["engines"].items()
-    ]
-    if document["groups"] is None:
-        return "\n".join(lines)
-    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
-    parts = ["\n".join([*lines, *lost])]
-    for kind, columns in (("operators", ("source", "modules")), ("groups", ("scope", "source"))):
-        rows = [{**r, **{ir: counts_text(r[ir]) for ir in engines}} for r in document[kind]]
-        parts.append(text_table(rows, [*columns, *engines, "only"]))
-    parts.append(text_table(document["calls"], ["operator", *engines, "only"]))
-    return "\n\n".join(parts)
 
 
 def check(document: Document) -> str:

@@ -32,11 +32,13 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import file_digest
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.registry import ENGINES
-from relascope.passes.catalogue import read_pipeline
+from relascope.passes.catalogue import gradients, read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
+from relascope.viz.compare.align import align
 from relascope.viz.compare.runs import ComparedRun, compare
 from relascope.viz.compare.sides import of_model, of_recording
+from relascope.viz.rows import tables
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, ScreenState, Session, pipeline_text
 
@@ -112,10 +114,42 @@ def diff(args: argparse.Namespace, connect: Connect) -> Document:
             runs.append(run)
             requests.append((one, request))
         document = compare(*runs)
+        if args.other == args.model:
+            document |= _operators(*runs)
         document["times"] = _times(requests, ask) if args.measure else None
     if args.output:
         write(args.output, json.dumps(document, ensure_ascii=False))
     return document
+
+
+def both_engines(args: argparse.Namespace, connect: Connect) -> Document:
+    """A model in Relay and in Relax: the same as `diff MODEL MODEL --engine-b relax`.
+
+    An engine that does not have the gradient takes TVM's.
+    """
+    ways = [args.gradient if args.gradient in gradients(ir) else "tvm" for ir in ENGINES]
+    both = {"engine": ENGINES[0], "engine_b": ENGINES[1]}
+    both |= {"gradient": ways[0], "gradient_b": ways[1], "other": args.model}
+    alone = {"measure": False, "page": False, "output": None}
+    document = diff(argparse.Namespace(**{**vars(args), **both, **alone}), connect)
+    return {"model": args.model, **document}
+
+
+def _operators(a: ComparedRun, b: ComparedRun) -> Document:
+    """What each PyTorch operator of a model became in two IRs; nothing where there is one IR."""
+    graphs = [g for run in (a, b) if (g := run.graph(len(run.steps) - 1)) is not None]
+    if a.ir == b.ir or len(graphs) < 2:
+        return {}
+    engines = {
+        run.ir: {
+            "pipeline": run.about["pipeline"],
+            "nodes": len(graph),
+            "edges": graph.edge_count,
+            "error": None,
+        }
+        for run, graph in zip((a, b), graphs, strict=True)
+    }
+    return {"engines": engines, **tables.alignment_document(align(*graphs))}
 
 
 def _open_page(

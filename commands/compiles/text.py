@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relascope.viz.rows.formats import flops, number, size, text_table
+from relascope.viz.rows.formats import counts_text, flops, number, size, text_table
 
 Document = dict[str, Any]
 
@@ -46,6 +46,8 @@ def diff(document: Document) -> str:
         parts.append("One of them has no graph: nodes are not compared.")
     else:
         parts.append(f"At the end: {_beside(end)}")
+    if "groups" in document:
+        parts += _operators_beside(document)
     if document["times"]:
         parts.append(_times_beside(document["times"]))
     return "\n\n".join(parts)
@@ -81,6 +83,17 @@ def _beside(program: Document) -> str:
     if nodes := program["nodes"]:
         parts.append(_first_of(nodes, ["what", "op", "scope", "sure", "text"]))
     return "\n\n".join(parts)
+
+
+def _operators_beside(document: Document) -> list[str]:
+    """What each PyTorch operator became in two IRs."""
+    engines = list(document["engines"])
+    lost = [f"{ir}: {len(m)} nodes name no origin" for ir, m in document["unmatched"].items() if m]
+    parts = ["\n".join(lost)] if lost else []
+    for kind, columns in (("operators", ("source", "modules")), ("groups", ("scope", "source"))):
+        rows = [{**r, **{ir: counts_text(r[ir]) for ir in engines}} for r in document[kind]]
+        parts.append(text_table(rows, [*columns, *engines, "only"]))
+    return [*parts, text_table(document["calls"], ["operator", *engines, "only"])]
 
 
 def _times_beside(times: Document) -> str:

@@ -129,13 +129,21 @@ def test_compare_says_what_each_operator_became_in_both_engines():
     assert re.search(r"aten::linear +2 +nn.dense ×2 +matmul ×2, permute_dims ×2", text)
 
 
-def test_compare_tells_which_engine_fails_and_fails_where_both_do():
+def test_compare_is_a_word_for_diff_with_the_other_engine():
+    data = document("compare", "mlp", "--passes", "default")
+    both = ("diff", "mlp", "mlp", "--engine-b", "relax", "--passes", "default")
+    found = document(*both, status=1)
+    timed = ("verdict", "a", "b", "steps")
+    assert {k: v for k, v in data.items() if k not in (*timed, "model")} == {
+        k: v for k, v in found.items() if k not in timed
+    }
+    assert data["model"] == "mlp" and data["verdict"].startswith("They start from other programs")
+
+
+def test_compare_says_which_engine_fails():
     seed = str(page_session.RELAX_SEED)
-    data = document("compare", "mlp", "--seed", seed)
-    assert data["engines"]["relay"]["nodes"] == 7
-    assert "aten::frobnicate" in data["engines"]["relax"]["error"]["message"]
-    assert data["groups"] is None
-    assert "relax fails: Relax knows no operator" in run("compare", "mlp", "--seed", seed).stdout
+    error = document("compare", "mlp", "--seed", seed, status=1)["error"]
+    assert error["message"].startswith("Relax knows no operator")
     broken = str(page_session.BROKEN_SEED)
     assert document("compare", "mlp", "--seed", broken, status=1)["error"]["kind"] == "operator"
     assert document("compare", "mlp", "--passes", "linear_to_dense", status=2)["error"]

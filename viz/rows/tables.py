@@ -247,7 +247,7 @@ def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
 
 
 def alignment_document(alignment: Alignment) -> Row:
-    """What each PyTorch operator became in two IRs, as `compare MODEL` prints it.
+    """What each PyTorch operator became in two IRs, as `diff` prints it.
 
     `groups` has one row a module and PyTorch operator, `operators` one a PyTorch operator, `calls`
     one an operator of TVM's, and `unmatched` each side's nodes that name no origin. Sides go by
