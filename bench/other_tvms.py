@@ -9,15 +9,15 @@ where a text, a graph, a module or generated code is missing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import common
+
 from relascope.recorder.reading import Recording, read
-from relascope.viz.rows.formats import text_table
 
 SCRIPT = """
 import numpy as np
@@ -41,13 +41,10 @@ else:
 
 def main() -> int:
     """Record, print, and return 0 where nothing is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
-    rows = [_row(python) for python in parser.parse_args().pythons]
-    print(
-        text_table(rows, ["tvm", "python", "passes", "texts", "graphs", "modules", "code", "said"])
-    )
-    return 1 if any(row["said"] for row in rows) else 0
+    args = parser.parse_args()
+    return common.finish(args, [_row(python) for python in args.pythons])
 
 
 def _row(python: str, level: str = "modules") -> dict[str, object]:
@@ -65,10 +62,10 @@ def _row(python: str, level: str = "modules") -> dict[str, object]:
         if "error" in document:
             if level == "modules" and "saving a module" in done.stderr:
                 return _row(python, "graphs")
-            return {"tvm": "", "python": python, "said": document["error"]["message"]}
+            return {"tvm": "", "python": python, "missed": document["error"]["message"]}
         found = _found(read(folder / "run.rsc"))
         if document["status"]:
-            found["said"] = f"ended with {document['status']}: {done.stderr.strip()[-200:]}"
+            found["missed"] = f"ended with {document['status']}: {done.stderr.strip()[-200:]}"
         return found
 
 
@@ -92,7 +89,7 @@ def _found(recording: Recording) -> dict[str, object]:
         "graphs": sum(recording.graph(h) is not None for h in contents),
         "modules": sum(m is not None for m in modules),
         "code": ", ".join(c.language for c in recording.kernels),
-        "said": "; ".join(said),
+        "missed": "; ".join(said),
     }
 
 

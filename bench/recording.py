@@ -21,10 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ENGINES = ("relax", "relay")
+import common
+from common import ENGINES, Row
+
 LEVELS = ("plain", "text", "graphs")
 MOST = {"text": 1.3, "graphs": 2.0}
 MOST_BYTES = 30 << 20
@@ -32,63 +35,59 @@ MOST_BYTES = 30 << 20
 
 def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add = parser.add_argument
-    add("--engine", choices=ENGINES, action="append", help="may be repeated")
-    add("--sample", default="bert")
-    add("--repeats", type=int, default=3, metavar="N", help="rounds")
-    add("--child", nargs=4, help=argparse.SUPPRESS)
+    parser = common.options(__doc__, samples=False, repeats=3)
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated")
+    parser.add_argument("--sample", default="bert")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         job, engine, folder, rest = args.child
         {"save": save, "compile": compile_once}[job](engine, Path(folder), rest)
         return 0
-    missed = []
+    rows: list[Row] = []
     for engine in args.engine or ENGINES:
         with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
             run("save", engine, folder, args.sample)
-            missed += measure(engine, Path(folder), args.repeats)
-    print("\n".join(missed) or "Every bar is met.")
-    return 1 if missed else 0
-
-
-def command(*parts: str) -> list[str]:
-    """How this script starts itself."""
-    return [sys.executable, __file__, "--child", *parts]
+            rows += measure(engine, Path(folder), args.repeats)
+    return common.finish(args, rows, _missed)
 
 
 def run(*parts: str) -> str:
-    """What a child says at its end."""
-    done = subprocess.run(command(*parts), check=True, capture_output=True, text=True)
+    """What this script says at its end in a process of its own."""
+    command = [sys.executable, __file__, "--child", *parts]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip().rpartition("\n")[2]
 
 
-def measure(engine: str, folder: Path, repeats: int) -> list[str]:
-    """Times and sizes, printed; returns what is missed."""
-    found: dict[str, list[dict[str, Any]]] = {level: [] for level in LEVELS}
+def measure(engine: str, folder: Path, repeats: int) -> Iterator[Row]:
+    """One row a level; ratios are over the plain compile."""
+    found: dict[str, list[Row]] = {level: [] for level in LEVELS}
     for _ in range(repeats):
         for level in LEVELS:
             found[level].append(json.loads(run("compile", engine, str(folder), level)))
-    missed = []
 
     def median(level: str, *names: str) -> float:
         return statistics.median(sum(one[n] for n in names) for one in found[level])
 
     for level in LEVELS:
-        seconds, clock = median(level, "cpu"), median(level, "clock")
-        ratio = seconds / median("plain", "cpu")
-        said = f"{engine} {level:7} {seconds:7.2f} s CPU, ratio {ratio:.2f}"
-        said += f"; by the clock {clock:.2f} s, {clock / median('plain', 'clock'):.2f}"
-        if median("plain", "code"):
-            whole = median(level, "cpu", "code") / median("plain", "cpu", "code")
-            said += f"; with machine code {whole:.2f}"
-        size = found[level][-1]["bytes"]
-        print(f"{said}; {size / 2**20:.1f} MiB" if size else said, flush=True)
-        if ratio > MOST.get(level, ratio):
-            missed.append(f"{engine}, {level}: {ratio:.2f} of the compile's time")
-        if size > MOST_BYTES:
-            missed.append(f"{engine}, {level}: {size} bytes")
-    return missed
+        yield {
+            "engine": engine,
+            "level": level,
+            "cpu_s": median(level, "cpu"),
+            "ratio": median(level, "cpu") / median("plain", "cpu"),
+            "clock_s": median(level, "clock"),
+            "by the clock": median(level, "clock") / median("plain", "clock"),
+            "with machine code": median(level, "cpu", "code") / median("plain", "cpu", "code")
+            if median("plain", "code")
+            else None,
+            "bytes": found[level][-1]["bytes"],
+        }
+
+
+def _missed(row: Row) -> list[str]:
+    slow = row["ratio"] > MOST.get(row["level"], row["ratio"])
+    missed = [f"{row['level']}: {row['ratio']:.2f} of the compile's time"] if slow else []
+    return missed + [f"{row['level']}: {row['bytes']} bytes"] * (row["bytes"] > MOST_BYTES)
 
 
 def save(engine: str, folder: Path, sample: str) -> None:
@@ -97,9 +96,10 @@ def save(engine: str, folder: Path, sample: str) -> None:
 
     from relascope.engine.protocol.source import ModelSource
     from relascope.engine.registry import REGISTRY
+    from relascope.passes.pipeline import Pipeline
 
     session = resolve_name(REGISTRY[engine].session)()
-    program = session.program_after(ModelSource(sample), "")
+    program = session.program_after(ModelSource(sample), Pipeline())
     import tvm
 
     (folder / "module.json").write_text(str(tvm.ir.save_json(program.mod)))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -123,41 +123,6 @@ def module_to_drawn(ir: str, title: str = "BERT base", module: str = "encoder.la
         return float(page.evaluate("(window.drawn - window.clicked) / 1000"))
 
 
-def choice_to_recoloured(title: str = "BERT base") -> dict[str, float]:
-    """Seconds from a choice in the tab "Gradient & cut" to the recoloured graph, by the choice.
-
-    The gradient is taken before. Each wait ends when the viewer says that it has painted.
-    """
-    seconds: dict[str, float] = {}
-    with _page() as page:
-        drawing = page.locator(".rs[data-ready]:visible")
-        drawing.wait_for()
-        _choose(page, "Model", title)
-        page.get_by_text("Training", exact=True).click()
-        page.get_by_role("tab", name="Gradient & cut").click()
-        page.get_by_text("kept for the backward").first.wait_for()
-        drawing.wait_for()
-        settle(page)
-
-        def clock(what: str, act: Callable[[], None]) -> None:
-            before = drawing.get_attribute("data-ready")
-            began = time.perf_counter()
-            act()
-            page.wait_for_function(_DRAWN, arg=before)
-            seconds[what] = time.perf_counter() - began
-            settle(page)
-
-        for name in ("Recompute pointwise operators", "Keep only the inputs", "Along the frontier"):
-            page.get_by_role("combobox", name="Strategy").click()
-            option = page.get_by_role("option", name=name, exact=True)
-            option.wait_for()
-            clock(name, option.click)
-        slider = page.get_by_role("slider")
-        for step in (1, 2, 3):
-            clock(f"step {step} along the frontier", lambda: slider.press("ArrowLeft"))
-    return seconds
-
-
 def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[float]:
     """Seconds from a click on a step that has run to the repainted graph, click by click.
 
@@ -242,8 +207,6 @@ def main() -> int:
         told("from the command to the JSON of BERT's graph", command_line(), 20)
         for ir in ("Relay", "Relax"):
             told(f"{ir}, from a click on a layer of BERT base to it alone", module_to_drawn(ir), 4)
-        for choice, took in choice_to_recoloured().items():
-            print(f"BERT base, from the choice to the recoloured graph: {choice}: {took:.2f} s")
     return int(missed)
 
 

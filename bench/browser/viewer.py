@@ -10,7 +10,6 @@ and crossings.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +32,7 @@ from relascope.viz.drawing.union import Union
 
 def main() -> int:
     """Print the figures; 1 where an edge runs through a node or boxes overlap."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("--samples", nargs="*", default=["bert_layer", "gpt2_block", "mlp"])
     args = parser.parse_args()
     rows: list[Row] = []
@@ -41,8 +40,11 @@ def main() -> int:
         with EngineClient(ir) as client:
             for sample in args.samples:
                 rows += _pictures(client, ir, sample)
-    common.table(rows)
-    return int(any(row["through"] or row["overlaps"] for row in rows))
+    return common.finish(args, rows, _missed)
+
+
+def _missed(row: Row) -> list[str]:
+    return [f"{row['graph']}: {row[k]} {k}" for k in ("through", "overlaps") if row[k]]
 
 
 def _pictures(client: EngineClient, ir: str, sample: str) -> Iterator[Row]:
@@ -79,7 +81,7 @@ def _judged(ir: str, sample: str, name: str, graph: Graph, union: Union | None =
     drawn = layout(folded, groups, union=union)
     through, overlaps, crossings = flaws(drawn)
     return {
-        "ir": ir,
+        "engine": ir,
         "sample": sample,
         "graph": name,
         "nodes": len(folded),

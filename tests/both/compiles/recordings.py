@@ -19,6 +19,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.pipeline import Pipeline
 from relascope.recorder import environment
 from relascope.recorder.contents import Contents
 from relascope.recorder.reading import Context, read
@@ -457,7 +458,7 @@ def test_what_is_no_recording_is_refused(tmp_path):
 
 def compiled(session, path, target="llvm", opt_level=3):
     """A compile as a person's script does it, recorded; as it is held against another."""
-    program = session.program_after(ModelSource("bert_layer"), "")
+    program = session.program_after(ModelSource("bert_layer"), Pipeline())
     with recording(path, "graphs"), tvm.transform.PassContext(opt_level=opt_level):
         if engine() == "relay":
             tvm.relay.build(program.mod, target)
