@@ -66,17 +66,6 @@ def test_keys_choose_move_switch_and_take_out(opened):
     assert titles(page) == [second, third, *rest]
 
 
-def test_keys_that_come_fast_are_all_obeyed(opened):
-    page = opened()
-    page.locator(".list").focus()
-    page.keyboard.press("Home")
-    for _ in range(4):
-        page.keyboard.press("ArrowDown")
-    settle(page)
-    assert [i for i, (_, marks) in enumerate(listed(page)) if marks] == [3]
-    page.get_by_text("Step 4 of").wait_for()
-
-
 @pytest.mark.exhaustive
 def test_a_row_is_dragged_to_its_place(opened):
     page = opened()

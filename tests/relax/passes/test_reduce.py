@@ -16,6 +16,9 @@ from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
 from relascope.passes.pipeline import Pipeline
 
+# Relay's takes a third of the time.
+pytest.mark.exhaustive(test_a_slow_pass_comes_down_to_one_layer)  # noqa: F405
+
 
 @pytest.fixture
 def case():
