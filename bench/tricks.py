@@ -62,6 +62,12 @@ class Trick:
     blas: bool = False
     engines: tuple[str, ...] = ENGINES
 
+    def place(self, ir: str) -> tuple[Any, str]:
+        """What has the attribute that `where` names, and the attribute's name."""
+        module, _, path = self.where.format(ir=ir).partition(":")
+        *inner, name = path.split(".")
+        return functools.reduce(getattr, inner, import_module(module)), name
+
 
 def giving(value: Any) -> Callable[[Any], Any]:
     """Of a function, one that gives another value, or what `value` makes of the arguments."""
@@ -77,17 +83,6 @@ def giving(value: Any) -> Callable[[Any], Any]:
         return call
 
     return off
-
-
-def constants_as_others(theirs: type) -> type:
-    """A class of nothing in place of that of constants."""
-
-    class Nothing(type):
-        def __instancecheck__(cls, value: Any) -> bool:
-            TOUCHED.update({""} if isinstance(value, theirs) else ())
-            return False
-
-    return Nothing("Nothing", (), {})
 
 
 class Fresh:
@@ -150,7 +145,7 @@ first = giving(lambda one, *rest: one)
 relay, relax = {"engines": ("relay",)}, {"engines": ("relax",)}
 TRICKS = {
     "packed weights": Trick(f"{OURS}.kernels.schedules:pack", first, **relay),
-    "packed constants": Trick(f"{OURS}.kernels.blas:Constant", constants_as_others, **relax),
+    "packed constants": Trick(f"{KERNELS}.packed_matmul:tile", giving(None), **relax),
     "strips": Trick(f"{KERNELS}.packed_matmul:strip", giving(None)),
     "row products": Trick(f"{KERNELS}.packed_matmul:row_tile", giving(None)),
     "outer products": Trick(f"{KERNELS}.packed_matmul:outer_tile", giving(None)),
@@ -279,9 +274,7 @@ def built(
     patch: Any = nullcontext()
     TOUCHED.clear()
     if trick.where:
-        module, _, path = trick.where.format(ir=ir).partition(":")
-        *inner, name = path.split(".")
-        owner = functools.reduce(getattr, inner, import_module(module))
+        owner, name = trick.place(ir)
         patch = replaced(owner, name, trick.off(getattr(owner, name)))
     began = time.process_time()
     with patch:
