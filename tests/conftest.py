@@ -115,3 +115,33 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             return page
 
         yield start
+
+
+@pytest.fixture
+def graph_page(chromium, tmp_path) -> Iterator[Callable]:
+    """Opens a graph as it is handed on: the viewer alone, for a third of the work with Streamlit.
+
+    `page = graph_page("layer")`; keywords: `width`, `dark`. Errors are in `page.problems`.
+    """
+    from graphs import GRAPHS
+    from relascope.viz.handed_on.formats import Appearance, graph_file
+
+    with ExitStack() as stack:
+
+        def start(name: str, *, width: int = 1280, dark: bool = False):
+            context = chromium.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme="dark" if dark else "light",
+                bypass_csp=True,  # tests ask the viewer in words that they write
+            )
+            stack.callback(context.close)
+            context.set_default_timeout(LONG)
+            page = context.new_page()
+            page.problems = []
+            page.on("pageerror", lambda error: page.problems.append(str(error)))
+            path = tmp_path / f"{name}.html"
+            path.write_bytes(graph_file(".html", GRAPHS[name](), Appearance()))
+            page.goto(path.as_uri())
+            return page
+
+        yield start

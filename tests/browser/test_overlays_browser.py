@@ -4,18 +4,16 @@ import json
 
 import pytest
 
-from app_in_browser import VIEWER, View
-from browser import LONG
+from app_in_browser import View
 from relascope.viz.drawing import palette
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def view(streamlit_page):
-    def start(graph, **more):
-        page = streamlit_page(VIEWER, query=f"graph={graph}", **more)
-        found = View(page)
+def view(graph_page):
+    def start(graph):
+        found = View(graph_page(graph))
         found.titles = lambda what: found.ask(f"{what}.map(n => d.node.full[n])")
         return found
 
@@ -200,7 +198,7 @@ def test_overlays_colour_count_and_fill_a_table_that_follows(view, tmp_path):
     assert seen.ask("d.node.bytes[v.table.rows[0]] === Math.max(...d.node.bytes)")
     rows.nth(2).click()
     chosen = seen.ask("d.node.id[v.table.rows[2]]")
-    page.get_by_text(f"selected: {chosen}", exact=True).wait_for(timeout=LONG)
+    seen.wait("v.selected === a", chosen)
     last = seen.ask("d.node.id[v.table.rows.at(-1)]")
     seen.ask("v.focus(a)", last)  # and the table follows
     page.locator(".sheet .tr[aria-selected=true]").wait_for()
@@ -278,7 +276,7 @@ def test_fingers_choose_open_drag_zoom_connect_and_undo(view):
     seen.ask("(v.fit(), v.select(null))")
     softmax = seen.node("nn.softmax")
     tap(*seen.spot(softmax))
-    page.get_by_text(f"selected: {softmax}", exact=True).wait_for(timeout=LONG)
+    seen.wait("v.selected === a", softmax)
     press("Path to…")
     end = seen.node("nn.layer_norm")
     seen.ask("(v.side.classList.add('hidden'))")

@@ -38,8 +38,8 @@ def test_click_shows_details_and_tells_python(streamlit_page):
     assert page.problems == []
 
 
-def test_pan_zoom_and_keys(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=layer")
+def test_pan_zoom_and_keys(graph_page):
+    page = graph_page("layer")
     view = View(page)
     stage = page.locator("canvas.main").bounding_box()
     x, y = round(stage["x"]) + 300, round(stage["y"]) + 200
@@ -107,8 +107,8 @@ def test_groups_open_and_close_where_they_are(streamlit_page):
     assert page.problems == []
 
 
-def test_search_finds_marks_and_opens(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=layers")
+def test_search_finds_marks_and_opens(graph_page):
+    page = graph_page("layers")
     view = View(page)
     page.keyboard.press("Tab")
     box = page.locator(".find input")
@@ -125,7 +125,7 @@ def test_search_finds_marks_and_opens(streamlit_page):
     stage = page.locator("canvas.main").bounding_box()
     assert stage["x"] < x < stage["x"] + stage["width"]
     assert stage["y"] < y < stage["y"] + stage["height"]
-    page.get_by_text(f"selected: {found}", exact=True).wait_for()
+    view.wait("v.selected === a", found)
     assert page.locator(".side h2").inner_text() == "nn.softmax"
     box.fill("no such thing")
     assert page.locator(".hits").inner_text() == "0 matches"
@@ -159,9 +159,9 @@ _CALLS = (
 )
 
 
-def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
+def test_a_frame_of_a_big_graph_is_few_calls(graph_page):
     """What takes the time of a frame: styles painted, words, and outlines that are in sight."""
-    page = streamlit_page(VIEWER, query="graph=big")
+    page = graph_page("big")
     view = View(page)
     page.get_by_role("button", name="Open all").click()
     view.wait("v.solid.length > 5000")
@@ -180,9 +180,9 @@ def test_a_frame_of_a_big_graph_is_few_calls(streamlit_page):
     assert page.problems == []
 
 
-@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.exhaustive), True])
-def test_narrow_and_dark(streamlit_page, dark):
-    page = streamlit_page(VIEWER, query="graph=layer", width=800, dark=dark)
+@pytest.mark.parametrize("dark", [False, True])
+def test_narrow_and_dark(graph_page, dark):
+    page = graph_page("layer", width=800, dark=dark)
     view = View(page)
     view.ask("v.focus(a)", view.node("nn.softmax"))
     side = page.locator(".side").bounding_box()
@@ -196,8 +196,8 @@ def test_narrow_and_dark(streamlit_page, dark):
     assert (sum(pixel) < 200) == dark
 
 
-def test_an_empty_graph_says_so(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=empty")
+def test_an_empty_graph_says_so(graph_page):
+    page = graph_page("empty")
     View(page)
     assert page.get_by_text("This graph has no nodes.").is_visible()
     assert page.problems == []
