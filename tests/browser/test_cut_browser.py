@@ -25,7 +25,10 @@ def style(page, node_id):
     return ask(page, 0, _STYLE, node_id)
 
 
-def test_a_clicked_tensor_is_forced_and_let_go(page):
+def test_a_tensor_is_found_clicked_forced_and_let_go(page):
+    choose_row(page, 0)
+    wait(page, 0, "v.selected === 'd0'")
+    page.locator(".told").get_by_text("nn.dense would be computed again").wait_for()
     assert (style(page, "d0"), style(page, "r")) == ("captured", "captured")
     click(page, 0, "r")
     page.get_by_role("button", name="Compute it again", exact=True).click()
@@ -52,12 +55,6 @@ def test_the_slider_recolours_the_graph(page):
     wait(page, 0, f"{_STYLE} === 'captured'", "d0")
     settle(page)
     assert page.locator("[data-testid=stVegaLiteChart]").count() == 3
-
-
-def test_a_row_of_the_table_finds_its_node(page):
-    choose_row(page, 0)
-    wait(page, 0, "v.selected === 'd0'")
-    page.locator(".told").get_by_text("nn.dense would be computed again").wait_for()
 
 
 _SPOTS = (

@@ -238,7 +238,7 @@ def used(page, seed, count):
 
 
 def test_nothing_is_lost_or_done_twice(streamlit_page):
-    used(opened(streamlit_page), 1, 30)
+    used(opened(streamlit_page), 1, 20)
 
 
 @pytest.mark.exhaustive

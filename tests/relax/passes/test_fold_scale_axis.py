@@ -8,7 +8,7 @@ from tvm import relax
 
 from image_parts import PARTS, part
 from limits import LIMITS
-from quick import QUICK
+from quick import QUICK, combinations
 from relascope.core.graph import Kind
 from relascope.core.identity import carry_identity
 from relascope.engine.building.options import BuildOptions
@@ -477,8 +477,7 @@ class Normed(nn.Module):
         return self.steps(x)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize(("rank", "dtype"), combinations([1, 2, 3], list(LIMIT)))
 def test_batch_norms_around_convolutions_agree_with_pytorch(rank, dtype):
     torch.manual_seed(0)
     model, made = imported(Normed(rank), torch.randn(2, 4, *[6] * rank), dtype=dtype)
@@ -512,10 +511,10 @@ def folded(model):
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        # Of its parts, the numbers are compared in both types below.
+        # Of parts, the numbers are compared in both types below.
         pytest.param("resnet", "float64", marks=pytest.mark.exhaustive),
         ("mobilenet_v2", "float32"),
-        ("super_resolution", "float32"),
+        pytest.param("super_resolution", "float32", marks=pytest.mark.exhaustive),
         pytest.param("super_resolution", "float64", marks=pytest.mark.exhaustive),
     ],
 )
@@ -526,8 +525,7 @@ def test_no_product_stays_behind_the_convolutions_of_a_sample(name, dtype):
         assert max(errors(model, after, TARGET).values()) <= LIMIT[dtype]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["resnet", "mobilenet_v2"])
+@pytest.mark.parametrize(("name", "dtype"), combinations(list(PARTS), list(LIMIT)))
 def test_a_part_of_a_sample_agrees_with_pytorch(name, dtype):
     module, image = part(PARTS[name])
     model, _ = imported(module, image, dtype=dtype)
