@@ -20,11 +20,10 @@ import pytest
 import page_session
 import relascope.commands.main as cli
 from command_line import FAKE, document, run, run_apart
-from limits import GRADIENT, OUTPUT
+from limits import GRADIENT
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
 from relascope.core.graph import Graph
-from relascope.engine.registry import ENGINES
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.lint import LINTERS
 
@@ -725,34 +724,6 @@ def test_captures_are_measured_on_request():
         assert point["estimated_peak_bytes"] == point["peak_bytes"] // 2
     assert "measured" not in document("captures", "mlp")
     assert "again, est." in run("captures", "mlp", "--measure").stdout
-
-
-@pytest.mark.engine
-@pytest.mark.exhaustive  # the tutorial measures a real one, too
-@pytest.mark.parametrize("ir", ENGINES)
-def test_a_real_split_is_measured_and_its_estimate_holds(ir):
-    data = document(
-        "captures",
-        "mlp",
-        "--engine",
-        ir,
-        "--strategy",
-        "keep_all",
-        "--prices",
-        "measured",
-        "--measure",
-        "--repeats",
-        "5",
-        "--threads",
-        "1",
-        real=True,
-    )
-    assert 0 < data["forward_seconds"] < 1
-    (point,) = data["measured"]
-    assert point["measured_share"] == 0  # it is what the others are measured against
-    assert point["max_abs_error"] < OUTPUT
-    assert point["estimated_peak_bytes"] == pytest.approx(point["peak_bytes"], rel=0.1)
-    assert 0 < point["forward_ms"] < point["forward_backward_ms"]
 
 
 def test_step_holds_each_node_against_pytorch_and_says_what_it_is():

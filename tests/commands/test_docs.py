@@ -3,8 +3,6 @@
 import argparse
 import re
 import runpy
-import subprocess
-import sys
 
 import pytest
 
@@ -171,16 +169,3 @@ def test_no_absolute_paths(page):
         r"(?<![\w.:/])(?:/(?:home|root|work|tmp|usr|mnt|opt|Users)/|~/|[A-Z]:\\)", text
     )
     assert not found
-
-
-@pytest.mark.exhaustive  # the wheel's test runs the same
-@pytest.mark.engine
-def test_the_example_of_in_your_code_does_what_it_says():
-    (code,) = re.findall(r"^```python$(.*?)^```$", text_of("docs/in-your-code.md"), re.M | re.S)
-    (said,) = re.findall(r"^print\(.*\)  # (.+)$", code, re.MULTILINE)
-    # In a process of its own: it loads the TVM with Relay.
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == said
