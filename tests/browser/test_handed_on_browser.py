@@ -15,7 +15,6 @@ from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
 from relascope.viz.handed_on.sheet import Sheet
-from relascope.viz.panels.shell.keeping import OPEN
 from relascope.viz.sessions import replay
 from relascope.viz.sessions.state import ModelChoice, Session
 
@@ -175,16 +174,6 @@ def test_the_page_hands_on_a_tab_and_all_of_the_session(streamlit_page, opened, 
     whole.get_by_role("tab", name="Graph").focus()
     whole.keyboard.press("ArrowRight")
     whole.locator(".steps .row.selected").wait_for(timeout=LONG)
-    assert page.problems == []
-
-
-def test_the_page_hands_on_a_recording(streamlit_page, opened, tmp_path):
-    named = recorded(tmp_path / "run.rsc")
-    page = streamlit_page(PAGE, env={OPEN: str(named)})
-    page.locator(".run").first.wait_for(timeout=LONG)
-    page.get_by_role("button", name="Hand on").click()
-    file = opened(_saved(page, "HTML", tmp_path), "#step=1")
-    assert file.page.locator(".step-title").inner_text().startswith("FoldTranspose")
     assert page.problems == []
 
 

@@ -130,8 +130,17 @@ def test_what_is_folded_filtered_and_searched_for_is_there_after_a_reload(opened
     assert page.locator(".filters [aria-pressed=true]").text_content().startswith("Changed")
 
 
-def test_text_stands_in_two_columns_where_there_is_room(opened):
+def test_text_stands_in_two_columns_where_there_is_room_and_is_handed_on(opened, tmp_path):
     page = simplify(opened())
+    page.get_by_role("button", name="Hand on").click()
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="HTML").click()
+    download.value.save_as(tmp_path / "run.html")
+    file = page.context.new_page()
+    file.goto(f"{(tmp_path / 'run.html').as_uri()}#step=1")
+    file.locator(".step-title").get_by_text("FoldTranspose").wait_for(timeout=LONG)
+    file.close()
+    page.keyboard.press("Escape")
     for width, columns in ((1280, 2), (390, 1)):
         page.set_viewport_size({"width": width, "height": 900})
         page.locator(".line.changed").first.wait_for()
