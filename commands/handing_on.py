@@ -147,7 +147,7 @@ def times(
         from relascope.viz.handed_on.parts import times_tab
 
         file = _sheet(args, ask, source, pipeline, strategy=document["strategy"])
-        times_tab(file, [(source.model, result, document)])
+        times_tab(file, [(source.model, document)])
         write(args.output, file.html())
     elif ending == TABLE:
         rows = document["rows"]

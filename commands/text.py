@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from relascope.commands.gate import text as gate
 from relascope.engine.protocol.source import INPUTS
-from relascope.engine.protocol.times import TimeRow
 from relascope.passes.lint import LINTERS
-from relascope.viz.rows import Row, tables, timings
+from relascope.viz.rows import Row, sections, tables, timings
+from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import LAUNCH, launch_cells
-from relascope.viz.rows.example import Document, example_block
 from relascope.viz.rows.formats import (
     duration,
+    example_block,
     flops,
     sandbox_words,
     shape_text,
@@ -288,21 +288,7 @@ def gradients(document: Document) -> str:
 
 def time(document: Document) -> str:
     """What `time` says."""
-    head = (
-        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
-        f"built in {document['build_seconds']:.1f} s; errors against {document['against']}"
-    )
-    said = timings.verdicts([TimeRow(**r) for r in document["rows"]])
-    rows = [
-        {
-            **r,
-            "": verdict.text if verdict else "baseline",
-            **{c: r[c] if r[c] is None else size(r[c]) for c in ("peak_bytes", "capture_bytes")},
-        }
-        for r, verdict in zip(document["rows"], said, strict=True)
-    ]
-    columns = [c for c in timings.COLUMNS if any(r[c] is not None for r in rows)]
-    return "\n".join([head, *document["notes"], "", text_table(rows, [*columns, ""])])
+    return sections.text(timings.run_sections(document))
 
 
 def check(document: Document) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -13,6 +14,7 @@ from relascope.engine.protocol.times import TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import size, work_text
+from relascope.viz.rows.sections import Section
 
 CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
 CHOSEN = "#d97706"  # stands out on light and dark
@@ -308,3 +310,13 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
         )
     )
     return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")
+
+
+def drawn(section: Section) -> Any:
+    """The chart of a section of `viz.rows.sections.chart`."""
+    return _CHARTS[section["name"]](*section["data"])
+
+
+_CHARTS: dict[str, Callable[..., Any]] = {
+    c.__name__: c for c in (capture_bytes, frontier, live_bytes_chart, times)
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-WIDTH = 560
+WIDTH = 700
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "Source Sans, sans-serif",

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from relascope.core.graph import Graph
-from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import TimeResult, TorchSaved
+from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.frontier import frontier
-from relascope.viz import charts
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import module_groups
 from relascope.viz.drawing.show import show_document
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.charts import chart_svg
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.rows import Row, formats, tables, timings
+from relascope.viz.rows import Row, formats, sections, tables, timings
 
 
 def made_from(
@@ -70,7 +67,7 @@ def graph_tab(
         (formats.number(len(facts["operators"])), "operators"),
         (formats.size(facts["parameter_bytes"]), "of weights"),
     ]
-    sections = [
+    shown = [
         sheet.figures(*figures),
         sheet.graph(file.block(drawing(graph, view))),
         sheet.table(
@@ -80,12 +77,12 @@ def graph_tab(
     if info is not None:
         kinds = {True: "input", False: "parameter"}
         rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
-        sections.append(sheet.table("Arguments", rows, "name; kind; shape; dtype; bytes"))
+        shown.append(sheet.table("Arguments", rows, "name; kind; shape; dtype; bytes"))
         changed = tables.import_rows(info)
-        sections.append(
+        shown.append(
             sheet.table("What the import changed", changed, "kind; what; operator; count; modules")
         )
-    file.tab("graph", title, [s for s in sections if s["kind"] != "table" or s["rows"]])
+    file.tab("graph", title, [s for s in shown if s["kind"] != "table" or s["rows"]])
 
 
 def cut_tab(
@@ -105,26 +102,25 @@ def cut_tab(
     cuts_of_show = show_document(frontier(joint, cut.wish), cut)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
     kept = tables.saved_rows(document)
-    curve = charts.frontier(line, rivals, (title, cut.bytes, cut.share))
-    sections: list[Section] = [
+    shown: list[Section] = [
         sheet.figures((title, ""), *tables.cut_figures(document)),
         *([sheet.sentence(document["cap"])] if document["cap"] else []),
         sheet.graph(file.block(drawing(coloured, drawn))),
         sheet.table("Saved for the backward, and why", kept, tables.SAVED, [r["id"] for r in kept]),
         _spared(tables.spared_rows(document)),
-        sheet.chart(
+        sections.chart(
             "Bytes kept against work done again",
-            chart_svg(curve),
-            tables.PROVEN if line["proven"] else tables.STOPPED,
+            "frontier",
+            line,
+            rivals,
+            (title, cut.bytes, cut.share),
+            note=tables.PROVEN if line["proven"] else tables.STOPPED,
         ),
         *([sheet.sentence(saved.note)] if saved and saved.note else []),
-        sheet.chart(
-            "Bytes held over one step", chart_svg(charts.live_bytes_chart(document["held"]))
-        ),
+        sections.chart("Bytes held over one step", "live_bytes_chart", document["held"]),
+        *([sections.chart("Bytes of each", "capture_bytes", kept)] if kept else []),
     ]
-    if kept:
-        sections.append(sheet.chart("Bytes of each", chart_svg(charts.capture_bytes(kept))))
-    file.tab("cut", "Gradient & cut", sections)
+    file.tab("cut", "Gradient & cut", shown)
 
 
 def _spared(rows: Sequence[Row]) -> Section:
@@ -141,43 +137,11 @@ def overview(joint: Graph) -> tuple[str, ...]:
     return ()
 
 
-def times_tab(file: Sheet, runs: Sequence[tuple[str, TimeResult, Mapping[str, Any]]]) -> None:
+def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Add the tab of timings, the newest first, each with its errors beside it.
 
     Args:
-        runs: of each its title, the result, and what was run (as of `timings.run_document`).
+        runs: of each its title, and the document as of `timings.run_document`.
     """
-    sections: list[Section] = []
-    for title, result, about in runs:
-        sections += _run(title, result, about)
-    file.tab("time", "Times", sections)
-
-
-def _run(title: str, result: TimeResult, about: Mapping[str, Any]) -> list[Section]:
-    said = timings.verdicts(result.rows)
-    headline = [
-        (v.text, timings.label(result, r))
-        for r, v in zip(result.rows, said, strict=True)
-        if v is not None
-    ] or [(formats.milliseconds(r.median_ms / 1e3), timings.label(result, r)) for r in result.rows]
-    threads = "thread" if result.threads == 1 else "threads"
-    facts = [
-        (title, ""),
-        (str(about.get("when") or ""), ""),
-        (result.machine, ""),
-        (str(result.threads), threads),
-        (str(about.get("repeats") or ""), "runs a row" if about.get("repeats") else ""),
-        (formats.milliseconds(result.build_seconds), "to build"),
-    ]
-    return [
-        sheet.figures(*(f for f in facts if f[0])),
-        sheet.figures(*headline, large=True),
-        *(sheet.sentence(note, True) for note in result.notes),
-        sheet.table("", timings.shown_rows(result.rows, said)),
-        sheet.chart("", chart_svg(charts.times(result.rows), 700)),
-        sheet.table(
-            f"Against {result.against}, tensor by tensor",
-            plain(result.comparisons),
-            timings.COMPARED,
-        ),
-    ]
+    shown = [section for title, run in runs for section in timings.run_sections(dict(run), title)]
+    file.tab("time", "Times", shown)

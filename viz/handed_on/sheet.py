@@ -12,21 +12,24 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from relascope.core.version import __version__
 from relascope.core.visible import visible
+from relascope.viz import charts
 from relascope.viz.drawing import javascript
+from relascope.viz.handed_on.charts import chart_svg
 from relascope.viz.handed_on.pool import pooled
-from relascope.viz.rows import Row
-from relascope.viz.rows.columns import renamed, written
+from relascope.viz.rows import sections
+from relascope.viz.rows.sections import Section as Section
+from relascope.viz.rows.sections import figures as figures
+from relascope.viz.rows.sections import sentence as sentence
 
 _HERE = Path(__file__).parent
 _COMPONENT = javascript.VIEWER.parent
-Section = dict[str, Any]
 
 
 class Sheet:
@@ -47,7 +50,7 @@ class Sheet:
 
     def tab(self, key: str, title: str, sections: Iterable[Section]) -> None:
         """Add a tab; `key` is what links call it."""
-        self.tabs.append({"key": key, "title": title, "sections": list(sections)})
+        self.tabs.append({"key": key, "title": title, "sections": [*map(drawn, sections)]})
 
     def block(self, data: Any) -> int:
         """Keep data that is read when it is shown; its number."""
@@ -103,17 +106,15 @@ class Sheet:
         return whole.encode("utf-8", "replace").decode()  # without halves of pairs
 
 
-# Sections: what a tab shows, from top to bottom.
-
-
-def figures(*pairs: tuple[str, str], large: bool = False) -> Section:
-    """Figures in a row, each with what it is of; `large` where they are what a tab says."""
-    return {"kind": "figures", "items": [list(p) for p in pairs], "large": large}
-
-
-def sentence(text: str, warning: bool = False) -> Section:
-    """A sentence; `warning` where it should be read before what follows."""
-    return {"kind": "sentence", "text": text, "warning": warning}
+def drawn(section: Section) -> Section:
+    """A section as the page's script takes it: a table's cells written, a chart as SVG."""
+    if section["kind"] == "table" and "columns" not in section:
+        names, numbers, rows = sections.cells(section["rows"])
+        return {**section, "columns": names, "numbers": numbers, "rows": rows}
+    if section["kind"] == "chart":
+        svg = chart_svg(charts.drawn(section))
+        return {"kind": "chart", "title": section["title"], "svg": svg, "note": section["note"]}
+    return section
 
 
 def graph(block: int, height: int = 620) -> Section:
@@ -121,40 +122,9 @@ def graph(block: int, height: int = 620) -> Section:
     return {"kind": "graph", "block": block, "height": height}
 
 
-def table(
-    title: str,
-    rows: Sequence[Row],
-    columns: str = "",
-    ids: Sequence[str | None] | None = None,
-    note: str = "",
-) -> Section:
-    """A table; what a page's table of the same columns shows.
-
-    Args:
-        columns: as `viz.rows.columns.renamed` takes them; without, rows stand as they are.
-        ids: of each row the node that a click on it goes to.
-        note: a sentence below it.
-    """
-    shown = renamed(rows, columns) if columns else list(rows)
-    names = list(dict.fromkeys(name for row in shown for name in row))
-    numbers = [
-        any(isinstance(r.get(n), int | float) and not isinstance(r.get(n), bool) for r in shown)
-        for n in names
-    ]
-    return {
-        "kind": "table",
-        "title": title,
-        "columns": names,
-        "numbers": numbers,
-        "rows": [[written(n, row.get(n)) for n in names] for row in shown],
-        "ids": None if ids is None else list(ids),
-        "note": note,
-    }
-
-
-def chart(title: str, svg: str, note: str = "") -> Section:
-    """A chart, as SVG whose colours are the page's."""
-    return {"kind": "chart", "title": title, "svg": svg, "note": note}
+def table(*arguments: Any, **more: Any) -> Section:
+    """A table inside a block."""
+    return drawn(sections.table(*arguments, **more))
 
 
 def code(title: str, text: str, language: str = "") -> Section:

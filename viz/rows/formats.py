@@ -77,6 +77,11 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str
         any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
         for c in columns
     ]
+    return aligned(columns, right, cells)
+
+
+def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> str:
+    """Cells as text under their titles, each column to the right or to the left."""
     widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
 
     def line(parts: Sequence[str]) -> str:
@@ -106,3 +111,20 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def example_block(example: Mapping[str, Any]) -> str:
+    """A pass's small program before and after it, as the documentation shows it too."""
+    told = [example["step"]] if "(" in example["step"] else []
+    head = "\n".join([*told, arguments_text(example)])
+    return f"{head}\n\n{example['before']}\n→\n{example['after']}"
+
+
+def arguments_text(example: Mapping[str, Any]) -> str:
+    """The arguments of a small program: `x: float32[2, 3], w: float32[4, 3]`."""
+    return ", ".join(f"{name}: {type_text(kind)}" for name, kind in example["arguments"])
+
+
+def type_text(kind: Mapping[str, Any]) -> str:
+    """A tensor's type: `float32[2, 3]`."""
+    return f"{kind['dtype']}[{', '.join(map(str, kind['shape']))}]"

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relascope.core.visible import visible
@@ -16,7 +16,8 @@ from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.formats import speed_text
+from relascope.viz.rows.formats import milliseconds, speed_text
+from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _EQUAL = 1.05  # times as long: as fast as eager, for a person
 _NEARLY = 1.1
@@ -66,6 +67,8 @@ _SHOWN = (
 
 COMPARED = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
 """Columns of the comparisons behind a timing's errors, as `viz.rows.columns.renamed` takes them."""
+
+_COMPARED_MOST = 5  # rows of them in a terminal
 
 PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
@@ -122,15 +125,15 @@ def _times(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}×"
 
 
-def label(result: TimeResult, row: TimeRow) -> str:
+def label(target: str, row: TimeRow) -> str:
     """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
     phase = PHASES.get(row.phase, row.phase)
-    if row.what.endswith(f", {result.target}"):
+    if row.what.endswith(f", {target}"):
         return phase
     return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
-def shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
+def _shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
     """One row a line of a timing as people read it, without the columns that say nothing.
 
     Args:
@@ -165,6 +168,41 @@ def run_document(
             "when".
     """
     return {**about, "engine": ir, "pipeline": pipeline, "strategy": strategy, **plain(result)}
+
+
+def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:
+    """One run: what it was of, a headline that says no more than its data, and every row.
+
+    Args:
+        run: as of `run_document`.
+        title: what people call it; its model otherwise.
+        targets: those that are told by whose kernels they take.
+    """
+    rows = [TimeRow(**r) for r in run["rows"]]
+    said = verdicts(rows)
+    headline = [
+        (v.text, label(run["target"], r), *([] if v.sure else ["unsure"]))
+        for r, v in zip(rows, said, strict=True)
+        if v is not None
+    ] or [(milliseconds(r.median_ms / 1e3), label(run["target"], r)) for r in rows]  # on a fleet
+    facts = [
+        (title or str(run.get("model") or ""), ""),
+        (str(run.get("when") or ""), ""),
+        (run["machine"], ""),
+        (str(run["threads"]), "thread" if run["threads"] == 1 else "threads"),
+        (str(run.get("repeats") or ""), "runs a row"),
+        (milliseconds(run["build_seconds"]), "to build"),
+    ]
+    named = [replace(r, what=short(r.what, targets)) for r in rows]
+    against = f"Against {run['against']}, tensor by tensor"
+    return [
+        figures(*facts),
+        figures(*headline, large=True),
+        *(sentence(short(note, targets), True) for note in run["notes"]),
+        table("", _shown_rows(named, said)),
+        chart("", "times", named),
+        table(against, run["comparisons"], COMPARED, most=_COMPARED_MOST),
+    ]
 
 
 def history_rows(runs: Iterable[Row]) -> list[Row]:

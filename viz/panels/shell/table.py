@@ -1,4 +1,5 @@
-"""Tables: a figure is written the same way wherever it stands, and a row can be chosen."""
+"""Sections and tables: a figure is written the same way wherever it stands, and a row can be
+chosen."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from typing import Any
 import streamlit as st
 
 from relascope.viz.drawing import palette
+from relascope.viz.panels.shell.frame import heading, plain_text, strip
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import FORMATS, renamed
+from relascope.viz.rows.sections import Section
 
 _COLOURED = 1_000  # rows; more take seconds, and from some point on pandas refuses them
 
@@ -83,3 +86,31 @@ def picked(key: str, count: int) -> int | None:
     state = st.session_state.get(key)
     rows = state["selection"]["rows"] if state else []
     return rows[0] if rows and rows[0] < count else None
+
+
+def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
+    """Draw sections from top to bottom.
+
+    Args:
+        key: begins the keys of charts.
+        options: of `table`, for every table.
+    """
+    from relascope.viz import charts  # pandas, as above
+
+    for at, section in enumerate(sections):
+        kind = section["kind"]
+        if title := section.get("title"):
+            heading(title)
+        if kind == "figures":
+            facts = (
+                (value, of, *(f"rs-{s}" for s in sort)) for value, of, *sort in section["items"]
+            )
+            strip(*facts, large=section["large"])
+        elif kind == "sentence":
+            (st.warning if section["warning"] else st.caption)(plain_text(section["text"]))
+        elif kind == "table":
+            table(section["rows"], **options)
+        elif kind == "chart":
+            st.altair_chart(charts.drawn(section), key=f"{key}_{at}")
+        if note := section.get("note"):
+            st.caption(note)

@@ -9,7 +9,7 @@ from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import info
 from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows.example import arguments_text
+from relascope.viz.rows.formats import arguments_text
 
 
 def show(screen: Screen, index: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,33 +13,31 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
-from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
+from relascope.engine.protocol.times import BASELINES, TimeResult, Variant
 from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
-from relascope.viz import charts
 from relascope.viz.handed_on.parts import times_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
-from relascope.viz.panels.shell.frame import (
-    download,
-    heading,
-    plain_text,
-    show_error,
-    side_by_side,
-    strip,
-)
+from relascope.viz.panels.shell.frame import download, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
-from relascope.viz.rows import formats, timings
+from relascope.viz.rows import timings
 from relascope.viz.sessions.state import Timing
 
 _HISTORY = 20
+_HELP = {
+    "ratio": "Median over the rounds of our time over eager's beside it.",
+    "of minima": "Our best run over eager's best.",
+    "ours over it": "The median of our time over this compiler's; below 1, ours is faster.",
+    "peak memory": "The most that one run takes at a time beside inputs and parameters: "
+    "what PyTorch's allocator has out, and what TVM's functions hold.",
+}
 
 
 @dataclass(frozen=True)
@@ -278,13 +276,14 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
     if other:
         st.info(f"**These are not the times of what is chosen.** {plain_text(other)}")
     with st.container(key="past_result" if other else "result"):
-        _run(past, engine)
+        run = timings.run_sections(past.document, past.title, engine.targets)
+        show_sections(run, "run", help=_HELP, wide={"what": "medium"})
 
 
 def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
     """All runs, the newest first, as a page that is handed on."""
     file = Sheet(f"Times of {screen.label}", {"engine": screen.ir.capitalize()})
-    times_tab(file, [(t.title, t.result, t.document) for t in reversed(list(history.values()))])
+    times_tab(file, [(t.title, t.document) for t in reversed(list(history.values()))])
     return file.html()
 
 
@@ -304,56 +303,9 @@ def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:
     return f"Since they were taken, the {what} changed. Press Run to time again."
 
 
-def _run(past: Timing, engine: EngineInfo) -> None:
-    """One run: what it was of, a headline that says no more than its data, and every row."""
-    title, result = past.title, past.result
-    strip(
-        (title, ""),
-        (result.machine, ""),
-        (str(result.threads), "threads" if result.threads != 1 else "thread"),
-        (formats.milliseconds(result.build_seconds), "to build"),
-    )
-    said = timings.verdicts(result.rows)
-    headline = [
-        (v.text, timings.label(result, r), "" if v.sure else "rs-unsure")
-        for r, v in zip(result.rows, said, strict=True)
-        if v is not None
-    ]
-    alone = [] if headline else result.rows  # on a fleet
-    headline += [
-        (formats.milliseconds(r.median_ms / 1e3), timings.label(result, r), "") for r in alone
-    ]
-    strip(*headline, large=True)
-    for note in result.notes:
-        st.warning(plain_text(timings.short(note, engine.targets)))
-    named = [replace(r, what=timings.short(r.what, engine.targets)) for r in result.rows]
-    _table(named, said)
-    st.altair_chart(charts.times(named), key="time_chart")
-    _comparisons(result)
-
-
 def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:
     source = request.source
     sizes = [f"batch {source.batch}"] if source.batch else []
     sizes += [f"{source.tokens} tokens"] if source.tokens else []
     sizes += [source.dtype, *([f"{len(request.captures)} captures"] if request.split else [])]
     return ", ".join([title, *sizes, f"{result.threads} threads", f"{request.repeats} repeats"])
-
-
-def _table(timed: Sequence[TimeRow], said: Sequence[timings.TimingVerdict | None]) -> None:
-    table(
-        timings.shown_rows(timed, said),
-        wide={"what": "medium"},
-        help={
-            "ratio": "Median over the rounds of our time over eager's beside it.",
-            "of minima": "Our best run over eager's best.",
-            "ours over it": "The median of our time over this compiler's; below 1, ours is faster.",
-            "peak memory": "The most that one run takes at a time beside inputs and parameters: "
-            "what PyTorch's allocator has out, and what TVM's functions hold.",
-        },
-    )
-
-
-def _comparisons(result: TimeResult) -> None:
-    heading(f"Against {result.against}, tensor by tensor")
-    table(plain(result.comparisons), timings.COMPARED)

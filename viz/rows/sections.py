@@ -1,0 +1,84 @@
+"""What a result shows, from top to bottom: the same for the page, a file of it and a terminal.
+
+A section is plain data. Tables keep their values: each of the three writes them where it knows how
+wide they may be. A chart has the name of a function of `viz.charts` and what that draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from relascope.viz.rows import Row
+from relascope.viz.rows.columns import renamed, written
+from relascope.viz.rows.formats import aligned
+
+Section = dict[str, Any]
+
+
+def figures(*items: tuple[str, ...], large: bool = False) -> Section:
+    """Figures in a row, each with what it is of, and "unsure" where it is; `large` where they are
+    what a tab says."""
+    return {"kind": "figures", "items": [list(i) for i in items if i[0]], "large": large}
+
+
+def sentence(text: str, warning: bool = False) -> Section:
+    """A sentence; `warning` where it should be read before what follows."""
+    return {"kind": "sentence", "text": text, "warning": warning}
+
+
+def table(
+    title: str,
+    rows: Iterable[Row],
+    columns: str = "",
+    ids: Sequence[str | None] | None = None,
+    note: str = "",
+    most: int | None = None,
+) -> Section:
+    """A table.
+
+    Args:
+        columns: as `viz.rows.columns.renamed` takes them; without, rows stand as they are.
+        ids: of each row the node that a click on it goes to.
+        note: a sentence below it.
+        most: rows that a terminal shows.
+    """
+    shown = renamed(rows, columns) if columns else list(rows)
+    ids = None if ids is None else list(ids)
+    return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}
+
+
+def chart(title: str, name: str, *data: Any, note: str = "") -> Section:
+    """A chart: `name` is that of a function of `viz.charts`, `data` its arguments."""
+    return {"kind": "chart", "title": title, "name": name, "data": data, "note": note}
+
+
+def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
+    """A table's columns, which of them are of numbers, and its rows as people read them."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    numbers = [
+        any(isinstance(r.get(n), int | float) and not isinstance(r.get(n), bool) for r in rows)
+        for n in names
+    ]
+    return names, numbers, [[written(n, row.get(n)) for n in names] for row in rows]
+
+
+def text(sections: Iterable[Section]) -> str:
+    """Sections as a terminal shows them, charts left out."""
+    return "\n\n".join(part for section in sections if (part := _text(section)))
+
+
+def _text(section: Section) -> str:
+    kind = section["kind"]
+    if kind == "sentence":
+        return str(section["text"])
+    if kind == "figures" and section["large"]:
+        return "\n".join(f"{label}: {value}" for value, label, *_ in section["items"])
+    if kind == "figures":
+        return "; ".join(f"{value} {label}".strip() for value, label in section["items"])
+    if kind == "chart" or not section["rows"]:
+        return ""
+    rows, most = section["rows"], section["most"]
+    shown = aligned(*cells(rows[:most]))
+    more = f"{len(rows) - most} more; --json has all." if most and len(rows) > most else ""
+    return "\n".join(filter(None, (section["title"], shown, more, section["note"])))
