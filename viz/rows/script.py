@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 
 from relascope.engine.protocol.source import ModelSource, by_name, input_text
 from relascope.passes.catalogue import info
@@ -63,20 +64,15 @@ _END = ("", "sys.exit(0 if run.check() else 1)", "")
 def _source(source: ModelSource, name: str) -> str:
     """The expression that names the model; what is at its default is left out."""
     given = {
-        "seed": (source.seed, 0),
-        "training": (source.training, False),
-        "dtype": (source.dtype, "float32"),
-        "gradient": (source.gradient, "tvm"),
-        "module": (source.module, ""),
-        "call": (source.call, 1),
-        "weights": (source.weights, ""),
-        "pins": (source.pins, ()),
-        "tensors": (tuple((p.rpartition("/")[2], digest) for p, digest in source.tensors), ()),
+        f.name: (getattr(source, f.name), f.default)
+        for f in fields(ModelSource)
+        if f.name not in ("model", "inputs", "digest", "values")
     }
+    tensors = tuple((path.rpartition("/")[2], digest) for path, digest in source.tensors)
+    given["tensors"] = tensors, ()
     kinds = [input_text(*one) for one in source.inputs]
     types = _quoted("\n".join(kinds))
     if source.model in SAMPLES or by_name(source.model):
-        given = {"batch": (source.batch, None), "tokens": (source.tokens, None), **given}
         said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
         said += [f"inputs=parse_inputs({types})"] if kinds else []
         return f"ModelSource({', '.join([_quoted(name), *said])})"

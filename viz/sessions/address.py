@@ -7,31 +7,17 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 from relascope.samples import SAMPLES
-from relascope.viz.sessions.state import Session, get, pipeline_text, problems
+from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeline_text, problems
 
-# A parameter's name, and the field that it says. Only what is not as on a new page is said.
-_FIELDS = (
-    "ir:ir model:model.name file:model.digest batch:model.batch tokens:model.tokens "
-    "inputs:model.inputs pins:model.pins tensors:model.tensors "
-    "seed:model.seed dtype:model.dtype mode:model.training "
-    "gradient:model.gradient module:model.module call:model.call weights:model.weights "
-    "pipeline:pipeline tab:look.tab step:look.step function:look.function node:look.selected "
-    "below:look.fewer_than "
-    "strategy:cut.strategy budget:cut.budget frontier:cut.frontier prices:cut.prices "
-    "save:cut.save recompute:cut.recompute target:build.target "
-    "threads:build.threads repeats:build.repeats"
-)
-_NAMES = dict(pair.split(":") for pair in _FIELDS.split())
-_UNSAID = (
-    "build.baselines build.variants look.choices look.modules pipelines engines results timings"
-)
+_NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
+_UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
 _MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
 _MODES = ("inference", "training")
 Query = dict[str, str | list[str]]
 
 
 def written(session: Session) -> Query:
-    """The parameters that say a session's screen."""
+    """The parameters that say a session's screen; only what is not as on a new page is said."""
     plain = _new(session)
     query: Query = {}
     for name, path in _NAMES.items():
@@ -56,7 +42,7 @@ def session_of(
             address cannot say.
     """
     base, wrong = base or Session(), []
-    session = _changed(Session(), {path: get(base, path) for path in _UNSAID.split()})
+    session = changed(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}
     for name, path in _NAMES.items():
         if values := query.get(name):
@@ -64,13 +50,13 @@ def session_of(
                 paths[path] = _value(session, path, values)
             except ValueError:
                 wrong.append(f"{name}={values[-1][:40]}")
-    while bad := [p for p in problems(_changed(session, paths)) if p[0] in paths]:
+    while bad := [p for p in problems(changed(session, paths)) if p[0] in paths]:
         wrong += [why for _, why in bad]
         paths = {path: value for path, value in paths.items() if path not in dict(bad)}
-    session = _changed(session, paths)
+    session = changed(session, paths)
     sizes = ("model.batch", "model.tokens")
     missing = {p: get(_new(session), p) for p in sizes if get(session, p) is None}
-    return _changed(session, missing), wrong
+    return changed(session, missing), wrong
 
 
 def knows(name: str) -> bool:
@@ -86,17 +72,7 @@ def _new(session: Session) -> Session:
     if sample is not None:
         tokens = sample.default_tokens if sample.has_tokens else None
         sizes = {"model.batch": sample.default_batch, "model.tokens": tokens}
-    return _changed(Session(), sizes)
-
-
-def _changed(session: Session, paths: Mapping[str, Any]) -> Session:
-    for path, value in paths.items():
-        part, _, name = path.rpartition(".")
-        if part:
-            session = replace(session, **{part: replace(getattr(session, part), **{name: value})})
-        else:
-            session = replace(session, **{name: value})
-    return session
+    return changed(Session(), sizes)
 
 
 def _value(session: Session, path: str, values: list[str]) -> Any:

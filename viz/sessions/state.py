@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
 from pathlib import Path
 from types import UnionType
@@ -33,6 +33,48 @@ _DEEPEST = 50  # values in one another
 
 
 @dataclass(frozen=True)
+class Setting:
+    """How a field of a session is called elsewhere, and which values it may have.
+
+    Args:
+        parameter: its name in an address; "" where an address does not say it.
+        widget: the key of its control in Streamlit's state; "" where it has none of its own.
+        least, most: of a number; of how many a tuple has.
+        choices: of a text, or of each text of a tuple; empty for any.
+        form: a regular expression of the same.
+        clears: whether "" is put into its control.
+    """
+
+    parameter: str = ""
+    widget: str = ""
+    least: int = 0
+    most: int | None = None
+    choices: Sequence[str] = ()
+    form: str = ""
+    clears: bool = False
+
+    def fits(self, value: Any) -> bool:
+        """Whether the field may have a value of its type."""
+        if value is None:
+            return True
+        each = value if isinstance(value, tuple) else (value,)
+        number = len(value) if isinstance(value, tuple) else value
+        return (
+            (self.most is None or self.least <= number <= self.most)
+            and (not self.choices or set(each) <= set(self.choices))
+            and (not self.form or all(re.fullmatch(self.form, v) for v in each))
+        )
+
+
+def _set(default: Any, parameter: str = "", widget: str = "", **more: Any) -> Any:
+    """A field with this default and `Setting`."""
+    return field(default=default, metadata={"setting": Setting(parameter, widget, **more)})
+
+
+_HASH = "[0-9a-f]{32}"
+
+
+@dataclass(frozen=True)
 class ModelChoice:
     """Which model, with which inputs; as of a `ModelSource`.
 
@@ -47,54 +89,48 @@ class ModelChoice:
         weights: of a model of a library, "random" or "" for those on this machine.
     """
 
-    name: str = FIRST
-    digest: str = ""
-    batch: int | None = None
-    tokens: int | None = None
-    inputs: str = ""
-    seed: int = 0
-    dtype: str = "float32"
-    training: bool = False
-    gradient: str = "tvm"
-    module: str = ""
-    call: int = 1
-    weights: str = ""
-    pins: str = ""
-    tensors: tuple[str, ...] = ()
+    name: str = _set(FIRST, "model")
+    digest: str = _set("", "file", form=f"({_HASH})?")
+    batch: int | None = _set(None, "batch", least=1, most=1024)
+    tokens: int | None = _set(None, "tokens", least=1, most=4096)
+    inputs: str = _set("", "inputs", "keep_inputs", clears=True)
+    seed: int = _set(0, "seed", "keep_seed", most=2**31 - 1)
+    dtype: str = _set("float32", "dtype", "keep_dtype", choices=("float32", "float64"))
+    training: bool = _set(False, "mode")
+    gradient: str = _set("tvm", "gradient", "keep_gradient")
+    module: str = _set("", "module", "keep_module", clears=True)
+    call: int = _set(1, "call", "keep_call", least=1, most=2**31 - 1)
+    weights: str = _set("", "weights", choices=("", "random"))
+    pins: str = _set("", "pins", "keep_pins", clears=True)
+    tensors: tuple[str, ...] = _set((), "tensors", most=99, form=_HASH)
 
     @classmethod
     def of(cls, source: ModelSource, name: str, inputs: str) -> ModelChoice:
         """A source as a session has it."""
-        return cls(
-            name,
-            source.digest,
-            source.batch,
-            source.tokens,
-            inputs,
-            source.seed,
-            source.dtype,
-            source.training,
-            source.gradient,
-            source.module,
-            source.call,
-            source.weights,
-            ", ".join(f"{n}={v}" for n, v in source.pins),
-            tuple(digest for _, digest in source.tensors),
-        )
+        pins = ", ".join(f"{n}={v}" for n, v in source.pins)
+        tensors = tuple(digest for _, digest in source.tensors)
+        same = {n: getattr(source, n) for n in _OF_SOURCE}
+        return cls(name, inputs=inputs, pins=pins, tensors=tensors, **same)
 
     def source(self, path: str = "") -> ModelSource:
         """The model as an engine takes it; `path` is where a file stands, with those
         of saved inputs in the folder `tensors` beside it, each under its digest."""
-        types = parse_inputs(self.inputs) if self.digest else ()
-        sizes = (None, None) if self.digest else (self.batch, self.tokens)
-        known = (self.seed, self.training, self.dtype, types, self.digest, self.gradient)
-        name = path if self.digest else self.name
-        piece = self.module, self.call
-        values = ModelSource.values
         beside = Path(path).parent / "tensors"
-        tensors = tuple((str(beside / digest), digest) for digest in self.tensors)
-        more = parse_pins(self.pins), tensors
-        return ModelSource(name, sizes[0], sizes[1], *known, values, *piece, self.weights, *more)
+        more: dict[str, Any] = {
+            "pins": parse_pins(self.pins),
+            "tensors": tuple((str(beside / digest), digest) for digest in self.tensors),
+        }
+        same: dict[str, Any] = {n: getattr(self, n) for n in _OF_SOURCE}
+        if not self.digest:
+            return ModelSource(self.name, **same, **more)
+        same |= {"batch": None, "tokens": None, "inputs": parse_inputs(self.inputs)}
+        return ModelSource(path, **same, **more)
+
+
+_OF_SOURCE = [
+    f.name for f in fields(ModelChoice)[1:] if f.name not in ("inputs", "pins", "tensors")
+]
+"""Fields that a `ModelSource` has as they are."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +143,22 @@ class CutChoice:
         save, recompute: ids of the tensors that are forced by hand.
     """
 
-    strategy: str = DEFAULT
-    budget: int | None = None
-    frontier: int | None = None
-    prices: str = "estimated"
-    save: tuple[str, ...] = ()
-    recompute: tuple[str, ...] = ()
+    strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
+    budget: int | None = _set(None, "budget", "keep_budget", most=100)
+    frontier: int | None = _set(None, "frontier", "keep_frontier", most=2**60)
+    prices: str = _set("estimated", "prices", "keep_prices", choices=("estimated", "measured"))
+    save: tuple[str, ...] = _set((), "save")
+    recompute: tuple[str, ...] = _set((), "recompute")
 
 
 @dataclass(frozen=True)
 class Compile:
     """What is built for and how it is timed; a target "" is the best one here."""
 
-    target: str = ""
-    threads: int = 0
-    repeats: int = 30
-    baselines: tuple[str, ...] = ()
+    target: str = _set("", "target", "keep_target")
+    threads: int = _set(0, "threads", "keep_threads", most=256)
+    repeats: int = _set(30, "repeats", "keep_repeats", least=3, most=1000)
+    baselines: tuple[str, ...] = _set((), choices=BASELINES)
     variants: tuple[str, ...] = ()
 
 
@@ -140,13 +176,13 @@ class ScreenState:
         function: of a recording, the one that is shown; "" for the first that the pass changed.
     """
 
-    tab: str = TABS[0]
-    step: int | None = None
-    selected: str = ""
-    fewer_than: int = 10
+    tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
+    step: int | None = _set(None, "step", least=-1, most=10_000_000)
+    selected: str = _set("", "node")
+    fewer_than: int = _set(10, "below", "keep_fewer_than", most=1000)
     choices: dict[str, bool | str] = field(default_factory=dict)
     modules: dict[str, dict[str, bool]] = field(default_factory=dict)
-    function: str = ""
+    function: str = _set("", "function", "keep_recorded_function", clears=True)
 
 
 @dataclass(frozen=True)
@@ -251,9 +287,9 @@ class Session:
     """
 
     version: int = VERSION
-    ir: str = ENGINES[0]
+    ir: str = _set(ENGINES[0], "ir", "ir", choices=ENGINES)
     model: ModelChoice = ModelChoice()
-    pipeline: str = ""
+    pipeline: str = _set("", "pipeline")
     pipelines: dict[str, str] = field(default_factory=dict)
     cut: CutChoice = CutChoice()
     build: Compile = Compile()
@@ -265,6 +301,18 @@ class Session:
     def text(self) -> str:
         """As JSON."""
         return json.dumps(plain(self), ensure_ascii=False, indent=1, allow_nan=False)
+
+
+def _settings(kind: type, where: str = "") -> Iterator[tuple[str, Setting]]:
+    for one in fields(kind):
+        if is_dataclass(one.default):
+            yield from _settings(type(one.default), f"{one.name}.")
+        else:
+            yield f"{where}{one.name}", one.metadata.get("setting", Setting())
+
+
+SETTINGS = dict(_settings(Session))
+"""Each field of a session by its path, such as "model.batch"."""
 
 
 def from_text(text: str | bytes) -> Session:
@@ -372,34 +420,6 @@ def read(kind: Any, value: Any, where: str) -> Any:
     raise ValueError(f"{where} is {str(value)[:40]!r}")
 
 
-def _within(low: int, high: int, maybe: bool = False) -> Callable[[Any], bool]:
-    return lambda value: (maybe and value is None) or (value is not None and low <= value <= high)
-
-
-_DIGEST = re.compile(r"[0-9a-f]{32}")
-_RANGES: dict[str, Callable[[Any], bool]] = {
-    "ir": ENGINES.__contains__,
-    "model.digest": lambda v: not v or (len(v) == 32 and set(v) <= set("0123456789abcdef")),
-    "model.tensors": lambda v: len(v) < 100 and all(map(_DIGEST.fullmatch, v)),
-    "model.batch": _within(1, 1024, True),
-    "model.tokens": _within(1, 4096, True),
-    "model.call": _within(1, 2**31 - 1),
-    "model.weights": ("", "random").__contains__,
-    "model.seed": _within(0, 2**31 - 1),
-    "model.dtype": ("float32", "float64").__contains__,
-    "cut.strategy": STRATEGIES.__contains__,
-    "cut.budget": _within(0, 100, True),
-    "cut.frontier": _within(0, 2**60, True),
-    "cut.prices": ("estimated", "measured").__contains__,
-    "build.threads": _within(0, 256),
-    "build.repeats": _within(3, 1000),
-    "build.baselines": lambda v: set(v) <= set(BASELINES),
-    "look.tab": (*TABS, *RECORDED_TABS).__contains__,
-    "look.step": _within(-1, 10_000_000, True),
-    "look.fewer_than": _within(0, 1000),
-}
-
-
 def get(session: Session, path: str) -> Any:
     """A field by its path: "model.batch"."""
     value: Any = session
@@ -408,12 +428,22 @@ def get(session: Session, path: str) -> Any:
     return value
 
 
+def changed(session: Session, values: Mapping[str, Any]) -> Session:
+    """The session with other values of fields, by their paths."""
+    for path, value in values.items():
+        part, _, name = path.rpartition(".")
+        if part:
+            part, name, value = "", part, replace(getattr(session, part), **{name: value})
+        session = replace(session, **{name: value})
+    return session
+
+
 def problems(session: Session) -> list[tuple[str, str]]:
     """(path of the field, what is wrong with it) for each value that is none."""
     found = [
-        (path, f"{path.rpartition('.')[2]} is {str(get(session, path))[:40]!r}")
-        for path, fits in _RANGES.items()
-        if not fits(get(session, path))
+        (path, f"{path.rpartition('.')[2]} is {str(value)[:40]!r}")
+        for path, setting in SETTINGS.items()
+        if not setting.fits(value := get(session, path))
     ]
     model = session.model
     if not model.digest and model.name not in SAMPLES and not linkable(model.name):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit import runtime
@@ -28,6 +29,7 @@ from relascope.viz.sessions import address, store
 from relascope.viz.sessions.state import (
     PIPELINES,
     RECORDED_TABS,
+    SETTINGS,
     TABS,
     Compile,
     CutChoice,
@@ -39,27 +41,6 @@ from relascope.viz.sessions.state import (
     pipeline_text,
 )
 
-# A field, and the key of its control. What is not here has no control of its own.
-_KEYS = {
-    "ir": "ir",
-    "model.inputs": "keep_inputs",
-    "model.pins": "keep_pins",
-    "model.seed": "keep_seed",
-    "model.dtype": "keep_dtype",
-    "model.gradient": "keep_gradient",
-    "model.module": "keep_module",
-    "model.call": "keep_call",
-    "cut.strategy": "keep_strategy",
-    "cut.budget": "keep_budget",
-    "cut.frontier": "keep_frontier",
-    "cut.prices": "keep_prices",
-    "build.target": "keep_target",
-    "build.threads": "keep_threads",
-    "build.repeats": "keep_repeats",
-    "look.function": "keep_recorded_function",
-    "look.fewer_than": "keep_fewer_than",
-}
-_MAY_BE_EMPTY = ("model.inputs", "model.pins", "model.module", "look.function")
 _VIEWS = {
     "Graph": ("graph_view",),
     "Passes": ("step_view", "error_view"),
@@ -182,12 +163,14 @@ def enter(session: Session) -> list[str]:
     state.tensor_paths = tuple(str(f) for f in files.values() if f is not None)
     if "history" not in state:
         state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
-    for path, key in _KEYS.items():
+    for path, setting in SETTINGS.items():
         value = get(session, path)
-        if value in (None, "") and path not in _MAY_BE_EMPTY:
-            state.pop(key, None)
+        if not setting.widget:
+            continue
+        if value is None or (value == "" and not setting.clears):
+            state.pop(setting.widget, None)
         else:
-            put(key, value)
+            put(setting.widget, value)
     named = not model.digest and by_name(model.name)
     put("keep_model", FILE if model.digest else NAMED if named else model.name)
     if named:
@@ -241,6 +224,16 @@ def step_key(model: ModelChoice | ModelSource) -> str:
     return f"step_{model.gradient if model.training else 'inference'}"
 
 
+def _controls(part: str) -> dict[str, Any]:
+    """What the controls of a part of a session say, where they say something."""
+    found = {
+        path.removeprefix(f"{part}."): st.session_state.get(setting.widget)
+        for path, setting in SETTINGS.items()
+        if path.startswith(f"{part}.") and setting.widget
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
 def current(screen: Screen) -> Session:
     """The screen as a session."""
     state, source = st.session_state, screen.source
@@ -254,19 +247,14 @@ def current(screen: Screen) -> Session:
         model=model,
         pipeline=str(screen.pipeline),
         cut=CutChoice(
-            state.get("keep_strategy") or CutChoice.strategy,
-            state.get("keep_budget"),
-            state.get("keep_frontier"),
-            state.get("keep_prices") or CutChoice.prices,
-            tuple(i for i, way in by_hand.items() if way == SAVE),
-            tuple(i for i, way in by_hand.items() if way == RECOMPUTE),
+            **_controls("cut"),
+            save=tuple(i for i, way in by_hand.items() if way == SAVE),
+            recompute=tuple(i for i, way in by_hand.items() if way == RECOMPUTE),
         ),
         build=Compile(
-            state.get("keep_target") or "",
-            state.get("keep_threads", Compile.threads),
-            state.get("keep_repeats", Compile.repeats),
-            tuple(state.get("keep_rivals") or ()),
-            tuple(state.get("keep_ways") or ()),
+            **_controls("build"),
+            baselines=tuple(state.get("keep_rivals") or ()),
+            variants=tuple(state.get("keep_ways") or ()),
         ),
         look=ScreenState(
             tab,
