@@ -150,17 +150,7 @@ def enter(session: Session) -> list[str]:
         What is missing, a sentence each.
     """
     state, model = st.session_state, session.model
-    missing = []
-    before: Session | None = state.get("session")
-    if model.digest and (before is None or before.model.digest != model.digest):
-        file = store.model_file(model.digest)
-        look_into(None if file is None else str(file))
-        if file is None:
-            said = f"The model's file (hash {model.digest}) is not on this machine"
-            missing = [f"{said}: choose it again."]
-    files = {d: store.model_file(d) for d in model.tensors}
-    missing += [f"Saved inputs (hash {d}) are not on this machine." for d in files if not files[d]]
-    state.tensor_paths = tuple(str(f) for f in files.values() if f is not None)
+    missing = _files(model)
     if "history" not in state:
         state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
     for path, setting in SETTINGS.items():
@@ -171,18 +161,7 @@ def enter(session: Session) -> list[str]:
             state.pop(setting.widget, None)
         else:
             put(setting.widget, value)
-    named = not model.digest and by_name(model.name)
-    put("keep_model", FILE if model.digest else NAMED if named else model.name)
-    if named:
-        name, _, changes = model.name.partition("?")
-        put("keep_name", name)
-        put(f"keep_changes_{name}", changes)
-        put("keep_random", bool(model.weights))
-    state.keep_piece_of = model.name, model.digest
-    put("keep_mode", MODES[model.training])
-    for name, size in (("batch", model.batch), ("tokens", model.tokens)):
-        if size is not None and not model.digest:
-            put(f"keep_{name}_{model.name}", size)
+    _choose(model)
     key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
     state.update(session.pipelines)
     state[key] = session.pipeline or None
@@ -209,6 +188,39 @@ def enter(session: Session) -> list[str]:
     state.session = session
     noting.entered()
     return missing
+
+
+def _files(model: ModelChoice) -> list[str]:
+    """Look into a model's files; what is missing of them, a sentence each."""
+    state = st.session_state
+    missing = []
+    before: Session | None = state.get("session")
+    if model.digest and (before is None or before.model.digest != model.digest):
+        file = store.model_file(model.digest)
+        look_into(None if file is None else str(file))
+        if file is None:
+            said = f"The model's file (hash {model.digest}) is not on this machine"
+            missing = [f"{said}: choose it again."]
+    files = {d: store.model_file(d) for d in model.tensors}
+    missing += [f"Saved inputs (hash {d}) are not on this machine." for d in files if not files[d]]
+    state.tensor_paths = tuple(str(f) for f in files.values() if f is not None)
+    return missing
+
+
+def _choose(model: ModelChoice) -> None:
+    """Put what says which model into the controls that have more than one field in them."""
+    named = not model.digest and by_name(model.name)
+    put("keep_model", FILE if model.digest else NAMED if named else model.name)
+    if named:
+        name, _, changes = model.name.partition("?")
+        put("keep_name", name)
+        put(f"keep_changes_{name}", changes)
+        put("keep_random", bool(model.weights))
+    st.session_state.keep_piece_of = model.name, model.digest
+    put("keep_mode", MODES[model.training])
+    for name, size in (("batch", model.batch), ("tokens", model.tokens)):
+        if size is not None and not model.digest:
+            put(f"keep_{name}_{model.name}", size)
 
 
 def settle(screen: Screen) -> None:
