@@ -48,6 +48,11 @@ def test_an_address_brings_the_screen_back(page):
     assert step(again) == (1, 2)
 
 
+def test_the_show_turns_to_training_where_the_address_has_its_tab():
+    state = opened(tab="Gradient & cut", show="1").session_state
+    assert (state["keep_mode"], state["show_asked"]) == ("Training", True)
+
+
 def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
     page.sidebar.selectbox(key="keep_model").set_value(NAMED)
     settle(page.run())

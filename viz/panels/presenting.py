@@ -23,9 +23,8 @@ def arrive() -> None:
     state, context = st.session_state, get_script_run_ctx()
     went = context is not None and context.is_history_navigation
     if _on() and (went or _ARRIVED not in state):
-        if st.query_params.get("tab") != _TAB:
-            put("keep_tab", _TAB)
-            put("keep_mode", "Training")
+        put("keep_tab", _TAB)
+        put("keep_mode", "Training")
         _begin()
     state[_ARRIVED] = True
 
