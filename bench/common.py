@@ -67,13 +67,20 @@ def modes(args: argparse.Namespace) -> tuple[bool, ...]:
 
 
 def target(client: EngineClient, words: str = "") -> str:
-    """The first target of an engine that runs here and has some words in its name.
+    """The first target of an engine that runs here and has some words in its name, such as "cuda
+    -graphs=cuda"; what stands behind a "!", as in "cuda !-libs", it must not have.
 
     Raises:
         EngineError: kind "target"; there is none, and why.
     """
-    targets = client.call("describe").targets
-    of = [t for t in targets if set(words.split()) <= set(t.name.split())]
+
+    def fits(name: str) -> bool:
+        return all(
+            word[1:] not in name if word.startswith("!") else word in name.split()
+            for word in words.split()
+        )
+
+    of = [t for t in client.call("describe").targets if fits(t.name)]
     for found in of:
         if found.runs_here and " -gpu=" not in found.name:
             return str(found.name)

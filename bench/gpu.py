@@ -94,7 +94,9 @@ def _both(limit: float) -> dict[str, float]:
     return {"relax": limit, "relay": limit}
 
 
-_LAYER = "speed.py bert_layer --inference --threads 0 --target GPU"
+_TIMED = "--threads 0 --repeats 20 --target GPU"
+_PLAIN = "--target 'cuda !-libs !-graphs'"
+"""TVM's own kernels; by default products are the library's."""
 _SAMPLES = "mlp bert_layer resnet"
 PARTS = (
     *_parts(
@@ -113,32 +115,30 @@ PARTS = (
     ),
     *_parts(
         "timing", "Time beside PyTorch", {"relax": 125.0, "relay": 60.0},
-        "speed.py bert_layer resnet bert --rival --threads 0 --target GPU", "bert_layer",
-        "Nothing was timed on a GPU; the sources went through the same rounds on the CPU.",
+        f"speed.py bert_layer resnet bert --rival {_TIMED}", "bert_layer",
+        "Nothing was timed on a GPU; two sizes went through the same rounds on the CPU.",
     ),
     *_parts(
-        "graphs", "Relax's own CUDA graphs", {"relax": 20.0}, f"{_LAYER} --target -graphs=cuda",
+        "graphs", "Relax's own CUDA graphs", {"relax": 20.0},
+        f"speed.py bert_layer --inference {_TIMED} {_PLAIN} --target -graphs=cuda",
         "bert_layer --inference --target 'cuda -arch=sm_80 -graphs=cuda'",
         "No graph was recorded or launched.",
     ),
     *_parts(
-        "cublas", "Products by cuBLAS", {"relax": 20.0}, f"{_LAYER} --target -libs=blas",
-        "bert_layer --inference --target 'cuda -arch=sm_80 -libs=blas'",
-        "cuBLAS was not called; the CPU's libraries went the same way.",
-    ),
-    *_parts(
-        "cublas", "Products by cuBLAS", {"relay": 20.0}, f"{_LAYER} --target -libs=cublas",
-        "bert_layer --inference --target 'cuda -arch=sm_80 -libs=cublas'",
+        "cublas", "Products by cuBLAS, and by TVM's own kernels", _both(20.0),
+        f"speed.py bert_layer --inference {_TIMED} {_PLAIN}",
+        "bert_layer --inference --target 'cuda -arch=sm_80 -libs=LIBRARY'",
         "cuBLAS was not called; the CPU's libraries went the same way.",
     ),
     *_parts(
         "profile", "Kernel by kernel, against measured peaks", _both(25.0),
-        "kernels.py bert_layer resnet --inference --sizes --slowest 8 --threads 0 --target GPU", "",
+        "kernels.py bert_layer resnet --inference --sizes --slowest 8 --threads 0 --repeats 10 "
+        "--target GPU", "",
         "No kernel of a GPU's was timed, and no peak of one measured; the CPU's were.",
     ),
     *_parts(
-        "memory", "Peak memory of cuts", _both(20.0), "speed.py bert_layer --training --threads 0 "
-        "--cut keep_all --cut min_cut --target GPU", "",
+        "memory", "Peak memory of cuts", _both(20.0), "speed.py bert_layer --training --tokens 128 "
+        "--cut keep_all --cut min_cut --threads 0 --repeats 2 --target GPU", "",
         "A GPU's allocator was not asked; the CPU's tensors were counted.",
     ),
 )  # fmt: skip
@@ -274,11 +274,13 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
         yield {"state": "not run: the ten minutes were over"}
         return
     script, engine = part.script.replace("GPU", "llvm" if dry else "cuda"), part.engine
-    if dry:  # the other targets are a GPU's, and times are not kept
-        script = re.sub(r" --target -\S+", "", script)
-        script += " --repeats 2" if script.startswith(("speed.py", "kernels.py")) else ""
+    if dry:  # the other targets are a GPU's, and times are not kept: few rounds of what is small
+        script = re.sub(r" --target ('[^']*'|-\S+)| --sizes| --tokens 128", "", script)
+        script = re.sub(r"--repeats \d+", "--repeats 2", script)
+        script += " --tokens 14" if script.startswith("speed.py") else ""
     lines = [f"{script} {'' if '--boot' in script else '--engine '}{engine}"]
-    lines += [f"launches.py {part.built} --engine {engine}"] if dry and part.built else []
+    built = part.built.replace("LIBRARY", "blas" if engine == "relax" else "cublas")
+    lines += [f"launches.py {built} --engine {engine}"] if dry and built else []
     end, state = time.monotonic() + limit, "done"
     for line, how in zip(lines, ("on the CPU", "built, not run"), strict=False):
         timed = dry and "--repeats" in line

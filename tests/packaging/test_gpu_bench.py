@@ -18,6 +18,7 @@ import gpu_pack as pack
 import pytest
 
 from place import ROOT
+from relascope.core.errors import EngineError
 
 FAKE = """
 import json, os, subprocess, sys, time
@@ -150,10 +151,11 @@ def test_a_dry_run_is_never_taken_for_a_gpus(parts, figures, monkeypatch, capsys
         gpu.Record(ROOT / "bench/results/nvidia-made-up-9000.json", "", True)
 
 
-def test_a_dry_run_keeps_no_bar_of_time(tmp_path, monkeypatch):
+def test_a_dry_run_keeps_no_bar_of_time(monkeypatch):
     said = [{"missed": "0.7, at most 0.5", "median_ms": 1.0}, {"missed": "failed: It broke."}]
     monkeypatch.setattr(gpu, "_run", lambda *_: iter([*said, {"said": "1 ms"}, {"state": "done"}]))
-    part = gpu.Part("timing", "Time", "relax", 20.0, "speed.py mlp --target GPU", open="Times.")
+    script = "speed.py mlp --repeats 20 --target GPU"
+    part = gpu.Part("timing", "Time", "relax", 20.0, script, open="Times.")
     about = {"DRY RUN": "on the CPU"}
     assert list(gpu.rows(part, True, 20.0, {})) == [
         {**about, "missed": ""},
@@ -161,6 +163,38 @@ def test_a_dry_run_keeps_no_bar_of_time(tmp_path, monkeypatch):
         {"said": "NOT DONE: Times."},
         {"state": "done"},
     ]
+
+
+def test_a_target_is_found_by_words_that_its_name_has_or_has_not(monkeypatch):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):  # which the bench sets for itself
+        monkeypatch.setenv(name, os.environ[name])
+    import common
+
+    cuda = "cuda -arch=sm_90"
+    names = ("llvm", f"{cuda} -libs=blas", cuda, f"{cuda} -graphs=cuda", f"{cuda} -gpu=1")
+    targets = [SimpleNamespace(name=n, runs_here=True, missing="") for n in names]
+    info = SimpleNamespace(targets=targets)
+    client = SimpleNamespace(call=lambda method: info, ir="relax")
+    assert common.target(client) == "llvm"
+    assert common.target(client, "cuda") == f"{cuda} -libs=blas"  # the default on a GPU
+    assert common.target(client, "cuda !-libs !-graphs") == cuda
+    assert common.target(client, "-graphs=cuda") == f"{cuda} -graphs=cuda"
+    with pytest.raises(EngineError, match="no target rocm"):
+        common.target(client, "rocm")
+
+
+def test_what_is_timed_beside_the_default_is_another_target(monkeypatch):
+    said = []
+    monkeypatch.setattr(gpu, "_run", lambda words, *_: said.append(words) or iter(()))
+    for part in gpu.PARTS:
+        if part.name in ("graphs", "cublas"):
+            list(gpu.rows(part, False, 20.0, {}))
+    beside = [[w for w, flag in zip(x[1:], x, strict=False) if flag == "--target"] for x in said]
+    plain = ["cuda", "cuda !-libs !-graphs"]
+    assert beside == [[*plain, "-graphs=cuda"], plain, plain]
+    said.clear()
+    list(gpu.rows(gpu.PARTS[-1], True, 20.0, {}))
+    assert said[0].count("--target") == 1 and said[0][-4:-2] == ["--tokens", "14"]
 
 
 def test_all_parts_together_fit_ten_minutes():
