@@ -34,7 +34,7 @@ def test_a_tensor_is_found_clicked_forced_and_let_go(page):
     page.get_by_role("button", name="Compute it again", exact=True).click()
     page.get_by_role("button", name="nn.relu: computed again ✕").wait_for()
     settle(page)
-    assert page.get_by_text("Forced by hand to be computed again.").count() == 1
+    page.get_by_text("Forced by hand to be computed again.").wait_for()
     assert ask(page, 0, "d.node.role[d.node.id.indexOf('r')]") == "forward"
     click(page, 0, "d0")
     wait(page, 0, f"{_STYLE} === 'need'", "r")  # it is made of the one that is chosen now

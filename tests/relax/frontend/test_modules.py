@@ -13,6 +13,7 @@ from tvm.script import relax as R
 from limits import GRADIENT
 from quick import QUICK
 from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, parse_inputs, source_from_file
@@ -142,8 +143,9 @@ def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
     binding = next(n for n in document["nodes"] if n["type"] == "relax.expr.VarBinding")
     binding["data"]["var"] = 0  # where None stands
     (tmp_path / "mod.json").write_text(json.dumps(document))
-    with pytest.raises(EngineError, match=r"damaged, and TVM's own reader crashes .*SIGSEGV"):
-        read_program(tmp_path / "mod.json", ModelSource(""), silent)
+    crashes = r"it is damaged, and its reader crashes over it \(SIGSEGV\)"
+    with EngineClient("relax") as client, pytest.raises(EngineError, match=crashes):
+        client.call("load", source_from_file(tmp_path / "mod.json"))
 
 
 def function(
