@@ -8,6 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.times import TimeResult, TimeRow
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.rows import timings
 from relascope.viz.sessions import address, facts
 from relascope.viz.sessions.state import (
     Compile,
@@ -15,6 +19,7 @@ from relascope.viz.sessions.state import (
     ModelChoice,
     ScreenState,
     Session,
+    Timing,
     from_text,
     problems,
 )
@@ -160,3 +165,13 @@ def test_a_session_in_words():
     assert facts.of(NEW)["captures"] is None
     wrong = facts.of(replace(NEW, results={"cut": {"error": {"message": "No."}}}))
     assert wrong["captures"] == "No."
+
+
+@pytest.mark.parametrize("document", [{}, {"rows": [{"of a later version": 1}], "threads": "x"}])
+def test_a_timing_is_shown_from_its_result_whatever_its_document_says(document):
+    row = TimeRow("pytorch eager", "forward", 1.0, 0.9, 1.1, None, None, None, (1.0,))
+    result = TimeResult("a machine", "llvm", 2, (row,), (), 0.5)
+    request = BuildRequest(NEW.model.source(), default_pipeline("relay", False), "llvm")
+    timing = Timing("mlp", request, result, {"when": "now", **document})
+    shown = timings.run_sections(timing.run, timing.title)
+    assert ["2", "threads"] in shown[0]["items"] and ["now", ""] in shown[0]["items"]

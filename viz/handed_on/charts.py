@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-WIDTH = 700
+_WIDTH = 700  # pixels, of charts that are as wide as what they stand in
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "Source Sans, sans-serif",
@@ -30,17 +30,13 @@ _CONFIG: dict[str, Any] = {
 }
 
 
-def chart_svg(chart: Any, width: int = WIDTH) -> str:
-    """An Altair chart as SVG text; nothing is loaded for it.
-
-    Args:
-        width: of charts that are as wide as what they stand in, in pixels.
-    """
+def chart_svg(chart: Any) -> str:
+    """An Altair chart as SVG text; nothing is loaded for it."""
     import vl_convert
 
     spec: dict[str, Any] = chart.to_dict()
     if spec.get("width") == "container":
-        spec["width"] = width
+        spec["width"] = _WIDTH
     for layer in spec.get("layer", ()):  # one legend, by colour; a mark's words say which it is
         if isinstance(shape := layer.get("encoding", {}).get("shape"), dict):
             shape["legend"] = None

@@ -58,7 +58,7 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
         else:
             cut_tab(file, cut, view, _saved(ask, info))
     if session.timings:
-        runs = [(t.title, t.document) for t in reversed(session.timings)]
+        runs = [(t.title, t.run) for t in reversed(session.timings)]
         times_tab(file, runs)
     if found := _findings(session):
         file.tab("checks", "Checks", found)

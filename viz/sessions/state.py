@@ -194,6 +194,11 @@ class Timing:
     result: TimeResult
     document: dict[str, Any]
 
+    @property
+    def run(self) -> dict[str, Any]:
+        """The document, with what its result says: of a session's file that alone is checked."""
+        return {**self.document, **plain(self.result)}
+
 
 @dataclass(frozen=True)
 class SavedFinding:

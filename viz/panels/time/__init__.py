@@ -276,14 +276,14 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
     if other:
         st.info(f"**These are not the times of what is chosen.** {plain_text(other)}")
     with st.container(key="past_result" if other else "result"):
-        run = timings.run_sections(past.document, past.title, engine.targets)
+        run = timings.run_sections(past.run, past.title, engine.targets)
         show_sections(run, "run", help=_HELP, wide={"what": "medium"})
 
 
 def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
     """All runs, the newest first, as a page that is handed on."""
     file = Sheet(f"Times of {screen.label}", {"engine": screen.ir.capitalize()})
-    times_tab(file, [(t.title, t.document) for t in reversed(list(history.values()))])
+    times_tab(file, [(t.title, t.run) for t in reversed(list(history.values()))])
     return file.html()
 
 
