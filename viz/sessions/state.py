@@ -473,8 +473,9 @@ def problems(session: Session) -> list[tuple[str, str]]:
 
 def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
     """Where the pipeline of a mode is remembered."""
-    mode = "training" if training else "inference"
-    return f"pipeline_{ir}_{mode}" if gradient == "tvm" else f"pipeline_{ir}_{mode}_{gradient}"
+    if not training:
+        return f"pipeline_{ir}_inference"
+    return f"pipeline_{ir}_training" + ("" if gradient == "tvm" else f"_{gradient}")
 
 
 PIPELINES = {

@@ -162,7 +162,7 @@ def enter(session: Session) -> list[str]:
         else:
             put(setting.widget, value)
     _choose(model)
-    key = pipeline_key(session.ir, model.training, model.gradient if model.training else "tvm")
+    key = pipeline_key(session.ir, model.training, model.gradient)
     state.update(session.pipelines)
     state[key] = session.pipeline or None
     recorded, tab = _is_recorded(session), session.look.tab
@@ -278,7 +278,7 @@ def current(screen: Screen) -> Session:
         ),
     )
     default = pipeline_text(replace(session, pipeline=""))
-    here = pipeline_key(screen.ir, model.training, model.gradient if model.training else "tvm")
+    here = pipeline_key(screen.ir, model.training, model.gradient)
     others = {n: text for n in PIPELINES if n != here and (text := state.get(n))}
     text = "" if session.pipeline == default else session.pipeline
     return replace(session, pipeline=text, pipelines=others)
