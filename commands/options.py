@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.engine.jobs import variants
+from relascope.engine.jobs.accuracy import DTYPES
 from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS
 from relascope.engine.jobs.bisect import KINDS as FAULTS
 from relascope.engine.limits import KINDS, calls_of
@@ -51,7 +52,7 @@ def model(command: ArgumentParser) -> None:
     )
     seed_and_tensors(command)
     about = "of parameters and floating inputs"
-    add("--dtype", choices=("float32", "float64"), default="float32", help=about)
+    add("--dtype", choices=DTYPES, default=DTYPES[0], help=about)
     about = "one input of a file, such as hidden=1x14x768:float32; repeat in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
     about = "size of a dimension that an exported program leaves open, such as x.0=4; repeat"

@@ -33,6 +33,7 @@ class Journey:
                 "?.dataset.testScriptState === 'notRunning'"
                 " && !document.querySelector('[data-testid=stProgress]')",
                 timeout=2 * LONG,
+                polling=100,  # for each frame, a page that waits draws all the time
             )
             self.page.wait_for_timeout(400)
 

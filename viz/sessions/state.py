@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from relascope.core.errors import EngineError, refusing
+from relascope.engine.jobs.accuracy import DTYPES
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, linkable, parse_inputs, parse_pins
@@ -95,7 +96,7 @@ class ModelChoice:
     tokens: int | None = _set(None, "tokens", least=1, most=4096)
     inputs: str = _set("", "inputs", "keep_inputs", clears=True)
     seed: int = _set(0, "seed", "keep_seed", most=2**31 - 1)
-    dtype: str = _set("float32", "dtype", "keep_dtype", choices=("float32", "float64"))
+    dtype: str = _set(DTYPES[0], "dtype", "keep_dtype", choices=DTYPES)
     training: bool = _set(False, "mode")
     gradient: str = _set("tvm", "gradient", "keep_gradient")
     module: str = _set("", "module", "keep_module", clears=True)

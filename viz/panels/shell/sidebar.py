@@ -35,7 +35,7 @@ from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
 from relascope.viz.panels.shell.tab_engines import limit_key, limits
 from relascope.viz.rows import formats
-from relascope.viz.sessions.state import FIRST, pipeline_key
+from relascope.viz.sessions.state import FIRST, SETTINGS, ScreenState, pipeline_key
 
 FILE = "A file of your own"
 NAMED = "A model of a library, by name"
@@ -118,7 +118,7 @@ def choose_ir(problem: EngineError | None) -> str:
 def show(cache: RequestCache, ir: str) -> Screen | None:
     """Draw the model's settings; what was chosen, or None while there is no model to look at."""
     state = st.session_state
-    state.setdefault("keep_fewer_than", 10)
+    state.setdefault("keep_fewer_than", ScreenState.fewer_than)
     choice = _model()
     below = None
     if choice == FILE:
@@ -138,20 +138,12 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
     )
     gradient = _gradient(ir) if mode == MODES[1] else "tvm"
     with st.expander("Settings"):
-        dtype = one_of("Numbers", ["float32", "float64"], "keep_dtype", width="stretch")
-        seed = st.number_input(
-            "Seed",
-            0,
-            2**31 - 1,
-            key="keep_seed",
-            help="Of the random weights, the inputs, the dropout masks and grad_out.",
-        )
+        dtype = one_of("Numbers", SETTINGS["model.dtype"].choices, "keep_dtype", width="stretch")
+        about = "Of the random weights, the inputs, the dropout masks and grad_out."
+        seed = st.number_input("Seed", **_number("model.seed"), help=about)
+        about = "A constant with fewer elements is written into its reader's label."
         fewer_than = st.number_input(
-            "Constants into labels below",
-            0,
-            1000,
-            key="keep_fewer_than",
-            help="A constant with fewer elements is written into its reader's label.",
+            "Constants into labels below", **_number("look.fewer_than"), help=about
         )
     with st.expander("Limits"):
         st.caption("Seconds that a call may take, by its kind; 0 is no limit.")
@@ -177,6 +169,12 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
             _guessed(cache, source)
     pipeline = pipeline_of(ir, source.training, gradient)
     return Screen(ir, source, label, pipeline, int(fewer_than), cache)
+
+
+def _number(path: str, key: str = "") -> dict[str, Any]:
+    """What the control of a field that is a number takes of its `Setting`."""
+    setting = SETTINGS[path]
+    return {"min_value": setting.least, "max_value": setting.most, "key": key or setting.widget}
 
 
 def summary_of(screen: Screen) -> str:
@@ -255,11 +253,11 @@ def _sample(name: str) -> ModelSource:
     left, right = st.columns(2)
     batch_key, tokens_key = f"keep_batch_{name}", f"keep_tokens_{name}"
     st.session_state.setdefault(batch_key, sample.default_batch)
-    batch = left.number_input("Batch", 1, 1024, key=batch_key)
+    batch = left.number_input("Batch", **_number("model.batch", batch_key))
     tokens = None
     if sample.has_tokens:
         st.session_state.setdefault(tokens_key, sample.default_tokens)
-        tokens = int(right.number_input("Tokens", 1, 4096, key=tokens_key))
+        tokens = int(right.number_input("Tokens", **_number("model.tokens", tokens_key)))
     return ModelSource(name, batch=int(batch), tokens=tokens)
 
 
@@ -308,9 +306,9 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
         show_error(EngineError("usage", said, "", "Write NAME=VALUE, several with & between."))
         return None, name
     left, right = st.columns(2)
-    size: dict[str, Any] = {"min_value": 1, "value": None, "placeholder": "its own"}
-    batch = left.number_input("Batch", max_value=1024, key=f"keep_batch_{full}", **size)
-    tokens = right.number_input("Tokens", max_value=4096, key=f"keep_tokens_{full}", **size)
+    own: dict[str, Any] = {"value": None, "placeholder": "its own"}
+    batch = left.number_input("Batch", **_number("model.batch", f"keep_batch_{full}"), **own)
+    tokens = right.number_input("Tokens", **_number("model.tokens", f"keep_tokens_{full}"), **own)
     weights = "random" if random else ""
     return ModelSource(full, batch=batch, tokens=tokens, weights=weights), full
 
