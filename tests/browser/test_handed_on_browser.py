@@ -125,7 +125,7 @@ def test_names_are_text_and_nothing_else(opened, tmp_path):
     nasty = "</script><img src=x onerror=alert(1)>"
     file = Sheet(nasty, {"model": nasty}, [nasty])
     graph_tab(file, transformer(1))
-    file.tab("more", nasty, [sheet.table(nasty, [{nasty: nasty}]), sheet.code("", f"+{nasty}")])
+    file.tab("more", nasty, [sheet.table(nasty, [{nasty: nasty}]), sheet.sentence(nasty)])
     path = tmp_path / "names.html"
     path.write_text(file.html())
     seen = opened(path)
@@ -202,8 +202,14 @@ def test_the_steps_of_bert_layer_are_walked_through(opened, tmp_path):
     first = touched.locator("td .link").first
     first.click()
     file.wait("v.selected !== null")
-    assert page.locator("pre .plus").count() > 0
-    assert page.locator("pre .minus").count() > 0
+    text = page.locator(".texts")
+    text.get_by_text("changed line").wait_for()
+    assert text.locator(".line.changed mark, .line.came mark, .line.gone mark").count() > 0
+    page.locator(".steps .row").first.click()
+    text.get_by_text("The text is the same.").wait_for()
+    assert text.locator(".line.same").count() > 10, "the imported program's text stands there whole"
+    page.emulate_media(media="print")
+    assert text.locator(".body").evaluate("e => e.scrollHeight - e.clientHeight") <= 0, "cut off"
 
 
 def test_a_recording_is_walked_through_by_keys(opened, tmp_path):

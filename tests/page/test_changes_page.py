@@ -1,16 +1,17 @@
 """The lists below a step's graph on the page, without a browser."""
 
+from dataclasses import replace
+
 import pytest
 
 from graphs import fused
 from page import INFERENCE, open_tab, settle, words
 from page_session import forward_graph
-from relascope.core.identity import carry_identity
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.labels import title
 from relascope.viz.panels.shell import table
-from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.steps import changes
+from relascope.viz.rows.step_list import StepChange
 
 FOLD = [s.name for s in INFERENCE].index("fold")
 
@@ -85,22 +86,16 @@ def test_a_step_that_changed_nothing_says_so_and_can_be_hidden(fold):
 
 
 def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
-    before = forward_graph()
-    matched = carry_identity(before, forward_graph(transposed=False))
+    here = StepChange.between(forward_graph(), forward_graph(transposed=False), "here")
     state = {}
     monkeypatch.setattr(changes.st, "session_state", state)
-
-    class Client:
-        def close(self):
-            pass
-
-    cache = RequestCache(Client())
-    assert "t0" in changes.picture(cache.derive, "here", before, matched).by_id
+    assert "t0" in changes.picture(here).by_id
+    assert changes.picture(here) is changes.picture(here), "drawings are kept by their graph"
     state["keep_show_removed"] = False
-    assert "t0" not in changes.picture(cache.derive, "here", before, matched).by_id
+    assert "t0" not in changes.picture(here).by_id
     state["change_chosen"] = ("here", "t0")
-    assert "t0" in changes.picture(cache.derive, "here", before, matched).by_id
-    assert "t0" not in changes.picture(cache.derive, "there", before, matched).by_id
+    assert "t0" in changes.picture(here).by_id
+    assert "t0" not in changes.picture(replace(here, place="there")).by_id
 
 
 def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):

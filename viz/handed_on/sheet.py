@@ -127,11 +127,6 @@ def table(*arguments: Any, **more: Any) -> Section:
     return drawn(sections.table(*arguments, **more))
 
 
-def code(title: str, text: str, language: str = "") -> Section:
-    """Text as it is; `language` "diff" colours its lines by their first sign."""
-    return {"kind": "code", "title": title, "text": text, "language": language}
-
-
 def _packed(data: Any) -> str:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
     # Half of a surrogate pair, which a name may hold, is no UTF-8.

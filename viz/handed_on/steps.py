@@ -1,32 +1,53 @@
-"""The steps of a pipeline for a file: the list, the graph after each, what differs, the text.
+"""The steps of a pipeline, or the passes of a recording, in a file: their list, what each did.
 
-Where nothing but a graph, a text or a time is known of a step, that is what is shown of it.
+A step does something to functions, and a pipeline has one. What a function was before and after a
+step stands behind a key, whose graph and text an engine or a recording has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.core.identity import carry_identity
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.viz.compare import changes
+from relascope.viz.compare.changes import coloured, start_of
+from relascope.viz.compare.text import DiffEffort, beside, columns
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.rows import Row as Cells
-from relascope.viz.rows import formats
-from relascope.viz.rows.step_list import StepListRow, rows
+from relascope.viz.rows import Row
+from relascope.viz.rows.step_list import StepChange, rows
 
 _HEIGHT = 570
+_EFFORT = 200_000_000  # of comparing texts, for a step
+_FULL = "This page is full: see the texts of this step with relascope open."
+Pair = tuple[Any, Any]
+"""The keys of what a function was before and after a step; None where it was not there."""
+
+
+class Answers(Protocol):
+    """What knows what stands behind keys.
+
+    Attributes:
+        same: what is said where nothing differs in a text.
+        effort: left for comparing; what comes when it is used up is left out.
+    """
+
+    same: str
+    effort: DiffEffort
+
+    def graph(self, key: Any) -> Graph | None:
+        """The graph; None where there is none."""
+
+    def text(self, key: Any) -> str:
+        """The text."""
 
 
 @dataclass(frozen=True)
@@ -34,147 +55,161 @@ class StepSheet:
     """What is known of one step.
 
     Args:
-        row: its line in the list.
-        graph: after it; None where there is none.
-        before: that it started from; None for the first, and where it is not known.
-        text: the IR's text after it; None where it is not known.
-        text_before: that it started from.
+        title, facts: above what it did.
+        functions: each that is shown, by its name, with what became of it in words.
         said: sentences of it: why it failed, what it printed.
-        notes: by a node's id a line that is told with it.
     """
 
-    row: StepListRow
-    graph: Graph | None = None
-    before: Graph | None = None
-    text: str | None = None
-    text_before: str | None = None
+    title: str
+    functions: Sequence[tuple[str, Pair, str]]
     said: Sequence[Section] = ()
-    notes: Mapping[str, str] = field(default_factory=dict)
+    facts: str = ""
 
 
-def steps_tab(
-    file: Sheet, steps: Iterable[StepSheet], view: View, chosen: int | None = None
-) -> None:
-    """Add the tab of a pipeline's steps.
+@dataclass(frozen=True)
+class StepsSheet:
+    """Steps, in order.
 
     Args:
-        steps: the imported program first.
-        view: how graphs are drawn; what a step touched is coloured on top.
-        chosen: the step that is shown at first; None for the last one.
+        listing: what the list takes: "list", which one it is, and its "rows".
+        changes: the steps that the buttons go to; None for all.
+        chosen: the step that is shown at first.
     """
-    union, listed, blocks = Union(), [], []
-    known: list[tuple[StepSheet, Seen | None, Union]] = []
-    for step in steps:  # all before the first is drawn, so that nothing moves between steps
-        seen = None if step.graph is None else seen_of(step.before, step.graph)
-        if seen is not None:
-            union = joined(union, seen, view)
-        known.append((step, seen, union))
-    for step, seen, union in known:
-        listed.append(asdict(step.row) | {"idle": step.row.idle, "fixed": True})
-        blocks.append(file.block(_details(step, seen, union, view)))
-    last = len(listed) - 1
+
+    steps: Sequence[StepSheet]
+    answers: Answers
+    listing: Row
+    chosen: int
+    changes: Sequence[int] | None = None
+
+
+def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
+    """Add the tab of steps.
+
+    Args:
+        view: how graphs are drawn; what a step touched is coloured on top.
+        chosen: the step that is shown at first, where it is not that of the steps.
+    """
+    drawings = _Drawings(file, of.answers, view)
+    for step in of.steps:  # all before the first is drawn, so that nothing moves between steps
+        for name, pair, _ in step.functions:
+            drawings.see(name, pair)
+    details = [
+        {
+            "title": step.title,
+            "facts": step.facts,
+            "said": list(step.said),
+            "functions": [
+                [name, words, drawings.picture(pair), drawings.text(pair)]
+                for name, pair, words in step.functions
+            ],
+        }
+        for step in of.steps
+    ]
     section = {
         "kind": "steps",
-        "rows": listed,
-        "blocks": blocks,
-        "chosen": last if chosen is None else min(chosen, last),
+        **of.listing,
+        "changes": of.changes,
+        "block": file.block(details),
+        "chosen": of.chosen if chosen is None else min(chosen, len(of.steps) - 1),
         "height": _HEIGHT,
     }
     file.tab("passes", "Passes", [section])
 
 
-def joined(union: Union, seen: Seen, view: View) -> Union:
-    """The union in whose places a step is drawn: the one so far, or another that begins with it."""
-    graph = fold_constants(seen.shown, view.fewer_than)
-    union = union if union.knows(graph) else Union()
-    union.add(graph, seen.beside)
-    return union
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What is drawn of a step: the graph with what went, its looks, and what came of what.
+@dataclass
+class _Drawings:
+    """What steps did to functions, each once, however many steps did it.
 
     Args:
-        touched: rows of what the step added, removed and changed.
-        after: the graph after it, under the ids of the one before.
+        graphs: by key, with the ids that nodes had before.
+        unions: by a function's name the one that its graphs are drawn in.
+        seen: with its union.
+        blocks: by what is in them.
     """
 
-    shown: Graph
-    after: Graph
-    looks: Mapping[str, Any] = field(default_factory=dict)
-    beside: Mapping[str, str] = field(default_factory=dict)
-    touched: Sequence[Cells] = ()
+    file: Sheet
+    answers: Answers
+    view: View
+    graphs: dict[Hashable, Graph | None] = field(default_factory=dict)
+    unions: dict[str, Union] = field(default_factory=dict)
+    seen: dict[Pair, tuple[StepChange, Union]] = field(default_factory=dict)
+    blocks: dict[tuple[str, Pair], int] = field(default_factory=dict)
+
+    def _graph(self, key: Hashable) -> Graph | None:
+        if key not in self.graphs:
+            self.graphs[key] = None if key is None else self.answers.graph(key)
+        return self.graphs[key]
+
+    def see(self, function: str, pair: Pair) -> None:
+        """Give what a step made of a function its places."""
+        old, new = pair
+        graph = self._graph(old if new is None else new)
+        if graph is None or pair in self.seen:
+            return
+        before = self._graph(old) if new not in (None, old) else None
+        change = StepChange.between(before, graph)
+        if new is not None:
+            self.graphs[new] = change.matched.graph  # what comes next is held against these ids
+        folded = fold_constants(change.with_removed, self.view.fewer_than)
+        union = self.unions.get(function, Union())
+        union = union if union.knows(folded) else Union()
+        union.add(folded, change.successors)
+        self.unions[function] = union
+        self.seen[pair] = change, union
+
+    def picture(self, pair: Pair) -> int | None:
+        """The block of a graph, with what changed in it; None where there is none."""
+        if pair not in self.seen:
+            return None
+        key = "graph", pair
+        if key not in self.blocks:
+            change, union = self.seen[pair]
+            looks = coloured(change.matched) if pair[0] != pair[1] else {}
+            picture = drawing(change.with_removed, replace(self.view, **looks), union)
+            about = {"picture": picture, "figures": sheet.figures(*change.figures)}
+            self.blocks[key] = self.file.block({**about, "tables": list(_tables(change))})
+        return self.blocks[key]
+
+    def text(self, pair: Pair) -> int:
+        """The block of texts side by side."""
+        key = "text", pair
+        if key not in self.blocks:
+            effort, found, same = self.answers.effort, [], _FULL
+            if effort.left > 0:
+                before, after = ("" if k is None else self.answers.text(k) for k in pair)
+                found = columns(before, after, effort)
+                same = self.answers.same if pair[0] != pair[1] else "The text is the same."
+            self.blocks[key] = self.file.block(beside(found, ("before", "after"), same))
+        return self.blocks[key]
 
 
-def seen_of(before: Graph | None, after: Graph) -> Seen:
-    """What is to be drawn of a graph, held against the one before."""
-    if before is None:
-        return Seen(after, after)
-    matched = carry_identity(before, after)
-    touched = changes.change_rows(before, matched)
-    shown = changes.with_removed(before, matched) if matched.removed else matched.graph
-    beside = {r["id"]: r["from"][-1] for r in touched if r["what"] == "added" and r["from"]}
-    return Seen(shown, matched.graph, changes.coloured(matched), beside, touched)
-
-
-def drawn(
-    seen: Seen | None,
-    before: Graph | None,
-    union: Union,
-    view: View,
-    notes: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The graph after a step, what changed as tables, and figures of both."""
-    if seen is None:
-        return {"picture": None, "tables": [], "figures": None}
-    marked = replace(view, **seen.looks, notes=notes or {})
-    picture = drawing(seen.shown, marked, union)
-    if before is None:
-        return {"picture": picture, "tables": [], "figures": None}
-    tables = [_nodes(seen.touched), _operators(before, seen.after)]
-    shown = [t for t in tables if t["rows"]]
-    return {"picture": picture, "tables": shown, "figures": _figures(before, seen.after)}
-
-
-def _details(step: StepSheet, seen: Seen | None, union: Union, view: View) -> dict[str, Any]:
-    texts: list[Section] = []
-    if step.text is not None and step.text_before is not None:
-        diff = changes.text_diff(step.text_before, step.text)
-        if diff:
-            texts.append(sheet.code("The difference of the text", diff, "diff"))
-    elif step.text is not None:
-        texts.append(sheet.code("The text", step.text))
-    about = drawn(seen, step.before, union, view, step.notes)
-    return {**about, "said": list(step.said), "texts": texts}
-
-
-def _nodes(touched: Sequence[Cells]) -> Section:
-    columns = "what; node: op; where it came from, or went: text; module: scope; id"
-    return sheet.table("What this step changed", touched, columns, [r["id"] for r in touched])
-
-
-def _operators(before: Graph, after: Graph) -> Section:
-    rows = changes.operator_rows(before, after)
-    differs = [
-        {**r, "difference": r["after"] - r["before"]} for r in rows if r["after"] != r["before"]
-    ]
-    return sheet.table("Operators that are called more or less often", differs)
-
-
-def _figures(before: Graph, after: Graph) -> Section:
-    was, now = changes.figures(before), changes.figures(after)
-
-    def both(key: str, write: Any) -> str:
-        a, b = write(was[key]), write(now[key])
-        return a if a == b else f"{a} → {b}"
-
-    return sheet.figures(
-        (both("nodes", formats.number), "nodes"),
-        (both("parameter_bytes", formats.size), "parameters"),
-        (both("constant_bytes", formats.size), "constants"),
-        (both("flops", formats.flops), "FLOPs, estimated"),
+def _tables(change: StepChange) -> list[Section]:
+    touched = "what; node: op; where it came from, or went: text; module: scope; id"
+    often = [r for r in change.operators if r["difference"]]
+    tables = (
+        sheet.table("What this step changed", change.rows, touched, [r["id"] for r in change.rows]),
+        sheet.table("Operators that are called more or less often", often),
     )
+    return [t for t in tables if t["rows"]]
+
+
+class _Engine:
+    """The program after each step of a pipeline, by the step's index; -1 is the import."""
+
+    same = "The text did not change."
+
+    def __init__(self, ask: Ask, *about: Any) -> None:
+        self._ask, self._about = ask, about
+        self.effort = DiffEffort(_EFFORT * (1 + len(about[-1])))
+
+    def graph(self, key: int) -> Graph:
+        graph: Graph = self._ask("graph_after", *self._about, key)
+        return graph
+
+    def text(self, key: int) -> str:
+        text: str = self._ask("text", *self._about, key)
+        return text
 
 
 def steps_of(
@@ -182,46 +217,37 @@ def steps_of(
     ir: str,
     source: ModelSource,
     stepped: Stepped,
-    errors: Mapping[int, Cells] | None = None,
-) -> Iterator[StepSheet]:
+    errors: Mapping[int, Row] | None = None,
+) -> StepsSheet:
     """The steps of a pipeline, asked of an engine.
 
     Args:
         errors: by a step's index, its row of `step --check`, where that was done.
     """
     pipeline = stepped.pipeline
-    imported: Graph = ask("load", source).graph
-    listed = rows(ir, pipeline, stepped.records, len(imported))
-    text: str = ask("text", source, pipeline, -1)
-    yield StepSheet(listed[0], imported, text=text)
+    listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
+    steps = [StepSheet("Imported program", [("", (-1, -1), "")])]
     for index, record in enumerate(stepped.records):
-        start = changes.start_of(ir, pipeline, index)
-        before: Graph = imported if start < 0 else ask("graph_after", source, pipeline, start)
-        said = [_failure(record.error)] if record.error else []
+        said, row, error = list[Section](), listed[index + 1], (errors or {}).get(index, {})
+        if record.error:
+            where = f" ({record.error.where})" if record.error.where else ""
+            words = f"{record.error.message}{where} {record.error.hint}".strip()
+            said.append(sheet.sentence(words, True))
         if record.printed:
             said.append(sheet.sentence(record.printed))
-        row = listed[index + 1]
-        error = (errors or {}).get(index, {})
         if error.get("error"):
-            row = replace(row, error=error_text(error["error"]))
+            listed[index + 1] = replace(row, error=error_text(error["error"]))
         if error.get("check_failure"):
             why = error["check_failure"]["message"]
             said.append(sheet.sentence(f"It cannot be compared with PyTorch: {why}", True))
-        yield StepSheet(
-            row,
-            ask("graph_after", source, pipeline, index),
-            before,
-            ask("text", source, pipeline, index),
-            ask("text", source, pipeline, start),
-            said,
-        )
+        pair = start_of(ir, pipeline, index), index
+        title = f"Step {index + 1} of {len(pipeline)}: {row.title}"
+        steps.append(StepSheet(title, [("", pair, "")], said))
+    shown = [{**asdict(row), "idle": row.idle, "fixed": True} for row in listed]
+    answers = _Engine(ask, source, pipeline)
+    return StepsSheet(steps, answers, {"list": "steps", "rows": shown}, len(pipeline))
 
 
-def _failure(error: EngineError) -> Section:
-    where = f" ({error.where})" if error.where else ""
-    return sheet.sentence(f"{error.message}{where} {error.hint}".strip(), True)
-
-
-def error_text(row: Cells) -> str:
+def error_text(row: Row) -> str:
     """An error of `step --check` in a few words."""
     return f"{row['verdict']}: error {float(row['max_rel']):.1e} of the scale"

@@ -1,14 +1,18 @@
-"""The rows of a pipeline's steps, as the page lists them and a file that is handed on does."""
+"""The rows of a pipeline's steps and what one changed, as the page and a file show them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from relascope.core.graph import Graph
+from relascope.core.identity import Matched, carry_identity
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.rows import formats
+from relascope.viz.compare import changes
+from relascope.viz.rows import Row, formats
 
 
 @dataclass(frozen=True)
@@ -92,3 +96,64 @@ def rows(
             )
         result.append(row)
     return result
+
+
+@dataclass(frozen=True)
+class StepChange:
+    """How the graph after a step differs from the one that it started from.
+
+    What is made of that is the same object every time: drawings are kept by it.
+
+    Args:
+        before: the graph that the step started from.
+        matched: the one after it, under the ids of the one before.
+        place: names the step, and all that it depends on.
+    """
+
+    before: Graph
+    matched: Matched
+    place: str = ""
+
+    @classmethod
+    def between(cls, before: Graph | None, after: Graph, place: str = "") -> StepChange:
+        """From one graph to another; without one before, nothing changed."""
+        if before is None:
+            return cls(after, Matched(after, {}, *[frozenset[str]()] * 3), place)
+        return cls(before, carry_identity(before, after), place)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """As of `viz.compare.changes.change_rows`."""
+        return changes.change_rows(self.before, self.matched)
+
+    @cached_property
+    def with_removed(self) -> Graph:
+        """The graph after the step, with what it removed."""
+        if not self.matched.removed:
+            return self.matched.graph
+        return changes.with_removed(self.before, self.matched)
+
+    @property
+    def successors(self) -> dict[str, str]:
+        """For nodes that the step added, one each that it came from: they stand by that one."""
+        return {r["id"]: r["from"][-1] for r in self.rows if r["what"] == "added" and r["from"]}
+
+    @cached_property
+    def figures(self) -> list[tuple[str, str]]:
+        """Nodes, bytes and FLOPs, before and after where they differ, each with what it is of."""
+        was, now = changes.figures(self.before), changes.figures(self.matched.graph)
+        return [
+            (" → ".join(dict.fromkeys((write(was[key]), write(now[key])))), name)
+            for key, write, name in (
+                ("nodes", formats.number, "nodes"),
+                ("parameter_bytes", formats.size, "parameters"),
+                ("constant_bytes", formats.size, "constants"),
+                ("flops", formats.flops, "FLOPs, estimated"),
+            )
+        ]
+
+    @cached_property
+    def operators(self) -> list[Row]:
+        """How often each operator is called before and after, and the difference."""
+        rows = changes.operator_rows(self.before, self.matched.graph)
+        return [{**r, "difference": r["after"] - r["before"]} for r in rows]

@@ -4,8 +4,7 @@ import { block } from "./blocks.js";
 import { fileName, make, save } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, onAddress, place } from "./place.js";
-import { asCsv, chart, code, figures, sentence, table } from "./sections.js";
-import { Runs } from "./runs.js";
+import { asCsv, chart, figures, sentence, table } from "./sections.js";
 import { Steps } from "./steps.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -78,8 +77,8 @@ class Page {
     const digest = find("main").dataset.digest;
     for (const section of tab.sections) {
       const name = `${digest} ${tab.key}`;
-      if (section.kind === "steps" || section.kind === "recording") {
-        panel.steps = new (section.kind === "steps" ? Steps : Runs)(section, name);
+      if (section.kind === "steps") {
+        panel.steps = new Steps(section, name);
         panel.picture = panel.steps.picture;
         at.append(panel.steps.at);
       } else if (section.kind === "graph") {
@@ -89,7 +88,7 @@ class Page {
         block(section.block).then((drawing) => picture.show(drawing));
       } else {
         if (section.kind === "table") panel.tables.push(section);
-        at.append({ chart, code, figures, sentence, table }[section.kind](section, onNode));
+        at.append({ chart, figures, sentence, table }[section.kind](section, onNode));
       }
     }
     return panel;

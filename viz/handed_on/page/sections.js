@@ -94,18 +94,3 @@ export function asCsv({ columns, rows }) {
   const cell = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
 }
-
-const KINDS = { "+": "plus", "-": "minus", "@": "where" };
-
-export function code({ title, text, language }) {
-  const made = make("section", { class: "code" }, title ? make("h2", {}, title) : null);
-  const pre = make("pre", { tabindex: "0" });
-  if (language === "diff") {
-    for (const line of text.split("\n")) {
-      const kind = /^(\+\+\+|---)/.test(line) ? "where" : KINDS[line[0]];
-      pre.append(make("span", { class: kind }, `${line}\n`));
-    }
-  } else pre.textContent = text;
-  made.append(pre);
-  return made;
-}

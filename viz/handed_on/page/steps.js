@@ -1,10 +1,11 @@
-// The steps of a pipeline: their list, the graph after the chosen one, and what that one changed.
+// The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
+// and what that one did to a function.
 
 import { block } from "./blocks.js";
 import { filled, make } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, place } from "./place.js";
-import { code, figures, sentence, table } from "./sections.js";
+import { figures, sentence, table } from "./sections.js";
 
 const TURNS = { ",": -1, ".": 1 };
 
@@ -13,26 +14,25 @@ export class Steps {
     this.section = section;
     this.name = name;
     this.picture = new Picture(name, section.height);
-    this.list = make("div", { class: `steps ${this.constructor.list}` });
-    this.shadow = filled(this.list, this.constructor.list);
+    this.list = make("div", { class: `steps ${section.list}` });
+    this.shadow = filled(this.list, section.list);
+    this.texts = make("div", { class: "texts" });
+    this.textsRoot = filled(this.texts, "texts");
     this.said = make("div", { class: "step-said" });
     this.below = make("div", { class: "step-below" });
     this.words = make("span", { class: "step-title", "aria-live": "polite" });
     const turn = (way, label, key) => make("button", { type: "button", title: `${label} (${key})`,
       onclick: () => this.turn(way) }, label);
-    const [back, on] = this.constructor.ways;
-    this.back = turn(-1, back, ",");
-    this.on = turn(1, on, ".");
+    const what = section.changes ? " change" : "";
+    this.back = turn(-1, `Previous${what}`, ",");
+    this.on = turn(1, `Next${what}`, ".");
     this.at = make("div", { class: "board" }, this.list, make("div", { class: "after" },
-      make("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at),
-    this.below);
+      make("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at,
+      this.texts), this.below);
     this.read();
   }
 
-  static list = "steps";
-  static ways = ["Previous", "Next"];
-
-  get most() { return this.section.rows.length - 1; }
+  get most() { return (this.section.rows.name ?? this.section.rows).length - 1; }
 
   // The step that the address names, else the one that was chosen.
   read() {
@@ -43,8 +43,9 @@ export class Steps {
 
   // Where a button or a key leads; undefined where it leads nowhere.
   way(way) {
-    const to = this.chosen + way;
-    return to >= 0 && to <= this.most ? to : undefined;
+    const { changes } = this.section, to = this.chosen + way;
+    if (!changes) return to >= 0 && to <= this.most ? to : undefined;
+    return way > 0 ? changes.find((at) => at >= to) : changes.findLast((at) => at <= to);
   }
 
   turn(way) { this.choose(this.way(way) ?? this.chosen); }
@@ -66,35 +67,55 @@ export class Steps {
       parentElement: this.shadow,
       tell: ({ row }) => this.choose(row),
     });
-    const details = await this.details(chosen);
+    const details = (await block(this.section.block))[chosen];
     if (chosen === this.chosen) this.tell(details); // else a later choice is on its way
   }
 
-  // In the list, and in words.
   mark(component) {
-    const { chosen, section } = this;
-    this.words.textContent = chosen
-      ? `Step ${chosen} of ${this.most}: ${section.rows[chosen].title}` : "Imported program";
-    listSteps({ ...component, data: { selected: chosen, rows: section.rows, still: true } });
+    const { chosen, section: { list, rows } } = this;
+    if (list === "runs") {
+      const chosenThere = (name, row) => name === "select" && component.tell({ row });
+      listRuns({ ...component, data: { rows, selected: chosen }, setTriggerValue: chosenThere });
+      return;
+    }
+    listSteps({ ...component, data: { selected: chosen, rows, still: true } });
     const listed = this.shadow.querySelector(".selected");
     if (listed && this.list.scrollHeight > this.list.clientHeight) {
       this.list.scrollTop = listed.offsetTop - this.list.clientHeight / 3;
     }
   }
 
-  details(chosen) { return block(this.section.blocks[chosen]); }
+  tell({ title, facts, said, functions }) {
+    this.words.replaceChildren(title, make("div", { class: "said" }, facts));
+    // What was looked at last is looked at again, where the step changed it, too.
+    const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
+    const choice = make("select", { "aria-label": "Function", onchange: () => {
+      this.function = functions[choice.selectedIndex][0];
+      this.look(functions[choice.selectedIndex]);
+    } }, ...functions.map(([name]) => make("option", {}, name)));
+    if (functions.length) choice.selectedIndex = at;
+    this.became = make("span", { class: "said" });
+    this.said.replaceChildren(...said.map(sentence), make("div", { class: "function" },
+      functions.length > 1 ? choice : null, this.became));
+    this.look(functions[at] ?? ["", "", null, null]);
+  }
 
-  tell(details) {
-    this.said.replaceChildren(...details.said.map(sentence));
-    this.picture.at.hidden = !details.picture;
-    if (details.picture) this.picture.show(details.picture);
+  // What the step did to one function.
+  async look([, words, picture, text]) {
+    const { chosen } = this;
+    const looked = this.looked = {};
+    this.became.textContent = words;
+    const [graph, texts] = await Promise.all(
+      [picture, text].map((at) => (at === null ? null : block(at))));
+    if (looked !== this.looked) return;
+    this.picture.at.hidden = !graph;
+    if (graph) this.picture.show(graph.picture);
+    this.texts.hidden = !texts;
+    if (texts) viewTexts({ parentElement: this.textsRoot, data: texts });
     const onNode = (id) => this.picture.go(id);
-    this.tables = details.tables;
-    this.below.replaceChildren(
-      ...(details.figures ? [figures(details.figures)] : []),
-      ...details.tables.map((one) => table(one, onNode)),
-      ...details.texts.map(code),
-    );
-    this.at.dataset.step = String(this.chosen);
+    this.tables = graph?.tables ?? [];
+    this.below.replaceChildren(...(graph ? [figures(graph.figures)] : []),
+      ...this.tables.map((one) => table(one, onNode)));
+    this.at.dataset.step = String(chosen);
   }
 }

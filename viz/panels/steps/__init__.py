@@ -10,8 +10,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
-from relascope.core.identity import Matched, carry_identity
 from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
@@ -29,7 +27,7 @@ from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, example
 from relascope.viz.panels.steps.step_list import catch_up, step_list
-from relascope.viz.rows.step_list import StepListRow, rows
+from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
@@ -44,7 +42,7 @@ class _StepState:
     Args:
         index: of the step.
         alive: the screen with a pipeline without what ends the engine's process.
-        difference: the graph that the step started from, and how the one after it differs.
+        change: what the step changed.
         problem: what to raise where the graph would stand.
     """
 
@@ -52,13 +50,8 @@ class _StepState:
     alive: Screen
     model: ModelInfo | None = None
     stepped: step.Stepped | None = None
-    difference: tuple[Graph, Matched] | None = None
+    change: StepChange | None = None
     problem: Exception | None = None
-
-    @property
-    def place(self) -> str:
-        """Where ids mean the same nodes: a model after a step."""
-        return f"{self.alive.source} {self.alive.pipeline.upto(self.index)}"
 
 
 @st.fragment
@@ -100,13 +93,13 @@ def _draw(screen: Screen) -> None:
             handing_on.button(
                 known.alive,
                 "steps",
-                {"chosen step's": known.alive.graph_after(known.index)} if known.difference else {},
+                {"chosen step's": known.alive.graph_after(known.index)} if known.change else {},
                 partial(_page, screen, known.stepped),
                 "all steps",
             )
-    if known.difference is not None:
+    if known.change is not None:
         with boundary(screen.cache, "changes"):
-            _changes(known)
+            _changes(known, known.change)
 
 
 def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
@@ -125,7 +118,7 @@ def _known(screen: Screen) -> _StepState:
         known.model = screen.cache.ask("load", screen.source)
         known.stepped = step.step(screen.cache.ask, screen.source, pipeline)
         known.alive = replace(screen, pipeline=known.stepped.pipeline)
-        known.difference = _difference(known.alive, known.model, known.index)
+        known.change = _change_of(known.alive, known.model, known.index)
     except (Waiting, EngineError) as problem:
         known.problem = problem
     return known
@@ -229,25 +222,26 @@ def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> 
         raise known.problem
     assert known.model is not None
     assert known.stepped is not None
-    assert known.difference is not None
-    index, alive, place, (before, matched) = known.index, known.alive, known.place, known.difference
+    assert known.change is not None
+    index, alive, change = known.index, known.alive, known.change
+    matched = change.matched
     record = known.stepped.records[index] if index >= 0 else None
     if record is not None and record.printed:
         st.code(record.printed, language=None)
     if record is not None and record.error is not None:
         show_error(record.error)
-    places = changes.successors(screen.cache.derive, place, before, matched) if keep else None
+    places = change.successors if keep else None
     if errors.shows_errors():
         errors.show(alive, index, key="error_view", keep_places=places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
     graph_view(
-        changes.picture(screen.cache.derive, place, before, matched),
+        changes.picture(change),
         screen.view(
-            overlays=_kernels(known),
+            overlays=_kernels(known, change),
             overlay="kernel" if fuses else "",
             **coloured(matched),
-            focus=focus or changes.chosen(place),
+            focus=focus or changes.chosen(change.place),
             keep_places=places,
             among=(known.model.graph,),
         ),
@@ -255,52 +249,46 @@ def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> 
     )
 
 
-def _kernels(known: _StepState) -> list[Overlay]:
+def _kernels(known: _StepState, change: StepChange) -> list[Overlay]:
     """The colours of fused kernels: after they were fused, and right before it."""
     assert known.stepped is not None
-    assert known.difference is not None
-    graph = known.difference[1].graph
+    graph = change.matched.graph
     after = known.stepped.records[known.index + 1 :][:1]
     if after and after[0].pass_name in _FUSING and after[0].enabled and after[0].error is None:
         graph = known.alive.graph_after(known.index + 1)
     return changes.kernels(graph)
 
 
-def _difference(screen: Screen, model: ModelInfo, index: int) -> tuple[Graph, Matched]:
-    """The graph that a step started from, and how the one after it differs."""
+def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
+    """How the graph after a step differs from the one that it started from."""
     start = start_of(screen.ir, screen.pipeline, index)
     before, graph = (
         model.graph if step < 0 else screen.graph_after(step) for step in (start, index)
     )
-    matched = screen.upto(index).derive(lambda: carry_identity(before, graph), "diff")
-    return before, matched
+    at = screen.upto(index)
+    place = f"{screen.source} {at.pipeline}"
+    return at.derive(lambda: StepChange.between(before, graph, place), "change")
 
 
-def _changes(known: _StepState) -> None:
+def _changes(known: _StepState, change: StepChange) -> None:
     """What the chosen step changed, below list and graph."""
-    assert known.difference is not None
     if errors.shows_errors():
         errors.nodes(known.alive, known.index)
     elif known.index >= 0:
-        changes.show(
-            known.alive.cache.derive,
-            known.place,
-            *known.difference,
-            "What this step changed",
-            partial(changes.show_text, known.alive, known.index),
-        )
+        draw_text = partial(changes.show_text, known.alive, known.index)
+        changes.show(change, "What this step changed", draw_text)
 
 
 def _walk(known: _StepState, row: DeltaGenerator) -> str | None:
     """A walk over what the step touched; the node to look at."""
     marked = []
-    if known.difference is not None:
-        matched = known.difference[1]
+    state = st.session_state
+    if known.change is not None:
+        matched = known.change.matched
         touched = matched.added | matched.changed
         marked = [n.id for n in matched.graph if n.id in touched]
-    state = st.session_state
-    if known.difference is not None and state.get("change_place") != known.place:
-        state.change_place, state.change = known.place, -1
+        if state.get("change_place") != known.change.place:
+            state.change_place, state.change = known.change.place, -1
     at: int = state.get("change", -1)
 
     def next_change() -> None:

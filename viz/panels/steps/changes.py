@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import streamlit as st
 
 from relascope.core.graph import Graph, Kind
-from relascope.core.identity import Matched
-from relascope.viz.compare import changes, text
+from relascope.viz.compare import text
+from relascope.viz.compare.changes import start_of
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.rows import Row, formats
+from relascope.viz.rows import Row
+from relascope.viz.rows.step_list import StepChange
 
-Derive = Callable[..., Any]
-"""What `RequestCache.derive` is."""
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
 _GHOSTS = "keep_show_removed"
@@ -36,28 +34,11 @@ def forget() -> None:
     st.session_state.pop(_CHOSEN, None)
 
 
-def picture(derive: Derive, place: str, before: Graph, matched: Matched) -> Graph:
+def picture(change: StepChange) -> Graph:
     """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
-    if not matched.removed:
-        return matched.graph
-    if st.session_state.get(_GHOSTS, True) or chosen(place) in matched.removed:
-        return with_removed(derive, place, before, matched)
-    return matched.graph
-
-
-def with_removed(derive: Derive, place: str, before: Graph, matched: Matched) -> Graph:
-    """The graph after the step with what it removed."""
-    graph: Graph = derive(lambda: changes.with_removed(before, matched), "with removed", place)
-    return graph
-
-
-def successors(derive: Derive, place: str, before: Graph, matched: Matched) -> dict[str, str]:
-    """For nodes that the step added, one each that it came from: they stand by that one."""
-    return {
-        r["id"]: r["from"][-1]
-        for r in _rows(derive, place, before, matched)
-        if r["what"] == "added" and r["from"]
-    }
+    if st.session_state.get(_GHOSTS, True) or chosen(change.place) in change.matched.removed:
+        return change.with_removed
+    return change.matched.graph
 
 
 def kernels(fused: Graph) -> list[Overlay]:
@@ -77,25 +58,10 @@ def kernels(fused: Graph) -> list[Overlay]:
     return [Overlay("kernel", "Fused kernel", names, none="fused with nothing")]
 
 
-def _rows(derive: Derive, place: str, before: Graph, matched: Matched) -> list[Row]:
-    rows: list[Row] = derive(lambda: changes.change_rows(before, matched), "origins", place)
-    return rows
-
-
-def show(
-    derive: Derive,
-    place: str,
-    before: Graph,
-    matched: Matched,
-    title: str,
-    draw_text: Callable[[], None] | None,
-) -> None:
+def show(change: StepChange, title: str, draw_text: Callable[[], None] | None) -> None:
     """Draw the section for a step.
 
     Args:
-        derive: as of a request cache.
-        place: names the step and all that it depends on.
-        before: the graph that it started from.
         title: of the section.
         draw_text: draws what differs in the text; None where that stands elsewhere.
     """
@@ -104,13 +70,14 @@ def show(
     if view == VIEWS[2] and draw_text is not None:
         draw_text()
     elif view == "Operators":
-        _operators(derive, place, before, matched.graph)
+        strip(*change.figures)
+        table(change.operators, width="content")
     else:
-        _nodes(derive, place, before, matched)
+        _nodes(change)
 
 
-def _nodes(derive: Derive, place: str, before: Graph, matched: Matched) -> None:
-    rows = _rows(derive, place, before, matched)
+def _nodes(change: StepChange) -> None:
+    rows, place = change.rows, change.place
     if not rows:
         st.caption("It changed no node.")
         return
@@ -136,7 +103,7 @@ def _nodes(derive: Derive, place: str, before: Graph, matched: Matched) -> None:
     row.toggle(
         "Draw what was removed",
         key=_GHOSTS,
-        disabled=not matched.removed,
+        disabled=not change.matched.removed,
         help="Puts the removed nodes back into the picture, dashed.",
     )
     shown = [
@@ -167,28 +134,9 @@ def _words(row: Row) -> str:
     return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
 
 
-def _operators(derive: Derive, place: str, before: Graph, after: Graph) -> None:
-    was: Row
-    now: Row
-    was, now = derive(lambda: (changes.figures(before), changes.figures(after)), "figures", place)
-
-    def both(key: str, show: Any) -> str:
-        a, b = show(was[key]), show(now[key])
-        return a if a == b else f"{a} → {b}"
-
-    strip(
-        (both("nodes", formats.number), "nodes"),
-        (both("parameter_bytes", formats.size), "parameters"),
-        (both("constant_bytes", formats.size), "constants"),
-        (both("flops", formats.flops), "FLOPs, estimated"),
-    )
-    operators = changes.operator_rows(before, after)
-    table([{**r, "difference": r["after"] - r["before"]} for r in operators], width="content")
-
-
 def show_text(screen: Screen, index: int) -> None:
     """The difference of the IR's text, or the whole of it."""
-    start = changes.start_of(screen.ir, screen.pipeline, index)
+    start = start_of(screen.ir, screen.pipeline, index)
     before: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(start), start)
     after: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(index), index)
     diff: str = screen.cache.derive(

@@ -144,29 +144,24 @@ def _graph(
     below: DeltaGenerator,
 ) -> None:
     family = f"{opened.digest}:{function}"
-    found = opened.difference(old, new) if old and new and old != new else None
-    if found is None:
-        graph_view(
-            graph,
-            View(HEIGHT, family=family, keep_places={} if keep else None),
-            key=keeping.RECORDED_VIEW,
-        )
+    change = opened.change(old, new) if old and new and old != new else None
+    if change is None:
+        view = View(HEIGHT, family=family, keep_places={} if keep else None)
+        graph_view(graph, view, key=keeping.RECORDED_VIEW)
         return
-    before, matched = found
-    place = opened.place(old, new)
     graph_view(
-        changes.picture(opened.derive, place, before, matched),
+        changes.picture(change),
         View(
             HEIGHT,
-            **coloured(matched),
-            focus=changes.chosen(place),
+            **coloured(change.matched),
+            focus=changes.chosen(change.place),
             family=family,
-            keep_places=changes.successors(opened.derive, place, before, matched) if keep else None,
+            keep_places=change.successors if keep else None,
         ),
         key=keeping.RECORDED_VIEW,
     )
     with below:
-        changes.show(opened.derive, place, before, matched, "What this pass changed", None)
+        changes.show(change, "What this pass changed", None)
 
 
 def _walk(opened: OpenedRecording, row: Row) -> None:

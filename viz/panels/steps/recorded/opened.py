@@ -14,15 +14,14 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.core.identity import Matched, carry_identity
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import PassRun, Recording, read
 from relascope.viz.compare.text import ASIDE, brief, columns
-from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import run_list, text_diff
 from relascope.viz.rows import Row
 from relascope.viz.rows.recording import first, own_changes, pass_rows, total_rows, whole_seconds
+from relascope.viz.rows.step_list import StepChange
 
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
 _REST = 0.15  # seconds that a pass is looked at before the next one is worked out
@@ -81,17 +80,8 @@ class OpenedRecording:
         if old is None or new is None:
             return
         with suppress(EngineError):  # it is said where the pass is looked at
-            found = self.difference(old, new)
-            if found is None:
+            if self.change(old, new) is None:
                 self.sides(old, new, False)
-                return
-            place = self.place(old, new)
-            changes.successors(self.derive, place, *found)
-            changes.with_removed(self.derive, place, *found)
-
-    def place(self, old: str | None, new: str | None) -> str:
-        """Names the step from one content to another."""
-        return f"{self.digest}:{old}:{new}"
 
     def first(self) -> int:
         """The pass to look at first: the innermost that failed, else one that changed something."""
@@ -112,19 +102,21 @@ class OpenedRecording:
         made: Graph | None = self.derive(lambda: self.recording.graph(name), "graph", name)
         return made
 
-    def difference(self, old: str, new: str) -> tuple[Graph, Matched] | None:
+    def change(self, old: str, new: str) -> StepChange | None:
         """How a function's graph differs from the one before; None where either has none."""
 
-        def make() -> tuple[Graph, Matched] | None:
+        def make() -> StepChange | None:
             before, after = self.graph(old), self.graph(new)
             if before is None or after is None:
                 return None
-            matched = carry_identity(before, after)
-            # The next step is held against this one: nodes keep their ids, and so their places.
-            self._memo.put(("graph", new), matched.graph)  # under the lock of `derive`
-            return before, matched
+            change = StepChange.between(before, after, f"{self.digest}:{old}:{new}")
+            # All under the lock of `derive`. The next step is held against this one: nodes keep
+            # their ids, and so their places.
+            self._memo.put(("graph", new), change.matched.graph)
+            _ = change.rows, change.with_removed
+            return change
 
-        found: tuple[Graph, Matched] | None = self.derive(make, "difference", old, new)
+        found: StepChange | None = self.derive(make, "change", old, new)
         return found
 
     def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
