@@ -15,13 +15,13 @@ from relascope.viz.rows.formats import (
     duration,
     example_block,
     flops,
+    rate_text,
     sandbox_words,
-    shape_text,
     size,
     text_table,
     work_text,
 )
-from relascope.viz.rows.profile import chosen_text, peaks_text, phase_texts, rate_text, share_text
+from relascope.viz.rows.profile import chosen_text, peaks_text, phase_texts, share_text
 from relascope.viz.rows.tuning import shapes_text
 
 MOST_FINDINGS = 60
@@ -140,18 +140,10 @@ def _one_pass(entry: Document, example: Document | None) -> str:
 
 def graph(document: Document) -> str:
     """What `graph` says."""
-    rows = [{"operator": o, "calls": n} for o, n in document["operators"].items()]
     name = f"{document['module']} of {document['model']}" if "module" in document else None
-    head = (
-        f"{name or document['model']} ({document['engine']}): {document['nodes']} nodes, "
-        f"{document['edges']} edges, {document['parameters']} parameters, "
-        f"imported in {document['seconds']:.1f} s"
-    )
-    tables_ = [text_table(rows, ["operator", "calls"])]
-    if document["changes"]:
-        done = [{**c, "import": c["kind"], "of": c["operator"]} for c in document["changes"]]
-        tables_ += ["", text_table(done, ["import", "count", "of", "what"])]
-    return "\n".join([head, *document["notes"], "", *tables_])
+    head = f"{name or document['model']} ({document['engine']})"
+    shown = sections.text(tables.graph_sections(document))
+    return "\n".join([head, *document["notes"], shown])
 
 
 def step(document: Document) -> str:
@@ -224,57 +216,15 @@ def _inside(document: Document) -> list[str]:
 
 def captures(document: Document) -> str:
     """What `captures` says."""
-    rows = []
-    for r in (*document["captures"], *document["masks"]):
-        told = {"op": r["op"] or r["name"], "shape": shape_text(r["shape"])}
-        rows.append({**r, **told, "size": size(r["bytes"]), "readers": len(r["readers"])})
-    masks = len(document["masks"])
-    besides = f" and {masks} dropout mask{'s' * (masks > 1)}" if masks else ""
-    head = (
-        f"{document['strategy']}: {len(document['captures'])} captures{besides}, "
-        f"{size(document['bytes'])}, "
-        f"{len(document['recomputed'])} nodes recomputed, "
-        f"{work_text(document['recomputed_flops'], document['forward_flops'])} of the "
-        f"forward's FLOPs, {work_text(document['share'], 1.0)} of its "
-        f"{document['prices']} time"
-    )
-    rivals = document["rivals"]
-    beside = rivals and (
-        f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut "
-        f"partitioner {size(rivals['pytorch_min_cut_bytes'])}"
-    )
-    note = rivals and rivals["note"]
-    columns = ["id", "op", "shape", "dtype", "size", "scope", "readers", "reason"]
-    parts = ["\n".join(line for line in (head, document["cap"], beside, note) if line)]
-    parts.append(text_table(rows, columns))
+    parts = [sections.text(tables.cut_sections(document))]
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
         said = "computed again"
         lines = [{**p, "size": size(p["bytes"]), said: work_text(p["share"], 1.0)} for p in points]
         parts.append(text_table(lines, ["size", said, "captures", "strategy"]))
     if "measured" in document:
-        parts.append(_measured(document["measured"]))
+        parts.append(sections.text([sections.table("", document["measured"], tables.MEASURED)]))
     return "\n\n".join(parts)
-
-
-def _measured(points: Sequence[Document]) -> str:
-    """Cuts that were measured, estimate beside measurement."""
-    rows = [
-        {
-            "measured": p["title"],
-            "kept": size(p["bytes"]),
-            "again, est.": f"{p['share']:.1%}",
-            "again": f"{p['measured_share']:.1%}",
-            "peak, est.": size(p["estimated_peak_bytes"]),
-            "peak": size(p["peak_bytes"]),
-            "forward ms": p["forward_ms"],
-            "forward+backward ms": p["forward_backward_ms"],
-            "ratio": p["ratio"],
-            "max_abs_error": p["max_abs_error"],
-        }
-        for p in points
-    ]
-    return text_table(rows, list(rows[0]))
 
 
 def gradients(document: Document) -> str:

@@ -11,7 +11,8 @@ from relascope.viz.charts import CHOSEN, QUIET, columns, tips
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.profile import rate_text, share_text
+from relascope.viz.rows.formats import rate_text
+from relascope.viz.rows.profile import share_text
 
 _TIPS = "kernel, phase, computes, time, of all time, achieves, and moves, of peak, bound by"
 CHOICE = "kernel"

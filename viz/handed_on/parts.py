@@ -18,7 +18,7 @@ from relascope.viz.drawing.show import show_document
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.rows import Row, formats, sections, tables, timings
+from relascope.viz.rows import tables, timings
 
 
 def made_from(
@@ -60,29 +60,15 @@ def graph_tab(
     Args:
         info: of the model whose graph it is, where that is known.
     """
-    facts = tables.facts(graph)
-    figures = [
-        (formats.number(facts["nodes"]), "nodes"),
-        (formats.number(facts["edges"]), "edges"),
-        (formats.number(len(facts["operators"])), "operators"),
-        (formats.size(facts["parameter_bytes"]), "of weights"),
-    ]
-    shown = [
-        sheet.figures(*figures),
-        sheet.graph(file.block(drawing(graph, view))),
-        sheet.table(
-            "Operators", [{"operator": op, "calls": n} for op, n in facts["operators"].items()]
-        ),
-    ]
-    if info is not None:
-        kinds = {True: "input", False: "parameter"}
-        rows = [{**a, "kind": kinds[a["input"]]} for a in tables.argument_rows(info)]
-        shown.append(sheet.table("Arguments", rows, "name; kind; shape; dtype; bytes"))
-        changed = tables.import_rows(info)
-        shown.append(
-            sheet.table("What the import changed", changed, "kind; what; operator; count; modules")
-        )
-    file.tab("graph", title, [s for s in shown if s["kind"] != "table" or s["rows"]])
+    shown = tables.graph_sections(tables.graph_facts(graph, info))
+    file.tab("graph", title, _around(sheet.graph(file.block(drawing(graph, view))), shown))
+
+
+def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:
+    """Sections with a graph before the first table; tables of nothing are left out."""
+    at = next(i for i, s in enumerate(shown) if s["kind"] == "table")
+    below = [s for s in shown[at:] if s["kind"] != "table" or s["rows"]]
+    return [*shown[:at], graph, *below]
 
 
 def cut_tab(
@@ -95,37 +81,14 @@ def cut_tab(
     """
     joint = cut.joint
     coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
-    document = tables.cut_document(cut)
-    line = tables.frontier_document(joint)
     rivals = tables.torch_saved_document(saved) if saved else None
-    title = cuts.STRATEGIES[cut.strategy].title
+    document = tables.cut_document(cut) | tables.frontier_document(joint) | {"rivals": rivals}
     cuts_of_show = show_document(frontier(joint, cut.wish), cut)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
-    kept = tables.saved_rows(document)
-    shown: list[Section] = [
-        sheet.figures((title, ""), *tables.cut_figures(document)),
-        *([sheet.sentence(document["cap"])] if document["cap"] else []),
-        sheet.graph(file.block(drawing(coloured, drawn))),
-        sheet.table("Saved for the backward, and why", kept, tables.SAVED, [r["id"] for r in kept]),
-        _spared(tables.spared_rows(document)),
-        sections.chart(
-            "Bytes kept against work done again",
-            "frontier",
-            line,
-            rivals,
-            (title, cut.bytes, cut.share),
-            note=tables.PROVEN if line["proven"] else tables.STOPPED,
-        ),
-        *([sheet.sentence(saved.note)] if saved and saved.note else []),
-        sections.chart("Bytes held over one step", "live_bytes_chart", document["held"]),
-        *([sections.chart("Bytes of each", "capture_bytes", kept)] if kept else []),
-    ]
+    shown = _around(
+        sheet.graph(file.block(drawing(coloured, drawn))), tables.cut_sections(document)
+    )
     file.tab("cut", "Gradient & cut", shown)
-
-
-def _spared(rows: Sequence[Row]) -> Section:
-    title = "Read by the backward and not saved, and why"
-    return sheet.table(title, rows, tables.SPARED, [r["id"] for r in rows])
 
 
 def overview(joint: Graph) -> tuple[str, ...]:

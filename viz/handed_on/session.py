@@ -18,7 +18,6 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, made_from, times_tab
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
-from relascope.viz.rows import Row
 from relascope.viz.sessions.results import cut_with
 from relascope.viz.sessions.state import FOUND, Kernels, SavedSearch, Session, pipeline_text, read
 
@@ -49,7 +48,9 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     view = View(fewer_than=session.look.fewer_than)
     graph_tab(file, info.graph, view, info)
     stepped = step(ask, source, pipeline)
-    steps_tab(file, steps_of(ask, session.ir, source, stepped), view, _step(session))
+    at = session.look.step
+    shown = None if at is None else at + 1
+    steps_tab(file, steps_of(ask, session.ir, source, stepped), view, shown)
     if source.training:
         try:
             cut = cut_with(joint_of(ask, source, stepped.pipeline, None), session.cut)
@@ -63,10 +64,6 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     if found := _findings(session):
         file.tab("checks", "Checks", found)
     return file
-
-
-def _step(session: Session) -> int | None:
-    return None if session.look.step is None else session.look.step + 1
 
 
 def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:
@@ -92,7 +89,7 @@ def _findings(session: Session) -> list[Section]:
     if compared:
         rows = [{"max_abs": None, "max_rel": None, **row} for row in compared]
         columns = "tensor: name; max abs error: max_abs; relative to scale: max_rel; dtype"
-        sections.append(sheet.table("Errors, tensor by tensor", _numbers(rows), columns))
+        sections.append(sheet.table("Errors, tensor by tensor", rows, columns))
     for name, kind in FOUND.items():
         value = session.results.get(name)
         if value is None:
@@ -120,9 +117,3 @@ def _found(name: str, found: Any) -> list[Section]:
         [sheet.sentence(found.verdict)] if isinstance(found, SavedSearch) and found.verdict else []
     )
     return [*said, *([table] if table else [])]
-
-
-def _numbers(rows: list[Row]) -> list[Row]:
-    """Numbers that JSON has as words ("inf") as numbers."""
-    names = ("max_abs", "max_rel")
-    return [{**row, **{n: float(row[n]) for n in names if row.get(n) is not None}} for row in rows]

@@ -7,8 +7,15 @@ from typing import Any
 
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
-from relascope.viz.rows.formats import counts_text, flops, milliseconds, number, shape_text, size
-from relascope.viz.rows.profile import rate_text
+from relascope.viz.rows.formats import (
+    counts_text,
+    flops,
+    milliseconds,
+    number,
+    rate_text,
+    shape_text,
+    size,
+)
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": shape_text,

@@ -31,6 +31,16 @@ def flops(count: float | None) -> str:
     return f"{count:.0f}"
 
 
+def rate_text(rate: float | None, unit: str) -> str:
+    """A rate in a unit that reads well: `73.4 GFLOP/s`; "unknown" where it is."""
+    if rate is None:
+        return "unknown"
+    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rate >= factor:
+            return f"{rate / factor:.3g} {letter}{unit}"
+    return f"{rate:.3g} {unit}"
+
+
 def number(count: int) -> str:
     """A whole number with thin spaces between thousands: `1 137 136`."""
     return f"{count:,}".replace(",", "\u202f")
@@ -73,11 +83,15 @@ def work_text(part: float, whole: float) -> str:
 def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Rows as aligned text: numbers to the right, everything else to the left."""
     cells = [[_cell(row.get(c)) for c in columns] for row in rows]
-    right = [
+    return aligned(columns, numeric(rows, columns), cells)
+
+
+def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[bool]:
+    """Of each column whether it has numbers."""
+    return [
         any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
         for c in columns
     ]
-    return aligned(columns, right, cells)
 
 
 def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> str:

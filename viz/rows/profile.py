@@ -14,7 +14,7 @@ from relascope.passes.lint import LINTERS, Finding, lint
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import flops as flops_text
-from relascope.viz.rows.formats import shape_text, size
+from relascope.viz.rows.formats import rate_text, shape_text, size
 from relascope.viz.rows.tables import worst
 
 EXPLAINED = 0.1
@@ -254,16 +254,6 @@ def peaks_text(peaks: Row | None) -> str:
         f"{products + ', ' if products else ''}{rate_text(rates[0], 'B/s')} within its caches, "
         f"{rate_text(rates[-1], 'B/s')} from memory."
     )
-
-
-def rate_text(rate: float | None, unit: str) -> str:
-    """A rate in a unit that reads well: `73.4 GFLOP/s`; "unknown" where it is."""
-    if rate is None:
-        return "unknown"
-    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if rate >= factor:
-            return f"{rate / factor:.3g} {letter}{unit}"
-    return f"{rate:.3g} {unit}"
 
 
 def share_text(share: float | None) -> str:

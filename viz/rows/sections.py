@@ -11,9 +11,10 @@ from typing import Any
 
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed, written
-from relascope.viz.rows.formats import aligned
+from relascope.viz.rows.formats import aligned, numeric
 
 Section = dict[str, Any]
+_WIDE = 40  # characters; a terminal has wider columns last
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
@@ -56,11 +57,7 @@ def chart(title: str, name: str, *data: Any, note: str = "") -> Section:
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
     """A table's columns, which of them are of numbers, and its rows as people read them."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    numbers = [
-        any(isinstance(r.get(n), int | float) and not isinstance(r.get(n), bool) for r in rows)
-        for n in names
-    ]
-    return names, numbers, [[written(n, row.get(n)) for n in names] for row in rows]
+    return names, numeric(rows, names), [[written(n, row.get(n)) for n in names] for row in rows]
 
 
 def text(sections: Iterable[Section]) -> str:
@@ -79,6 +76,12 @@ def _text(section: Section) -> str:
     if kind == "chart" or not section["rows"]:
         return ""
     rows, most = section["rows"], section["most"]
-    shown = aligned(*cells(rows[:most]))
+    if section["ids"]:
+        rows = [{"id": name, **row} for name, row in zip(section["ids"], rows, strict=True)]
+    names, numbers, lines = cells(rows[:most])
+    columns = zip(names, numbers, zip(*lines, strict=True), strict=True)
+    ordered = sorted(columns, key=lambda c: max(map(len, c[2])) > _WIDE)
+    titles, right, values = zip(*ordered, strict=True)
+    shown = aligned(titles, right, [*zip(*values, strict=True)])
     more = f"{len(rows) - most} more; --json has all." if most and len(rows) > most else ""
     return "\n".join(filter(None, (section["title"], shown, more, section["note"])))

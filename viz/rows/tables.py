@@ -29,27 +29,28 @@ from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import number, size, work_text
+from relascope.viz.rows.formats import milliseconds, number, size, work_text
+from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
+IMPORTED = "import: kind; what; of: operator; count; became; modules"
 SAVED = (
     "name; what; bytes; why: reason; shape; dtype; made in: scope; from: source; "
     "read in the backward by: reader_labels"
 )
 SPARED = "name; what; bytes; why: reason"
+MEASURED = (
+    "cut: title; captures; kept: bytes; work again, estimated: share; work again, measured: "
+    "measured_share; peak, estimated: estimated_peak_bytes; peak, measured: peak_bytes; forward: "
+    "forward_ms; forward + backward: forward_backward_ms; times eager: ratio; max abs error: "
+    "max_abs_error"
+)
 PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
-
-
-def facts(graph: Graph) -> Row:
-    """Counts of a graph: nodes, edges, operators with their counts, bytes of its parameters."""
-    held = [n.bytes or 0 for n in graph if n.kind is Kind.PARAMETER]
-    return {
-        "nodes": len(graph),
-        "edges": graph.edge_count,
-        "operators": graph.operators,
-        "parameter_bytes": sum(held),
-    }
+HELD = (
+    "Each storage from where it is made to its last reader in the backward: captures, dropout "
+    "masks, and what is computed again, which comes right before it is read."
+)
 
 
 def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
@@ -96,26 +97,67 @@ def model_document(
         "model": info.source.model,
         **(fields(info.source, "module call") if info.source.module else {}),
         "engine": ir,
-        **fields(info, "parameters seconds notes"),
-        "arguments": argument_rows(info),
-        "changes": import_rows(info),
         "pipeline": str(pipeline or ""),
-        **facts(graph),
+        **graph_facts(graph, info),
         "graph": graph.to_json(),
     }
 
 
-def import_rows(info: ModelInfo) -> list[Row]:
-    """What the import did, one row an operator of PyTorch's or a sort of tensors."""
-    return [fields(c, "kind what operator count nodes modules became") for c in info.changes]
+def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:
+    """The counts of `graph MODEL`; of an imported model also the arguments, inputs first, and what
+    the import did, one row an operator of PyTorch's or a sort of tensors."""
+    held = [n.bytes or 0 for n in graph if n.kind is Kind.PARAMETER]
+    counts = {
+        "nodes": len(graph),
+        "edges": graph.edge_count,
+        "operators": graph.operators,
+        "parameter_bytes": sum(held),
+    }
+    if info is None:
+        return counts
+    return {
+        **fields(info, "parameters seconds notes"),
+        "arguments": [
+            {"name": name, **fields(kind, "shape dtype bytes"), "input": index < info.input_count}
+            for index, (name, kind) in enumerate(info.arguments)
+        ],
+        "changes": [
+            fields(c, "kind what operator count nodes modules became") for c in info.changes
+        ],
+        **counts,
+    }
 
 
-def argument_rows(info: ModelInfo) -> list[Row]:
-    """One row an argument of the program: inputs first, then parameters."""
+def graph_sections(document: Row) -> list[Section]:
+    """What `graph_facts` says: figures, and tables of operators, arguments and the import."""
+    kinds = {True: "input", False: "parameter"}
+    arguments = [{**a, "kind": kinds[a["input"]]} for a in document.get("arguments", ())]
+    parameters, seconds = document.get("parameters"), document.get("seconds")
     return [
-        {"name": name, **fields(kind, "shape dtype bytes"), "input": index < info.input_count}
-        for index, (name, kind) in enumerate(info.arguments)
+        figures(
+            (number(document["nodes"]), "nodes"),
+            (number(document["edges"]), "edges"),
+            (number(len(document["operators"])), "operators"),
+            ("" if parameters is None else number(parameters), "parameters"),
+            (size(document["parameter_bytes"]), "of weights"),
+            ("" if seconds is None else milliseconds(seconds), "to import"),
+        ),
+        table("Operators", [{"operator": o, "calls": n} for o, n in document["operators"].items()]),
+        table("Arguments", arguments, "name; kind; shape; dtype; bytes", most=10),
+        table(
+            "What the import did",
+            [
+                {**c, "modules": _few(c["modules"]), "became": c["became"] or None}
+                for c in document.get("changes", ())
+            ],
+            IMPORTED,
+        ),
     ]
+
+
+def _few(modules: list[str]) -> str:
+    more = f", {len(modules) - 1} more" if len(modules) > 1 else ""
+    return f"{modules[0] or 'the top'}{more}" if modules else ""
 
 
 def pass_rows(ir: str) -> list[Row]:
@@ -199,14 +241,52 @@ def idle_lines(cut: Cut) -> list[str]:
 def cut_figures(document: Row) -> list[tuple[str, str]]:
     """A cut in figures, each with what it is of; `document` is of `cut_document`."""
     again = work_text(document["recomputed_flops"], document["forward_flops"])
+    masks = len(document["masks"])
     return [
         (number(len(document["captures"])), "captures"),
-        (number(len(document["masks"])), "dropout masks"),
+        (number(masks), "dropout mask" if masks == 1 else "dropout masks"),
         (size(document["bytes"]), "kept for the backward"),
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),
         (work_text(document["share"], 1.0), f"of its {document['prices']} time"),
     ]
+
+
+def cut_sections(document: Row) -> list[Section]:
+    """What `captures MODEL` says.
+
+    Args:
+        document: of `cut_document`; where they are known, also "rivals" of `torch_saved_document`,
+            and what `frontier_document` has.
+    """
+    title = STRATEGIES[document["strategy"]].title
+    kept, spared = saved_rows(document), spared_rows(document)
+    rivals = document.get("rivals")
+    beside = rivals and (
+        f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut "
+        f"partitioner {size(rivals['pytorch_min_cut_bytes'])}. {rivals['note']}".strip()
+    )
+    sections = [
+        figures((title, ""), *cut_figures(document)),
+        *(sentence(text) for text in (document["cap"], beside) if text),
+        table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
+        table(
+            "Read by the backward and not saved, and why",
+            spared,
+            SPARED,
+            [r["id"] for r in spared],
+            most=10,
+        ),
+    ]
+    if "frontier" in document:
+        now = title, document["bytes"], document["share"]
+        note = PROVEN if document["proven"] else STOPPED
+        told = "Bytes kept against work done again"
+        sections.append(chart(told, "frontier", document, rivals, now, note=note))
+    sections.append(
+        chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD)
+    )
+    return [*sections, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:

@@ -25,7 +25,7 @@ from relascope.viz.panels.shell.cut_choice import (
 )
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import tables
 
 _VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
@@ -90,7 +90,9 @@ def show(screen: Screen) -> None:
         lambda: tables.cut_document(cut), "cut_document", chosen(screen), cut.joint.measured
     )
     with figures:
-        _figures(document)
+        strip(*tables.cut_figures(document))
+        if document["cap"]:
+            st.caption(document["cap"])
         if node_id is None:
             st.caption(by_hand.HINT)
         by_hand.undo(screen, joint, cut)
@@ -116,12 +118,6 @@ def _in_its_colours(part: Graph, joint: Graph) -> Graph:
     """Forward or backward in the joint graph's colours."""
     roles = {n.id: joint.by_id[n.id].role for n in part if n.id in joint.by_id}
     return part.with_roles(roles)
-
-
-def _figures(document: Row) -> None:
-    strip(*tables.cut_figures(document))
-    if document["cap"]:
-        st.caption(document["cap"])
 
 
 def _selected(joint: Graph) -> str | None:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from relascope.passes.cuts.cut import Cut
-from relascope.viz import charts
 from relascope.viz.panels.shell.frame import heading, side_by_side
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, tables
 
 
 def show(document: Row) -> None:
     """Draw both tables, the bytes of each capture, and what is held over the step."""
-    kept = tables.saved_rows(document)
+    sections = tables.cut_sections(document)
+    listed = [s for s in sections if s["kind"] == "table"]
     words, pictures = side_by_side("captures", [5, 3])
     with words:
-        heading("Saved for the backward, and why")
-        _table("captures_table", kept, tables.SAVED)
-        if document["spared"]:
-            heading("Read by the backward and not saved, and why")
-            _table("spared_table", tables.spared_rows(document), tables.SPARED)
+        for key, section in zip(("captures_table", "spared_table"), listed, strict=True):
+            if section["rows"] or section is listed[0]:
+                heading(section["title"])
+                more: dict[str, Any] = {"signs": "what", "wide": {"why": "large"}}
+                table(section["rows"], key=key, on_select="rerun", **more)
     with pictures:
-        heading("Bytes held over one step")
-        st.altair_chart(charts.live_bytes_chart(document["held"]), key="held_chart")
-        st.caption(
-            "Each storage from where it is made to its last reader in the backward: captures, "
-            "dropout masks, and what is computed again, which comes right before it is read."
-        )
-        heading("Bytes of each")
-        st.altair_chart(charts.capture_bytes(kept), key="capture_chart")
+        show_sections((s for s in sections if s["kind"] == "chart"), "cut_chart")
 
 
 def follow(cut: Cut, selected: str | None) -> None:
@@ -81,7 +76,3 @@ def _focus(cut: Cut) -> str | None:
     last = changed[0] if changed else state.get("captures_last")
     state.captures_last = last if last in rows else next(iter(rows), None)
     return rows.get(state.captures_last)
-
-
-def _table(key: str, rows: list[Row], columns: str) -> None:
-    table(rows, columns, key=key, on_select="rerun", signs="what", wide={"why": "large"})

@@ -17,15 +17,9 @@ from relascope.viz.panels.shell.frame import heading, show_error, waiting
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
-from relascope.viz.rows import formats
+from relascope.viz.rows import formats, tables
 
 CHOSEN = "chosen"
-_COLUMNS = (
-    "cut: title; captures; kept: bytes; work again, estimated: share; work again, measured: "
-    "measured_share; peak, estimated: estimated_peak_bytes; peak, measured: peak_bytes; forward: "
-    "forward_ms; forward + backward: forward_backward_ms; times eager: ratio; max abs error: "
-    "max_abs_error"
-)
 _HELP = (
     "Splits the program at each cut, compares it with PyTorch, times it beside PyTorch eager, and "
     "watches what its kernels write. *Keep everything that crosses* is measured with them, for "
@@ -87,7 +81,7 @@ def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
 
 
 def _table(points: list[cutting.Point]) -> None:
-    table(plain(points), _COLUMNS)
+    table(plain(points), tables.MEASURED)
     st.caption(
         "Work again is a share of the forward's time. Measured, it is how much longer forward and "
         "backward take than where everything is kept; a little below nothing is noise."

@@ -12,20 +12,14 @@ from relascope.viz.drawing.drawing import focus_on
 from relascope.viz.panels.shell.frame import heading, plain_text
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.rows import tables
-
-_COLUMNS = "import: kind; what; of: operator; count; became; modules"
+from relascope.viz.rows import Row
 
 
-def show(screen: Screen, info: ModelInfo) -> None:
+def show(screen: Screen, info: ModelInfo, rows: list[Row]) -> None:
     """Draw the table, and the sentences that a person should read."""
     heading("What the import did")
     if info.changes:
-        rows = [
-            {**r, "modules": _few(r["modules"]), "became": r["became"] or None}
-            for r in tables.import_rows(info)
-        ]
-        table(rows, _COLUMNS, key=_key(screen), on_select="rerun", wide={"what": "large"})
+        table(rows, key=_key(screen), on_select="rerun", wide={"what": "large"})
         st.caption("A row shows its nodes in the graph; of what was dropped, what stands for it.")
     else:
         st.caption("It wrote each operator as TVM's, and nothing else.")
@@ -63,8 +57,3 @@ def _focus(graph: Graph, chosen: ImportChange) -> str | None:
         if module:
             return focus_on(module)
     return None
-
-
-def _few(modules: list[str]) -> str:
-    more = f", {len(modules) - 1} more" if len(modules) > 1 else ""
-    return f"{modules[0] or 'the top'}{more}" if modules else ""
