@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from relascope.commands.gate import text as gate
-from relascope.engine.protocol.source import INPUTS
-from relascope.passes.lint import LINTERS
-from relascope.viz.rows import Row, sections, tables, timings
+from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
-from relascope.viz.rows.artefact import LAUNCH, launch_cells
+from relascope.viz.rows.artefact import compiled_sections
 from relascope.viz.rows.formats import (
     duration,
     example_block,
@@ -21,10 +18,14 @@ from relascope.viz.rows.formats import (
     text_table,
     work_text,
 )
-from relascope.viz.rows.profile import chosen_text, peaks_text, phase_texts, share_text
+from relascope.viz.rows.profile import (
+    chosen_text,
+    lint_sections,
+    peaks_text,
+    phase_texts,
+    share_text,
+)
 from relascope.viz.rows.tuning import shapes_text
-
-MOST_FINDINGS = 60
 
 
 def engines(document: Document) -> str:
@@ -189,29 +190,10 @@ def _details(number: int, step: Row) -> list[str]:
     if step.get("printed"):
         lines.append(f"printed: {step['printed'].rstrip()}")
     if step.get("inside"):
-        lines += _inside(step["inside"])
+        lines.append(sections.text(tables.inside_sections(step["inside"])))
     if step.get("inside_failure"):
         lines.append(f"cannot be compared: {step['inside_failure']['message']}")
     return [f"\n{number}. {step['pass']}", *lines] if lines else []
-
-
-_SHOWN = 5  # nodes of a comparison, the farthest over their limits
-
-
-def _inside(document: Document) -> list[str]:
-    """What `step --inside` says of one step."""
-    columns = "id op scope ratio max_abs mean_abs median_abs max_rel nans infinities counterpart"
-    lines = [document["verdict"]]
-    for compared in document["compared"]:
-        rows = compared["nodes"]
-        if rows:
-            more = f", the farthest {_SHOWN}" if len(rows) > _SHOWN else ""
-            lines.append(
-                f"{compared['dtype']}: {len(rows)} nodes compared{more}; "
-                f"{len(compared['without_counterpart'])} without a counterpart"
-            )
-            lines.append(text_table(rows[:_SHOWN], columns.split()))
-    return lines
 
 
 def captures(document: Document) -> str:
@@ -246,35 +228,14 @@ def check(document: Document) -> str:
     baseline, what differs."""
     if "baseline" in document:
         return gate.held(document)
-    rows, parts = [], [_head(document)]
-    kinds = document["inputs"]
-    if len(kinds) > 1:
-        columns = ["inputs", "verdict", "stage", "strategy", "dtype", "worst", "error", "scale"]
-        parts.append(text_table(kinds, [*columns, "limit"]))
-    for r in document["stages"]:
-        if r["passed"] and len(kinds) > 1:
-            continue
-        bad, failure = r["first_bad"] or {}, (r["failure"] or {}).get("message")
-        rows.append(
-            {**r, "first bad": bad.get("title"), "in": bad.get("scope"), "failure": failure}
-        )
-    columns = ["inputs"] if {k["inputs"] for k in kinds} != {INPUTS[0]} else []
-    columns += ["stage", "strategy", "dtype", "passed", "max_abs", "max_rel", "limit", "worst"]
-    columns += [c for c in ("first bad", "in", "failure") if any(r[c] for r in rows)]
-    parts += [text_table(rows, columns)] if rows else []
-    return "\n\n".join([*parts, document["verdict"]])
+    return "\n\n".join([_head(document), sections.text(tables.accuracy_sections(document))])
 
 
 def bisect(document: Document) -> str:
     """What `bisect` says."""
-    rows = []
-    for r in document["log"]:
-        rows.append({**r, **tables.try_place(r), "error": _failed(r["error"])})
-    found = [c for c in ("worst", "max_rel", "limit", "ratio", "error") if any(r[c] for r in rows)]
-    found += ["bad", "runs"] if any(r["runs"] > 1 for r in rows) else []
-    table = text_table(rows, [*tables.try_place(document["log"][0]), "outcome", *found])
+    tried = sections.text([tables.tries_table(document["log"])])
     verdict = f"{document['verdict']} {document['compiles']} compiles."
-    return "\n\n".join([_head(document), table, verdict])
+    return "\n\n".join([_head(document), tried, verdict])
 
 
 def profile(document: Document) -> str:
@@ -334,59 +295,16 @@ def replay(document: Document) -> str:
 
 def lint(document: Document) -> str:
     """What `lint` says: the hazards, and each place where one was found."""
-    how = "measured" if document["measured"] else "estimated"
-    head = (
-        f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}; "
-        f"costs are {how}"
-    )
-    if not document["findings"]:
-        return f"{head}\nNone of {len(LINTERS)} linters found anything."
-    hazards = [{**h, "moves": size(h["bytes"])} for h in document["hazards"]]
-    rows = [
-        {
-            **f,
-            "moves": size(f["bytes"]),
-            "node": f["nodes"][0],
-            "operator": f["operators"][0],
-            "what": f"{f['message']} {f['advice']}".strip(),
-        }
-        for f in document["findings"][:MOST_FINDINGS]
-    ]
-    more = len(document["findings"]) - len(rows)
-    columns = ["title", "ms", "moves", "remedy", "operator", "scope", "node", "what"]
-    parts = [head, text_table(hazards, ["title", "found", "ms", "moves", "remedy"])]
-    parts.append(text_table(rows, columns))
-    return "\n\n".join([*parts, f"{more} more; --json has all."] if more else parts)
+    head = f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}"
+    return "\n\n".join([head, sections.text(lint_sections(document))])
 
 
 def compile(document: Document) -> str:
     """What `compile` says; with `--code`, every kernel's code below its table."""
     target = document["target"]
-    library, code = (
-        "not known" if document[of] is None else size(document[of])
-        for of in ("library_bytes", "code_bytes")
-    )
-    head = (
-        f"{target['name']}: {': '.join(w for w in (target['kernels'], target['device']) if w)}; "
-        f"library {library}, machine code of the kernels {code}; "
-        f"built in {document['build_seconds']:.1f} s"
-    )
-    kernels: Sequence[Row] = document["kernels"]
-    table = [
-        {
-            "kernel": k["name"],
-            "phase": k["phase"],
-            "machine code": size(k["bytes"]) if k["bytes"] is not None else "-",
-            "lines": ", ".join(f"{language} {n}" for language, n in k["lines"].items()),
-            **launch_cells(k["launches"]),
-        }
-        for k in kernels
-    ]
-    columns = ["kernel", "phase", "machine code", "lines"]
-    columns += [c for c in LAUNCH if any(row[c] for row in table)]
-    parts = ["\n".join([head, *document["notes"]])]
-    parts.append(text_table(table, columns))
-    for kernel in kernels:
+    head = f"{target['name']}: {', '.join(w for w in (target['kernels'], target['device']) if w)}"
+    parts = [head, sections.text(compiled_sections(document))]
+    for kernel in document["kernels"]:
         for language, written in kernel.get("code", {}).items():
             parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
     if document["files"]:
@@ -398,16 +316,12 @@ def reduce(document: Document) -> str:
     """What `reduce` says."""
     head = _head(document)
     parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
-    if document["tries"]:
-        rows = [{**r, "error": _failed(r["error"])} for r in document["tries"]]
-        told = [c for c in ("max_rel", "ratio", "error") if any(r[c] for r in rows)]
-        parts.append(text_table(rows, ["nodes", "results", "outcome", *told]))
-    parts.append(document["verdict"])
+    parts += [sections.text([fault.pieces_table(document["tries"])]), document["verdict"]]
     if document["report"] is not None:
         parts += [document["title"], f"before:\n{document['before']}"]
         parts += [f"after:\n{document['after']}"] if document["after"] else []
         parts.append(f"Written to {document['report']['folder']}; run report.py there.")
-    return "\n\n".join(part.rstrip() for part in parts)
+    return "\n\n".join(part.rstrip() for part in parts if part)
 
 
 def tasks(document: Document) -> str:

@@ -423,7 +423,7 @@ def test_lint_names_the_place_and_the_pass():
     said = run("lint", "mlp", "--passes", "").stdout
     assert "Constant work" in said
     assert "layers.0.weight" in said
-    assert "costs are estimated" in said
+    assert "Costs are estimated" in said
 
 
 def test_lint_with_times_leaves_out_what_the_build_removed():
@@ -431,7 +431,7 @@ def test_lint_with_times_leaves_out_what_the_build_removed():
     assert data["measured"]
     assert data["findings"] == []  # no kernel computes the transpose
     said = run("lint", "mlp", "--passes", "", "--measure").stdout
-    assert f"None of {len(LINTERS)} linters found anything." in said
+    assert f"None of {len(LINTERS)} linters finds anything." in said
 
 
 def test_lint_writes_its_document(tmp_path):

@@ -124,10 +124,12 @@ def test_what_was_found_is_kept_with_the_session(page):
     tables = [d.value for d in again.dataframe]
     kernels = next(t for t in tables if "kernel" in t)
     assert list(kernels["kernel"]) == ["fused_add", "dense", "fused_relu_dense"]
+    assert 1 < kernels["share"].sum() <= 100
     stages = next(t for t in tables if "worst tensor" in t)
     assert set(stages["outcome"]) == {"right"}
     open_tab(again, "Passes")
-    assert "Found before. Nothing to find" in words(again)
+    assert "Found before." in words(again)
+    assert "Nothing to find" in words(again)
     again.sidebar.number_input(key="keep_seed").set_value(5)
     settle(again.run())
     assert "Found before" not in words(again), "that is another screen"

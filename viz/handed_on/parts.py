@@ -65,10 +65,9 @@ def graph_tab(
 
 
 def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:
-    """Sections with a graph before the first table; tables of nothing are left out."""
+    """Sections with a graph before the first table."""
     at = next(i for i, s in enumerate(shown) if s["kind"] == "table")
-    below = [s for s in shown[at:] if s["kind"] != "table" or s["rows"]]
-    return [*shown[:at], graph, *below]
+    return [*shown[:at], graph, *shown[at:]]
 
 
 def cut_tab(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.cut import joint_of
@@ -16,15 +15,12 @@ from relascope.passes.catalogue import read_pipeline
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, made_from, times_tab
-from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
-from relascope.viz.sessions.results import cut_with
-from relascope.viz.sessions.state import FOUND, Kernels, SavedSearch, Session, pipeline_text, read
-
-_FOUND = (
-    "stage; strategy; inputs; pipeline; dtype; outcome; max abs: max_abs; max rel: max_rel; limit; "
-    "worst; first bad: node; in: scope; failure"
-)
+from relascope.viz.rows import timings
+from relascope.viz.rows.sections import Section, table
+from relascope.viz.sessions.results import cut_with, found_sections
+from relascope.viz.sessions.state import FOUND, Session, pipeline_text
 
 
 def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
@@ -87,33 +83,10 @@ def _findings(session: Session) -> list[Section]:
     sections: list[Section] = []
     compared = (session.results.get("errors") or {}).get("comparisons")
     if compared:
-        rows = [{"max_abs": None, "max_rel": None, **row} for row in compared]
-        columns = "tensor: name; max abs error: max_abs; relative to scale: max_rel; dtype"
-        sections.append(sheet.table("Errors, tensor by tensor", rows, columns))
-    for name, kind in FOUND.items():
-        value = session.results.get(name)
-        if value is None:
-            continue
-        if "error" in value:
-            sections.append(sheet.sentence(str(value["error"].get("message")), True))
-            continue
-        sections += _found(name, read(kind, value, name))
+        fields = dict.fromkeys(("name", "max_abs", "max_rel", "scale", "dtype"))
+        rows = [{**fields, **row} for row in compared]
+        sections.append(table("Errors, tensor by tensor", rows, timings.COMPARED))
+    for name in FOUND:
+        if (value := session.results.get(name)) is not None:
+            sections += found_sections(name, value)
     return sections
-
-
-_TITLES = {"accuracy": "Accuracy report", "bisection": "Bisection", "profile": "Kernels"}
-
-
-def _found(name: str, found: Any) -> list[Section]:
-    rows = [{f: getattr(r, f) for f in r.__dataclass_fields__} for r in found.rows]
-    title = f"{_TITLES[name]}, target {found.target}"
-    if isinstance(found, Kernels):
-        columns = "kernel; phase; median: median_ms; share; computes: nodes"
-        shown = [{**r, "share": r["share"] / 100, "nodes": list(r["nodes"])} for r in rows]
-        return [sheet.table(title, shown, columns)]
-    told = [c for c in _FOUND.split("; ") if any(r[c.rpartition(": ")[2]] for r in rows)]
-    table = sheet.table(title, rows, "; ".join(told)) if told else None
-    said = (
-        [sheet.sentence(found.verdict)] if isinstance(found, SavedSearch) and found.verdict else []
-    )
-    return [*said, *([table] if table else [])]

@@ -49,8 +49,9 @@ class Sheet:
         self.blocks: list[Any] = []
 
     def tab(self, key: str, title: str, sections: Iterable[Section]) -> None:
-        """Add a tab; `key` is what links call it."""
-        self.tabs.append({"key": key, "title": title, "sections": [*map(drawn, sections)]})
+        """Add a tab without tables of nothing; `key` is what links call it."""
+        told = [drawn(s) for s in sections if s["kind"] != "table" or s["rows"]]
+        self.tabs.append({"key": key, "title": title, "sections": told})
 
     def block(self, data: Any) -> int:
         """Keep data that is read when it is shown; its number."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from relascope.engine.protocol.artefact import Artefact, extension
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import size
+from relascope.viz.rows.formats import milliseconds, size
+from relascope.viz.rows.sections import Section, figures, sentence, table
 
+_KERNELS = (
+    "kernel: name; phase; machine code: bytes; lines; blocks?; threads?; shared?; registers?; "
+    "spilled?; schedule?"
+)
 TYPED = (
     "cuda -arch=sm_90",
     "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1",
@@ -40,39 +45,39 @@ def document(found: Artefact, code: bool = True) -> Row:
     }
 
 
-def rows(found: Artefact) -> list[Row]:
-    """One row a kernel, the largest first; those without a size as they come."""
-    made = [
-        {
-            "kernel": k.name,
-            "phase": k.phase,
-            "machine code": k.bytes,
-            **{f"{language} lines": text.count("\n") + 1 for language, text in k.code},
-        }
-        for k in found.kernels
+def compiled_sections(document: Row) -> list[Section]:
+    """What `compile MODEL` says: sizes, notes, and every kernel."""
+    library, code = (
+        "not known" if document[of] is None else size(document[of])
+        for of in ("library_bytes", "code_bytes")
+    )
+    return [
+        figures(
+            (library, "library, constants included"),
+            (code, "machine code of the kernels"),
+            (str(len(document["kernels"])), "kernels"),
+            (milliseconds(document["build_seconds"]), "to build"),
+        ),
+        *map(sentence, document["notes"]),
+        table("", map(_cells, document["kernels"]), _KERNELS),
     ]
-    return sorted(made, key=lambda r: -(r["machine code"] or 0))
 
 
-def launch_cells(launches: Iterable[Row]) -> Row:
-    """A kernel's launches on a GPU as cells of a table, one beside the other; from `document`."""
+def _cells(kernel: Row) -> Row:
+    """A kernel of `document` as cells of a table; its launches on a GPU one beside the other."""
 
     def cell(field: str, write: Callable[[Any], str] = str) -> str:
-        values = [launch[field] for launch in launches]
+        values = [launch[field] for launch in kernel["launches"]]
         return ", ".join(write(v) for v in values if v is not None and v != "")
 
+    schedules = (launch["schedule"] for launch in kernel["launches"])
     return {
-        "blocks": cell("blocks"),
-        "threads": cell("threads"),
-        "shared": cell("shared_bytes", size),
-        "registers": cell("registers"),
-        "spilled": cell("spilled_bytes", size),
-        "schedule": ", ".join(dict.fromkeys(x["schedule"] for x in launches if x["schedule"])),
+        **kernel,
+        "lines": ", ".join(f"{language} {n}" for language, n in kernel["lines"].items()),
+        **{name: cell(name) for name in ("blocks", "threads", "registers")},
+        **{name: cell(f"{name}_bytes", size) for name in ("shared", "spilled")},
+        "schedule": ", ".join(dict.fromkeys(filter(None, schedules))),
     }
-
-
-LAUNCH = ("blocks", "threads", "shared", "registers", "spilled", "schedule")
-"""The titles of those cells."""
 
 
 def languages(found: Artefact) -> list[str]:

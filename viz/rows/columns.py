@@ -42,7 +42,7 @@ _FORMATS = {
     "%.4f ms": "without; best",
     "%.4g ms": "costs",
     "%.4g": "FLOPs a byte; min; max; mean",
-    "%.3g": "scale",
+    "%.3g": "scale; error / limit",
     "%.2f": "A ms; B ms; B over A; ratio; of minima; ours over it; times eager; whole to this; "
     "times as long",
     "%.2f×": "gain",
@@ -61,13 +61,16 @@ def renamed(rows: Iterable[Row], columns: str) -> list[Row]:
 
     Args:
         columns: each title and, where it is another, the field behind a colon, those inside it
-            behind dots: "node: op; dtype; failure: error.message".
+            behind dots: "node: op; dtype; failure?: error.message". One with a question mark is
+            left out where no row says anything there.
     """
-    pairs = [column.partition(": ") for column in columns.split("; ")]
-    return [
-        {title: _cell(title, _get(row, field or title)) for title, _, field in pairs}
-        for row in rows
-    ]
+    rows, cells = list(rows), dict[str, list[Any]]()
+    for title, _, field in (column.partition(": ") for column in columns.split("; ")):
+        name = title.removesuffix("?")
+        found = [_cell(name, _get(row, field or name)) for row in rows]
+        if name == title or any(value not in (None, "") for value in found):
+            cells[name] = found
+    return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
 def _get(row: Row, path: str) -> Any:

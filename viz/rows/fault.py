@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -13,8 +14,13 @@ from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
 from relascope.viz.rows import Row, tables
+from relascope.viz.rows.sections import Section, table
 
 _BISECTED = "model engine target pipeline culprit suspects kind compiles"
+_PIECES = (
+    "nodes; results; outcome; relative to scale?: max_rel; times as long?: ratio; "
+    "error?: error.message"
+)
 _TIME = (1980, 1, 1, 0, 0, 0)  # of files in an archive: equal reports are equal bytes
 
 
@@ -49,6 +55,11 @@ def piece_row(one: PieceTry) -> Row:
     shown = plain(one.shown)
     shown.pop("outputs")  # ids that say nothing without the graph
     return {"nodes": one.nodes, "results": one.outputs, **shown}
+
+
+def pieces_table(tried: Iterable[Row]) -> Section:
+    """The pieces that were tried, as `piece_row` has them."""
+    return table("", tried, _PIECES)
 
 
 def check_folder(folder: Path) -> None:

@@ -95,7 +95,8 @@ def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[b
 
 
 def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> str:
-    """Cells as text under their titles, each column to the right or to the left."""
+    """The first lines of cells under their titles, each column to the right or to the left."""
+    cells = [[cell.partition("\n")[0] for cell in row] for row in cells]
     widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
 
     def line(parts: Sequence[str]) -> str:

@@ -15,8 +15,14 @@ from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import flops as flops_text
 from relascope.viz.rows.formats import rate_text, shape_text, size
+from relascope.viz.rows.sections import Section, sentence, table
 from relascope.viz.rows.tables import worst
 
+_HAZARDS = "hazard: title; found; costs: ms; moves: bytes; removed by: remedy"
+_PLACES = (
+    "hazard: title; costs: ms; moves: bytes; operators; in: scope; what: message; removed by: "
+    "remedy; else: advice"
+)
 EXPLAINED = 0.1
 """So much of the time from end to end may be other than that of kernels of nodes."""
 
@@ -304,6 +310,22 @@ def lint_document(found: Iterable[Finding]) -> Row:
         "hazards": sorted(groups.values(), key=lambda g: (-g["ms"], -g["bytes"])),
         "findings": rows,
     }
+
+
+def lint_sections(document: Row) -> list[Section]:
+    """What `lint MODEL` says: the hazards, and each place where one was found."""
+    if not document["findings"]:
+        return [sentence(f"None of {len(LINTERS)} linters finds anything.")]
+    places = [
+        {**f, "operators": f["operators"][:4] + ["…"] * (len(f["operators"]) > 4)}
+        for f in document["findings"]
+    ]
+    how = "Costs are estimated, and the build may remove some of it by itself."
+    return [
+        sentence("Costs are the times that were measured." if document["measured"] else how),
+        table("", document["hazards"], _HAZARDS),
+        table("", places, _PLACES, [f["nodes"][0] for f in places], most=60),
+    ]
 
 
 def cost_text(row: Row) -> str:

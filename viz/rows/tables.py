@@ -44,6 +44,24 @@ MEASURED = (
     "forward_ms; forward + backward: forward_backward_ms; times eager: ratio; max abs error: "
     "max_abs_error"
 )
+FOUND = (
+    "inputs?; stage?; strategy?; pipeline?; dtype; outcome; max abs error?: max_abs; relative to "
+    "scale?: max_rel; limit?; worst tensor?: worst; first bad node?: node; in?: scope; failure?"
+)
+"""Columns of what a session has found: a report's stages, or a search's tries."""
+_KINDS = (
+    "inputs; verdict; stage; strategy?; dtype; relative to scale: error; scale; limit; worst "
+    "tensor: worst"
+)
+INSIDE = (
+    "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; median abs: median_abs; "
+    "max rel: max_rel; mean rel: mean_rel; median rel: median_rel; NaN: nans; Inf: infinities; "
+    "held against: counterpart; module: scope; id"
+)
+TRIES = (
+    "steps up to?: up_to; without?; outcome; worst tensor?: worst; relative to scale?: max_rel; "
+    "limit?; whole to this?: ratio; runs?; bad?; error?: error.message"
+)
 PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
@@ -509,6 +527,23 @@ def inside_document(found: Sequence[Inside]) -> Row:
     }
 
 
+def inside_sections(document: Row) -> list[Section]:
+    """What `inside_document` says of a step: the verdict, and the farthest nodes."""
+    return [
+        sentence(document["verdict"]),
+        *(
+            table(
+                f"{one['dtype']}: {len(one['nodes'])} nodes compared; "
+                f"{len(one['without_counterpart'])} without a counterpart",
+                one["nodes"],
+                INSIDE,
+                most=5,
+            )
+            for one in document["compared"]
+        ),
+    ]
+
+
 def error_text(inside: Inside, ident: str) -> str:
     """A node's error in a line, as it is told where the node is pointed at."""
     error, ratio = inside.errors[ident], inside.ratio(ident) or 0.0
@@ -536,6 +571,33 @@ def accuracy_document(
         ],
         "passed": bool(rows) and all(r.passed for r in rows),
         "verdict": accuracy.verdict(rows, against),
+    }
+
+
+def accuracy_sections(document: Row) -> list[Section]:
+    """What `check MODEL` says: every stage; of several kinds of inputs each, and what failed."""
+    stages, kinds = document["stages"], document["inputs"]
+    if len(kinds) > 1:
+        stages = [s for s in stages if not s["passed"]]
+    return [
+        table("", kinds if len(kinds) > 1 else (), _KINDS),
+        table("", map(finding, stages), FOUND),
+        sentence(document["verdict"]),
+    ]
+
+
+def finding(stage: Row) -> Row:
+    """A stage of `accuracy_document` with the fields of a `viz.sessions.state.SavedFinding`."""
+    names = ("stage", "strategy", "inputs", "dtype", "max_abs", "limit", "worst")
+    bad, failure = stage["first_bad"] or {}, stage["failure"] or {}
+    return {
+        **{n: stage[n] for n in names},
+        "pipeline": "",
+        "outcome": "right" if stage["passed"] else "wrong",
+        "max_rel": stage["error"],
+        "node": bad.get("title", ""),
+        "scope": bad.get("scope", ""),
+        "failure": failure.get("message", ""),
     }
 
 
@@ -583,14 +645,19 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
     return {**plain(one), "pipeline": str(one.pipeline), "last": last}
 
 
-def try_place(row: Row) -> Row:
-    """Of a row of `try_row`, which steps were on, as a column of a table."""
-    last = row["last"]
-    number = last.get("number", last["index"] + 1)
-    if row["ratio"] is None:
-        count = "" if last["count"] is None else f", the first {last['count']}"
-        return {"steps up to": f"{number} {last['pass']}{count}"}
-    return {"without": f"{number} {last['pass']}" if last["index"] >= 0 else "nothing"}
+def tries_table(log: Iterable[Row]) -> Section:
+    """The tries of a bisection, as `try_row` has them: which steps were on, and what came of it."""
+    rows = []
+    for row in log:
+        last, often = row["last"], row["runs"] > 1
+        step = f"{last.get('number', last['index'] + 1)} {last['pass']}"
+        first = "" if last["count"] is None else f", the first {last['count']}"
+        if row["ratio"] is None:
+            place = {"up_to": step + first, "without": None}
+        else:
+            place = {"up_to": None, "without": step if last["index"] >= 0 else "nothing"}
+        rows.append({**row, **place, **({} if often else {"runs": None, "bad": None})})
+    return table("", rows, TRIES)
 
 
 def _step_at(pipeline: Pipeline, index: int) -> Row:

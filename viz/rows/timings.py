@@ -59,10 +59,10 @@ HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes
 
 
 _SHOWN = (
-    "what; phase; median: median_ms; q1: q1_ms; q3: q3_ms; against eager: ratio_to_eager; "
-    "ratio: ratio_to_eager; of minima: ratio_of_minima; ours over it: ours_over; "
-    "max abs error: max_abs_error; peak memory: peak_bytes; captures held: capture_bytes; "
-    "build: build_seconds; target"
+    "what; phase; median: median_ms; q1?: q1_ms; q3?: q3_ms; against eager?: said; "
+    "ratio?: ratio_to_eager; of minima?: ratio_of_minima; ours over it?: ours_over; "
+    "max abs error?: max_abs_error; peak memory?: peak_bytes; captures held?: capture_bytes; "
+    "build?: build_seconds; target?"
 )
 
 COMPARED = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
@@ -139,15 +139,12 @@ def _shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) 
     Args:
         said: what `verdicts` says of each.
     """
-    rows = renamed(plain(timed), _SHOWN)
-    compared = any(said)
-    for row, verdict in zip(rows, said, strict=True):
-        row["phase"] = PHASES.get(row["phase"], row["phase"])
-        row["target"] = row["target"] or None
-        row["against eager"] = (verdict.text if verdict else "baseline") if compared else None
-    always = ("what", "phase", "median")
-    told = [c for c in rows[0] if c in always or any(r[c] is not None for r in rows)]
-    return [{name: row[name] for name in told} for row in rows]
+    other = "baseline" if any(said) else None
+    told = [
+        {"phase": PHASES.get(r.phase, r.phase), "said": v.text if v else other}
+        for r, v in zip(timed, said, strict=True)
+    ]
+    return renamed([row | more for row, more in zip(plain(timed), told, strict=True)], _SHOWN)
 
 
 def short(text: str, targets: Iterable[Target]) -> str:

@@ -31,6 +31,8 @@ from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
+from relascope.viz.rows import tables
+from relascope.viz.rows.sections import Section, sentence, table
 from relascope.viz.sessions.state import (
     FOUND,
     Accuracy,
@@ -47,7 +49,7 @@ from relascope.viz.sessions.state import (
 Results = dict[str, Any]
 _CLOSE = 0.01  # relative, of an error that is over its limit
 _SKIPPED = ("where", "hint", "target", "measured", "median_ms", "share", "verdict")
-_OF_ROWS = ("stage", "strategy", "inputs", "dtype", "max_abs", "limit", "worst")
+_TITLES = {"accuracy": "Accuracy report", "bisection": "Bisection", "profile": "Kernels"}
 _OF_TRIES = ("outcome", "worst", "max_abs", "max_rel", "limit")
 _NUMBERS = ("max_abs", "max_rel", "scale", "spread", "limit", "worst", "dtype")
 
@@ -108,19 +110,8 @@ def accuracy_found(
     target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
 ) -> Accuracy:
     """An accuracy report as a session has it."""
-    return Accuracy(target, tuple(kinds), tuple(map(_row, rows)))
-
-
-def _row(row: accuracy.AccuracyRow) -> SavedFinding:
-    bad, failure = row.first_bad, row.failure
-    return SavedFinding(
-        **{n: getattr(row, n) for n in _OF_ROWS},
-        outcome="right" if row.passed else "wrong",
-        max_rel=row.error,
-        node=bad.title if bad else "",
-        scope=bad.scope if bad else "",
-        failure=failure.message if failure else "",
-    )
+    found = (SavedFinding(**tables.finding(plain(row))) for row in rows)
+    return Accuracy(target, tuple(kinds), tuple(found))
 
 
 def search_found(ir: str, result: bisect.Bisection) -> SavedSearch:
@@ -147,6 +138,23 @@ def profile_found(request: BuildRequest, profile: Profile) -> Kernels:
         KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes) for k in profile.kernels
     )
     return Kernels(request.target, request.captures, tuple(rows))
+
+
+def found_sections(name: str, value: Results) -> list[Section]:
+    """What a button found, as a session keeps it: a verdict, and a table.
+
+    Args:
+        name, value: one of the session's results, in `FOUND`.
+    """
+    if "error" in value:
+        return [sentence(str(value["error"].get("message")), True)]
+    found = plain(read(FOUND[name], value, name))
+    rows, columns = found["rows"], tables.FOUND
+    if name == "profile":
+        rows = [{**r, "share": r["share"] / 100} for r in rows]
+        columns = "kernel; phase; median: median_ms; share; computes: nodes"
+    said = [sentence(found["verdict"])] if found.get("verdict") else []
+    return [*said, table(f"{_TITLES[name]}, target {found['target']}", rows, columns)]
 
 
 def cut_with(joint: cuts.Joint, chosen: CutChoice) -> cuts.Cut:

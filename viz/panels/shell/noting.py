@@ -14,10 +14,9 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.viz.panels.shell.cut_choice import cut_of
-from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.sessions import results
 from relascope.viz.sessions.state import Session
 
@@ -60,20 +59,19 @@ def note_result(screen: Screen, name: str, result: Any) -> None:
     st.session_state.setdefault(_FOUND, {})[name] = screen.place, result
 
 
-def show_kept(screen: Screen, name: str, columns: str) -> None:
-    """Draw the rows that were found of this screen in an earlier run of the app, if any.
+def show_kept(screen: Screen, name: str) -> None:
+    """Draw what was found of this screen in an earlier run of the app, if anything.
 
     Args:
-        name: as of `found`.
-        columns: as of a `table`.
+        name: as of `note_result`.
     """
     session, place = st.session_state.get("session"), st.session_state.get(_PLACE)
     if session is None or place not in (None, screen.place):
         return
     result = session.results.get(name) or {}
-    if rows := result.get("rows"):
-        st.caption(plain_text(f"Found before. {result.get('verdict', '')}"))
-        table(rows, columns, key=f"kept_{name}")
+    if result.get("rows"):
+        st.caption("Found before.")
+        show_sections(results.found_sections(name, result), f"kept_{name}")
 
 
 def entered() -> None:

@@ -89,7 +89,7 @@ def picked(key: str, count: int) -> int | None:
 
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
-    """Draw sections from top to bottom.
+    """Draw sections from top to bottom; tables of nothing are left out.
 
     Args:
         key: begins the keys of charts.
@@ -99,6 +99,8 @@ def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None
 
     for at, section in enumerate(sections):
         kind = section["kind"]
+        if kind == "table" and not section["rows"]:
+            continue
         if title := section.get("title"):
             heading(title)
         if kind == "figures":

@@ -18,10 +18,9 @@ from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.panels.steps import reduce
 from relascope.viz.rows import tables
-from relascope.viz.rows.columns import renamed
 from relascope.viz.sessions import results
 
 _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
@@ -102,10 +101,10 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
         )
         st.rerun()
     if found is None:
-        judged = "relative to scale: max_rel; limit; worst tensor: worst; failure"
-        noting.show_kept(screen, "bisection", f"pipeline; outcome; {judged}")
+        noting.show_kept(screen, "bisection")
         return
-    _table(screen, found)
+    tried = tables.tries_table(tables.try_row(screen.pipeline, one) for one in found.log)
+    show_sections([tried], "bisect")
     if found.wait is not None:
         waiting(screen.cache)
     elif found.error is not None:
@@ -177,17 +176,3 @@ _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
     ],
 }
 """What the fields of a question are called, by its kind, with the least, the default and a help."""
-
-
-def _table(screen: Screen, found: BisectSearch) -> None:
-    rows = []
-    for row in (tables.try_row(screen.pipeline, one) for one in found.log):
-        judged = "relative to scale: max_rel; limit; worst tensor: worst"
-        if row["ratio"] is not None:
-            judged = "whole to this: ratio"
-        rows += [
-            tables.try_place(row) | r
-            for r in renamed([row], f"outcome; {judged}; error: error.message")
-        ]
-    if rows:
-        table(rows, key="bisect_table")

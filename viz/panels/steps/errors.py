@@ -24,11 +24,6 @@ from relascope.viz.rows import tables
 CHANGES, ERRORS = "What changed", "Error against PyTorch"
 _COLOURS = "keep_step_colours"
 _DTYPE = "keep_error_dtype"
-_COLUMNS = (
-    "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; "
-    "median abs: median_abs; max rel: max_rel; mean rel: mean_rel; median rel: median_rel; "
-    "NaN: nans; Inf: infinities; held against: counterpart; module: scope; id"
-)
 _LABELS = (
     "error under a tenth of the limit",
     "within the limit",
@@ -124,7 +119,7 @@ def nodes(screen: Screen, index: int) -> None:
         if chosen is not None:
             st.session_state[_CHOSEN] = at.place, rows[chosen]["id"]
 
-    table(rows, _COLUMNS, key=key, on_select=select)
+    table(rows, tables.INSIDE, key=key, on_select=select)
 
 
 def _verdict(screen: Screen, index: int) -> None:

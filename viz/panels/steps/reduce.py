@@ -14,15 +14,13 @@ from relascope.engine.jobs import reduce
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
-from relascope.engine.protocol.plain import plain
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.shell.frame import download, one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import fault
-from relascope.viz.rows.columns import renamed
 
 _BEFORE, _AFTER = "before the pass", "after the pass"
 
@@ -75,28 +73,20 @@ def show(screen: Screen, found: Bisection) -> None:
         ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
         made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
     except Waiting:
-        _table(log)
+        _pieces(log)
         waiting(screen.cache)
     except EngineError as error:
-        _table(log)
+        _pieces(log)
         show_error(error, screen.cache)
         if error.kind == "cancelled":
             st.session_state.reduce = None
     else:
-        _table(log)
+        _pieces(log)
         _result(screen, made)
 
 
-def _table(log: list[PieceTry]) -> None:
-    if not log:
-        return
-    columns = (
-        "nodes; outcome: shown.outcome; relative to scale: shown.max_rel; "
-        "times as long: shown.ratio; error: shown.error.message"
-    )
-    rows = renamed(plain(log), columns)
-    said = [name for name in rows[0] if any(r[name] is not None for r in rows)]
-    table([{name: r[name] for name in said} for r in rows], key="reduce_table")
+def _pieces(log: list[PieceTry]) -> None:
+    show_sections([fault.pieces_table(map(fault.piece_row, log))], "reduce")
 
 
 def _result(screen: Screen, made: Reduction) -> None:

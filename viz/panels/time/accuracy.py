@@ -16,6 +16,7 @@ from relascope.viz.panels.shell.frame import boundary, plain_text, section, show
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
+from relascope.viz.rows import tables
 from relascope.viz.sessions import results
 
 _HEIGHT = 480
@@ -49,12 +50,7 @@ def show(screen: Screen, target: str) -> None:
         "are of several saved inputs.",
     )
     if not pressed:
-        noting.show_kept(
-            screen,
-            "accuracy",
-            "inputs; stage; strategy; dtype; outcome; relative to scale: max_rel; limit; "
-            "worst tensor: worst; first bad node: node; in: scope; failure",
-        )
+        noting.show_kept(screen, "accuracy")
         return
     rows: list[accuracy.AccuracyRow] = []
     shown: list[accuracy.Stage] = []
@@ -90,14 +86,8 @@ def _table(rows: list[accuracy.AccuracyRow]) -> int | None:
     """The rows; the index of the chosen one."""
     if not rows:
         return None
-    chosen = table(
-        plain(rows),
-        "inputs; stage; strategy; dtype; passed; max abs error: max_abs; relative to "
-        "scale: max_rel; limit; worst tensor: worst; first bad node: first_bad.title; "
-        "in: first_bad.scope; failure: failure.message",
-        key="accuracy_table",
-        on_select="rerun",
-    )
+    found = map(tables.finding, plain(rows))
+    chosen = table(found, tables.FOUND, key="accuracy_table", on_select="rerun")
     return chosen[0] if chosen else None
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
 from relascope.engine.protocol.artefact import Artefact, KernelCode
-from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
-from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section, strip
+from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section
 from relascope.viz.panels.shell.request_cache import RequestCache
-from relascope.viz.panels.shell.table import table
-from relascope.viz.rows import artefact, formats
+from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.rows import artefact
 
 _HEIGHT = 420
 _MOST_LINES = 2000
@@ -30,23 +30,11 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
     if section(title, label, "compile", about, request, lambda: cache.forget("compile", request)):
         with boundary(cache, "_compile"):
             found: Artefact = cache.ask("compile", request)
-            _facts(found)
+            # That it does not run here is said above, too.
+            said = replace(found, notes=found.notes[not found.target.runs_here :])
+            shown = artefact.compiled_sections(artefact.document(said, code=False))
+            show_sections(shown[:-1], "artefact")
             _code(cache, found, request)
-
-
-def _facts(found: Artefact) -> None:
-    library, code = (
-        "not known" if size is None else formats.size(size)
-        for size in (found.library_bytes, found.code_bytes)
-    )
-    strip(
-        (library, "library, constants included"),
-        (code, "machine code of the kernels"),
-        (str(len(found.kernels)), "kernels"),
-        (formats.milliseconds(found.build_seconds), "to build"),
-    )
-    for note in found.notes[not found.target.runs_here :]:  # the first is said above, too
-        st.info(plain_text(note))
 
 
 def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
@@ -70,9 +58,15 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
         st.caption(plain_text(text))
     if not kernels:
         return
-    chosen = _table(list(kernels.values()))
-    kernel, text = kernels.get(chosen, next(iter(kernels.values())))
+    # The largest first.
+    ordered = sorted((k for k, _ in kernels.values()), key=lambda k: -(k.bytes or 0))
+    listed = artefact.document(replace(found, kernels=tuple(ordered)), code=False)
+    rows = artefact.compiled_sections(listed)[-1]["rows"]
+    height: Any = "auto" if len(rows) < 9 else 320
+    chosen = table(rows, key="code_table", on_select="rerun", height=height)
+    kernel = ordered[chosen[0] if chosen else 0]
     at = kernel.phase, kernel.name
+    text = kernels[at][1]
     shown = [line for _, line in lines[at]] if wanted else text.splitlines()
     if wanted:
         shown = [f"{number:6}  {line}" for number, line in lines[at]]
@@ -86,22 +80,3 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
 
 def _text(kernel: KernelCode, language: str) -> str:
     return dict(kernel.code).get(language, "")
-
-
-def _table(kernels: list[tuple[KernelCode, str]]) -> tuple[str, str]:
-    """The kernels, the largest first; the chosen one's phase and name."""
-    ordered = sorted(kernels, key=lambda k: -(k[0].bytes or 0))
-    found = [
-        {**plain(k), "lines": text.count("\n") + 1, **artefact.launch_cells(plain(k)["launches"])}
-        for k, text in ordered
-    ]
-    told = [c for c in artefact.LAUNCH if any(row[c] for row in found)]
-    rows = table(
-        found,
-        "; ".join(["kernel: name; phase; machine code: bytes; lines", *told]),
-        key="code_table",
-        on_select="rerun",
-        height="auto" if len(ordered) < 9 else 320,
-    )
-    kernel = ordered[rows[0] if rows else 0][0]
-    return kernel.phase, kernel.name

@@ -14,9 +14,9 @@ from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.profile import cost_text, findings, lint_document
+from relascope.viz.rows.profile import cost_text, findings, lint_document, lint_sections
 
 _HEIGHT = 480
 
@@ -42,18 +42,17 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     if not document["findings"]:
         st.success(f"None of {len(LINTERS)} linters finds anything.")
         return
-    st.caption(
-        "Costs are the times that were measured."
-        if profile is not None
-        else "Costs are estimated, and the build may remove some of it by itself. *Time each "
-        "kernel* measures them."
-    )
+    costs, _, places = lint_sections({**document, "measured": profile is not None})
+    show_sections([costs], "lint")
+    if profile is None:
+        st.caption("*Time each kernel* measures them.")
     for index, hazard in enumerate(document["hazards"]):
         _hazard(screen, hazard, index)
-    chosen = _table(document["findings"])
-    if chosen is None:
+    chosen_rows = table(places["rows"], key="hazard_table", on_select="rerun")
+    if not chosen_rows:
         st.caption("Choose a row to see it in the graph.")
         return
+    chosen = document["findings"][chosen_rows[0]]
     graph_view(
         graph,
         screen.view(
@@ -110,17 +109,3 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
         args=(screen, new),
         help=f"{LINTERS[hazard['hazard']].summary} The pipeline becomes {new}.",
     )
-
-
-def _table(findings: list[Row]) -> Row | None:
-    """Each place, the most expensive first; the chosen one."""
-    few = [f["operators"][:4] + ["…"] * (len(f["operators"]) > 4) for f in findings]
-    rows = [{**f, "operators": ", ".join(ops)} for f, ops in zip(findings, few, strict=True)]
-    chosen = table(
-        rows,
-        "hazard: title; costs: ms; moves: bytes; operators; in: scope; what: message; "
-        "removed by: remedy; else: advice",
-        key="hazard_table",
-        on_select="rerun",
-    )
-    return findings[chosen[0]] if chosen else None

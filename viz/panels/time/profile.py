@@ -50,8 +50,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
         with boundary(screen.cache, "_profile"):
             _show(screen, request)
     else:
-        columns = "kernel; phase; median: median_ms; share; computes: nodes"
-        noting.show_kept(screen, "profile", columns)
+        noting.show_kept(screen, "profile")
 
 
 def _show(screen: Screen, request: BuildRequest) -> None:
