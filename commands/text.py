@@ -12,19 +12,13 @@ from relascope.viz.rows.formats import (
     duration,
     example_block,
     flops,
-    rate_text,
     sandbox_words,
     size,
     text_table,
     work_text,
 )
-from relascope.viz.rows.profile import (
-    chosen_text,
-    lint_sections,
-    peaks_text,
-    phase_texts,
-    share_text,
-)
+from relascope.viz.rows.profile import lint_sections, profile_sections
+from relascope.viz.rows.step_list import CHANGED, figures_beside
 from relascope.viz.rows.tuning import shapes_text
 
 
@@ -173,15 +167,9 @@ def _details(number: int, step: Row) -> list[str]:
     """What `step --changes --text` says of one step; nothing of one that changed nothing."""
     lines = []
     if step.get("changes"):
-        columns = ["what", "id", "op", "scope", "text"]
-        was, now = step["before"], step["after"]
-        lines += [
-            text_table(step["changes"], columns),
-            f"parameters {size(was['parameter_bytes'])} -> "
-            f"{size(now['parameter_bytes'])}, constants "
-            f"{size(was['constant_bytes'])} -> {size(now['constant_bytes'])}, "
-            f"FLOPs {flops(was['flops'])} -> {flops(now['flops'])}",
-        ]
+        beside = figures_beside(step["before"], step["after"])
+        touched = sections.table("", step["changes"], CHANGED)
+        lines.append(sections.text([touched, sections.figures(*beside)]))
     if step.get("diff"):
         lines.append(step["diff"])
     lines += [f"broken: {p}" for p in step.get("problems") or ()]
@@ -240,44 +228,7 @@ def bisect(document: Document) -> str:
 
 def profile(document: Document) -> str:
     """What `profile` says: the slowest kernel first."""
-    head = (
-        f"{document['machine']}; target {document['target']}; {document['threads']} threads; "
-        f"medians of {document['repeats']} runs; "
-        f"largest error against PyTorch {float(document['error']['max_abs']):.1e}"
-    )
-    rows = [
-        {
-            **k,
-            "share": work_text(k["share"], 1.0),
-            "of_peak": share_text(k["of_peak"]),
-            "of_flops": share_text(k["of_flops"]),
-            "flops": flops(k["flops"]),
-            "FLOP/s": rate_text(k["flops_per_second"], ""),
-            "B/s": rate_text(k["bytes_per_second"], ""),
-            "reads": size(k["bytes_in"]),
-            "writes": size(k["bytes_out"]),
-            "computes": ", ".join(k["operators"]) or "no node of the graph",
-        }
-        for k in _told_of(document)
-    ]
-    columns = "name phase median_ms share of_peak roof flops FLOP/s B/s reads writes scope computes"
-    lines = [head, peaks_text(document["peaks"])]
-    if "chosen" in document:
-        columns = "name phase shapes flops median_ms FLOP/s of_flops scope"
-        lines.append(chosen_text(document))
-    lines += [*phase_texts(document), *document["notes"]]
-    if document["first_bad"] is not None:
-        bad = document["kernels"][document["first_bad"]]
-        lines.append(f"The first kernel that puts out NaN or infinity: {bad['name']}.")
-    return "\n".join([*lines, "", text_table(rows, columns.split())])
-
-
-def _told_of(document: Document) -> list[Row]:
-    """The kernels that were chosen, in order; else all, the slowest first."""
-    kernels: list[Row] = document["kernels"]
-    if "chosen" in document:
-        return [kernels[i] for i in document["chosen"]]
-    return sorted(kernels, key=lambda k: -k["median_ms"])
+    return sections.text(profile_sections(document))
 
 
 def replay(document: Document) -> str:

@@ -23,7 +23,7 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row
-from relascope.viz.rows.step_list import StepChange, rows
+from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
 _EFFORT = 200_000_000  # of comparing texts, for a step
@@ -185,10 +185,9 @@ class _Drawings:
 
 
 def _tables(change: StepChange) -> list[Section]:
-    touched = "what; node: op; where it came from, or went: text; module: scope; id"
     often = [r for r in change.operators if r["difference"]]
     tables = (
-        sheet.table("What this step changed", change.rows, touched, [r["id"] for r in change.rows]),
+        sheet.table("What this step changed", change.rows, CHANGED, [r["id"] for r in change.rows]),
         sheet.table("Operators that are called more or less often", often),
     )
     return [t for t in tables if t["rows"]]

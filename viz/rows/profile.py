@@ -15,13 +15,19 @@ from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import flops as flops_text
 from relascope.viz.rows.formats import rate_text, shape_text, size
-from relascope.viz.rows.sections import Section, sentence, table
+from relascope.viz.rows.sections import Section, figures, sentence, table
 from relascope.viz.rows.tables import worst
 
 _HAZARDS = "hazard: title; found; costs: ms; moves: bytes; removed by: remedy"
 _PLACES = (
     "hazard: title; costs: ms; moves: bytes; operators; in: scope; what: message; removed by: "
     "remedy; else: advice"
+)
+_KERNELS = (
+    "kernel: name; phase; median: median_ms; share; of peak: of_peak; bound by: roof; "
+    "computes: operators; in: scope; FLOPs: flops; achieves: flops_per_second; "
+    "of FLOP/s: of_flops; and moves: bytes_per_second; FLOPs a byte: intensity; shapes; "
+    "reads: bytes_in; writes: bytes_out"
 )
 EXPLAINED = 0.1
 """So much of the time from end to end may be other than that of kernels of nodes."""
@@ -96,13 +102,13 @@ def is_beaten(document: Row) -> bool:
     return any((k["of_peak"] or 0) > BEATEN for k in document["kernels"])
 
 
-def peak_texts(document: Row) -> list[tuple[str, str, bool]]:
-    """At how much of the machine's peak each phase runs: a figure, what it is of, and whether it is
-    sure. Where kernels have beaten the peaks, these are none, and no share of them is told."""
+def peak_texts(document: Row) -> list[tuple[str, ...]]:
+    """At how much of the machine's peak each phase runs, as `figures` takes it. Where kernels have
+    beaten the peaks, these are none, and no share of them is told."""
     told = [p for p in document["phases"] if p["of_peak"] is not None]
     if is_beaten(document):
-        return [("not known: kernels beat it", f"{p['name']}, of peak", False) for p in told]
-    return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at", True) for p in told]
+        return [("not known: kernels beat it", f"{p['name']}, of peak", "unsure") for p in told]
+    return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at") for p in told]
 
 
 def _phase(profile: Profile, phase: Phase) -> Row:
@@ -177,6 +183,40 @@ def computing(document: Row, operator: str) -> list[int]:
 def _ends(title: str) -> list[str]:
     parts = title.split(".")
     return [".".join(parts[i:]) for i in range(len(parts))]
+
+
+def told_of(document: Row) -> list[Row]:
+    """The kernels that were chosen, in order; else all, the slowest first."""
+    kernels: list[Row] = document["kernels"]
+    if "chosen" in document:
+        return [kernels[i] for i in document["chosen"]]
+    return sorted(kernels, key=lambda k: -k["median_ms"])
+
+
+def profile_sections(document: Row) -> list[Section]:
+    """What `profile MODEL` says: how near the peak, where the time went, the peaks, and kernels as
+    `told_of` has them."""
+    bad, notes = document["first_bad"], list(document["notes"])
+    if bad is not None:
+        name = document["kernels"][bad]["name"]
+        notes.append(f"The first kernel that puts out NaN or infinity is {name}.")
+    said = [*([chosen_text(document)] if "chosen" in document else ()), *phase_texts(document)]
+    none = ["no node of the graph"]
+    return [
+        figures(
+            (document["machine"], ""),
+            (document["target"], ""),
+            (str(document["threads"]), "threads"),
+            (str(document["repeats"]), "repeats"),
+            (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
+        ),
+        figures(*peak_texts(document), large=True),
+        *(sentence(note, True) for note in notes),
+        *map(sentence, (*said, peaks_text(document["peaks"]))),
+        table(
+            "", [{**k, "operators": k["operators"] or none} for k in told_of(document)], _KERNELS
+        ),
+    ]
 
 
 def chosen_text(document: Row) -> str:

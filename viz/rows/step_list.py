@@ -14,6 +14,9 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare import changes
 from relascope.viz.rows import Row, formats
 
+CHANGED = "what; node: op; where it came from, or went: text; module: scope; id"
+"""Columns of the nodes that a step changed, as `viz.rows.columns.renamed` takes them."""
+
 
 @dataclass(frozen=True)
 class StepListRow:
@@ -98,6 +101,19 @@ def rows(
     return result
 
 
+def figures_beside(was: Row, now: Row) -> list[tuple[str, str]]:
+    """Nodes, bytes and FLOPs, before and after where they differ, each with what it is of."""
+    return [
+        (" → ".join(dict.fromkeys((write(was[key]), write(now[key])))), name)
+        for key, write, name in (
+            ("nodes", formats.number, "nodes"),
+            ("parameter_bytes", formats.size, "parameters"),
+            ("constant_bytes", formats.size, "constants"),
+            ("flops", formats.flops, "FLOPs, estimated"),
+        )
+    ]
+
+
 @dataclass(frozen=True)
 class StepChange:
     """How the graph after a step differs from the one that it started from.
@@ -140,17 +156,8 @@ class StepChange:
 
     @cached_property
     def figures(self) -> list[tuple[str, str]]:
-        """Nodes, bytes and FLOPs, before and after where they differ, each with what it is of."""
-        was, now = changes.figures(self.before), changes.figures(self.matched.graph)
-        return [
-            (" → ".join(dict.fromkeys((write(was[key]), write(now[key])))), name)
-            for key, write, name in (
-                ("nodes", formats.number, "nodes"),
-                ("parameter_bytes", formats.size, "parameters"),
-                ("constant_bytes", formats.size, "constants"),
-                ("flops", formats.flops, "FLOPs, estimated"),
-            )
-        ]
+        """As of `figures_beside`."""
+        return figures_beside(changes.figures(self.before), changes.figures(self.matched.graph))
 
     @cached_property
     def operators(self) -> list[Row]:

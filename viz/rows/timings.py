@@ -68,8 +68,6 @@ _SHOWN = (
 COMPARED = "tensor: name; max abs error: max_abs; relative to scale: max_rel; scale; dtype"
 """Columns of the comparisons behind a timing's errors, as `viz.rows.columns.renamed` takes them."""
 
-_COMPARED_MOST = 5  # rows of them in a terminal
-
 PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
@@ -198,7 +196,7 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
         *(sentence(short(note, targets), True) for note in run["notes"]),
         table("", _shown_rows(named, said)),
         chart("", "times", named),
-        table(against, run["comparisons"], COMPARED, most=_COMPARED_MOST),
+        table(against, run["comparisons"], COMPARED, most=5),
     ]
 
 

@@ -15,7 +15,7 @@ from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, table
 from relascope.viz.rows import Row
-from relascope.viz.rows.step_list import StepChange
+from relascope.viz.rows.step_list import CHANGED, StepChange
 
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
@@ -121,7 +121,7 @@ def _nodes(change: StepChange) -> None:
 
     table(
         shown,
-        "what; node: op; where it came from, or went: text; module: scope; id",
+        CHANGED,
         key=key,
         on_select=select,
         signs="what",

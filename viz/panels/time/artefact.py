@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.engine.protocol.artefact import Artefact, KernelCode
+from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section
 from relascope.viz.panels.shell.request_cache import RequestCache
@@ -38,7 +38,7 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
 
 
 def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
-    """The kernels as a table, and the code of one of them."""
+    """The kernels as a table, the largest first, and the code of one of them."""
     languages = artefact.languages(found)
     if not languages:
         return
@@ -49,7 +49,9 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
     )
     packed = cache.derive(lambda: artefact.archive(found), "code", request)
     download("Code (.zip)", packed, "code.zip", "code_zip", save, width="stretch")
-    kernels = {(k.phase, k.name): (k, text) for k in found.kernels if (text := _text(k, language))}
+    kernels = {
+        (k.phase, k.name): (k, text) for k in found.kernels if (text := dict(k.code).get(language))
+    }
     lines = {at: artefact.search(text, wanted) for at, (_, text) in kernels.items()}
     if wanted:
         kernels = {at: kernels[at] for at in kernels if lines[at]}
@@ -58,15 +60,13 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
         st.caption(plain_text(text))
     if not kernels:
         return
-    # The largest first.
-    ordered = sorted((k for k, _ in kernels.values()), key=lambda k: -(k.bytes or 0))
-    listed = artefact.document(replace(found, kernels=tuple(ordered)), code=False)
+    ordered = sorted(kernels.values(), key=lambda k: -(k[0].bytes or 0))
+    listed = artefact.document(replace(found, kernels=tuple(k for k, _ in ordered)), code=False)
     rows = artefact.compiled_sections(listed)[-1]["rows"]
     height: Any = "auto" if len(rows) < 9 else 320
     chosen = table(rows, key="code_table", on_select="rerun", height=height)
-    kernel = ordered[chosen[0] if chosen else 0]
+    kernel, text = ordered[chosen[0] if chosen else 0]
     at = kernel.phase, kernel.name
-    text = kernels[at][1]
     shown = [line for _, line in lines[at]] if wanted else text.splitlines()
     if wanted:
         shown = [f"{number:6}  {line}" for number, line in lines[at]]
@@ -76,7 +76,3 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
     st.code(
         "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language), height=_HEIGHT
     )
-
-
-def _text(kernel: KernelCode, language: str) -> str:
-    return dict(kernel.code).get(language, "")

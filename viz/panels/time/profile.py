@@ -12,24 +12,17 @@ from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell import noting
-from relascope.viz.panels.shell.frame import boundary, download, plain_text, section, strip
+from relascope.viz.panels.shell.frame import boundary, download, section
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.chrome_trace import trace_json
-from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.profile import heat, peak_texts, peaks_text, phase_texts, profile_document
+from relascope.viz.rows.profile import heat, peaks_text, profile_document, profile_sections, told_of
 from relascope.viz.sessions import results
 
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
-_COLUMNS = (
-    "kernel: name; phase; median: median_ms; share; of peak: of_peak; bound by: roof; "
-    "computes: operators; in: scope; FLOPs: flops; achieves: flops_per_second; "
-    "of FLOP/s: of_flops; and moves: bytes_per_second; FLOPs a byte: intensity; shapes; "
-    "reads: bytes_in; writes: bytes_out"
-)
 _LABELS = ("under 1 % of the time", "1 to 5 %", "5 to 20 %", "over 20 % of the time")
 _TURN = "peaks_turn"  # how often the peaks were measured anew
 
@@ -60,26 +53,13 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)
     document = screen.derive(lambda: profile_document(measured, graph), "kernels", request, peaks)
-    strip(
-        (document["machine"], ""),
-        (str(document["threads"]), "threads"),
-        (str(document["repeats"]), "repeats"),
-        (f"{float(document['error']['max_abs']):.1e}", "largest error against PyTorch"),
-    )
-    told = peak_texts(document)
-    strip(*((text, of, "" if sure else "rs-unsure") for text, of, sure in told), large=True)
-    for note in document["notes"]:
-        st.warning(plain_text(note))
-    for text in phase_texts(document):
-        st.caption(text)
+    shown = profile_sections(document)
+    show_sections(shown[:-2], "profile")
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
-    if document["first_bad"] is not None:
-        bad = document["kernels"][document["first_bad"]]
-        st.error(f"The first kernel that puts out NaN or infinity is {plain_text(bad['name'])}.")
     _roofline(document)
-    chosen = _table(document["kernels"])
+    chosen = _table(told_of(document), shown[-1]["rows"])
     graph_view(
         graph,
         screen.view(
@@ -154,20 +134,16 @@ def _from_chart() -> None:
     st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
 
 
-def _table(kernels: list[Row]) -> Row | None:
-    """The kernels, the slowest first; the chosen one, by its row or its dot in the chart."""
-    rows = sorted(kernels, key=lambda k: -k["median_ms"])
+def _table(rows: list[Row], cells: list[Row]) -> Row | None:
+    """The kernels as rows and as cells; the chosen one, by its row or its dot in the chart."""
 
     def from_table() -> None:
         row = picked("kernel_table", len(rows))
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
 
-    cells = renamed(rows, _COLUMNS)
-    for cell, row in zip(cells, rows, strict=True):
-        cell["computes"] = cell["computes"] or "no node of the graph"
-        cell |= {**_output(row["outputs"]), "order": row["index"] + 1}
+    more = ({**_output(row["outputs"]), "order": row["index"] + 1} for row in rows)
     table(
-        cells,
+        [cell | other for cell, other in zip(cells, more, strict=True)],
         key="kernel_table",
         on_select=from_table,
         bars=["of peak"],
