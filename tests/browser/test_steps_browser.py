@@ -87,7 +87,11 @@ def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
     press(page, "Home", "ArrowDown")
     page.get_by_role("combobox", name="Add a pass").click()
     page.keyboard.type("convert_layout")
-    page.keyboard.press("Enter")
+    seen_at_once = page.locator(".add").evaluate(
+        "field => { field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }));"
+        " return field.getRootNode().querySelector('.row.selected').checkVisibility(); }"
+    )
+    assert seen_at_once
     settle(page)
     assert listed(page)[1] == [info("relax", "convert_layout").title, "selected"]
     page.get_by_role("combobox", name="data").click()

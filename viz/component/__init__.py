@@ -67,7 +67,7 @@ def graph_view(
     toggles = _toggles(key, view.family or "")
     opened = opened_groups(drawing.around, drawing.first(view), toggles)
     more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
-    result = _component()(
+    result = small("viewer", script="viewer")(
         key=key,
         data=drawing.encode(toggles, view, more),
         default={"selected": None, "toggles": None},
@@ -199,27 +199,19 @@ def _nothing() -> None:
 
 
 @cache
-def small(name: str, html: str = "") -> Callable[..., Any]:
-    """A component that is one file each of style and script, which this folder has.
+def small(name: str, html: str = "", script: str = "") -> Callable[..., Any]:
+    """A component of this folder: its style, and a script with what that imports.
 
     Args:
         name: of the files.
         html: what it is drawn into; without, the file of that name.
+        script: its module in the viewer's folder; without, that of its name beside the style.
     """
-    css, js = ((_HERE / f"{name}.{part}").read_text("utf-8") for part in ("css", "js"))
+    css = (_HERE / f"{name}.css").read_text("utf-8")
     html = html or (_HERE / f"{name}.html").read_text("utf-8")
+    js = javascript.script(script or f"../{name}")
     made: Callable[..., Any] = st.components.v2.component(
         f"relascope_{name}", html=html, css=css, js=js
-    )
-    return made
-
-
-@cache
-def _component() -> Callable[..., Any]:
-    html, css = ((_HERE / f"viewer.{part}").read_text("utf-8") for part in ("html", "css"))
-    js = javascript.script("viewer")
-    made: Callable[..., Any] = st.components.v2.component(
-        "relascope_graph", html=html, css=css, js=js
     )
     return made
 

@@ -2,6 +2,8 @@
 // chosen is Python's. Folding, filtering and searching are done here; Python is told what came of
 // it, in a text that only this file reads, so that it is there when the page is loaded again.
 
+import { element, unpack } from "./viewer/parts.js";
+
 const HIGH = 26; // px, a row
 const BEYOND = 8; // rows that are drawn above and below those in sight
 const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
@@ -11,19 +13,12 @@ const MOST_TOLD = 1000; // passes that were folded or opened one by one
 const FAILED = 1, UNDER_WAY = 2;
 const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
 
-export default function (component) {
+export default function listRuns(component) {
   const { parentElement, data } = component;
   const root = parentElement.querySelector(".runs");
   const list = root.list ??= new RunList(root);
   list.tell = component.setTriggerValue;
   list.receive(data);
-}
-
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
 }
 
 function duration(seconds) {
@@ -73,9 +68,7 @@ class RunList {
     const token = view.getBigUint64(after, true);
     if (token !== this.token) {
       this.token = token;
-      const stream = new Blob([bytes.subarray(after + 8)]).stream()
-        .pipeThrough(new DecompressionStream("deflate"));
-      const rows = await new Response(stream).json();
+      const rows = await unpack(bytes.subarray(after + 8));
       if (token !== this.token) return;
       this.take(rows);
       this.recall(kept);
@@ -118,12 +111,9 @@ class RunList {
     this.root.querySelector(".filters").replaceChildren(...FILTERS.map(([name, title]) => {
       let hits = 0;
       for (let i = 0; i < this.count; i++) if (is[name](i)) hits += 1;
-      const button = element("button", name);
-      button.type = "button";
-      button.append(title, element("span", "hits", String(hits)));
-      button.disabled = hits === 0;
-      button.onclick = () => { this.filter = name; this.closed.clear(); this.list(); this.keep(); };
-      return button;
+      const onclick = () => { this.filter = name; this.closed.clear(); this.list(); this.keep(); };
+      return element("button", { type: "button", class: name, disabled: hits ? null : "", onclick },
+        title, element("span", { class: "hits" }, hits));
     }));
     if (!this.is[this.filter]) this.filter = "all";
     this.list();
@@ -205,42 +195,30 @@ class RunList {
       this.shown.length, Math.ceil((this.scroll.scrollTop + this.scroll.clientHeight) / HIGH) + BEYOND);
     const made = [];
     for (let at = first; at < last; at++) made.push(this.row(this.shown[at], at));
-    if (!this.shown.length) made.push(element("div", "none", "No pass is like that."));
+    if (!this.shown.length) made.push(element("div", { class: "none" }, "No pass is like that."));
     this.space.replaceChildren(...made);
     this.scroll.setAttribute("aria-activedescendant", `run-${this.selected}`);
   }
 
   row(i, at) {
     const { name, depth, changed, own, time, failed } = this.rows;
-    const row = element("div", "run");
-    row.id = `run-${i}`;
-    row.dataset.number = String(i);
-    row.setAttribute("role", "treeitem");
-    row.setAttribute("aria-level", String(depth[i] + 1));
-    row.setAttribute("aria-selected", String(i === this.selected));
+    const inner = this.end[i] > i + 1;
+    const open = inner ? !(this.finding ? this.closed : this.folded).has(i) : null;
+    const cell = (look, ...words) => element("span", { class: look }, ...words);
+    const title = cell("title", name[i]), took = cell("own", duration(own[i]));
+    title.title = `${i}: ${name[i]}`;
+    took.style.setProperty("--share", `${100 * (own[i] ?? 0) / (this.longest || 1)}%`);
+    const looks = ["run", i === this.selected && "selected", changed[i] === 0 && !failed[i] && "idle",
+      this.found?.[i] === 1 && "around", failed[i] && "bad"];
+    const row = element("div", {
+      id: `run-${i}`, "data-number": i, class: looks, role: "treeitem", "aria-level": depth[i] + 1,
+      "aria-selected": i === this.selected, "aria-expanded": open,
+    },
+    cell("words", cell(inner ? `arrow${open ? " open" : ""}` : "leaf"), title,
+      failed[i] ? cell("tag", failed[i] === FAILED ? "failed" : "did not end") : null),
+    cell("changed", changed[i] || ""), took, cell("time", duration(time[i])));
     row.style.top = `${at * HIGH}px`;
     row.style.setProperty("--indent", `${Math.min(depth[i], 12) * 13}px`);
-    row.classList.toggle("selected", i === this.selected);
-    row.classList.toggle("idle", changed[i] === 0 && !failed[i]);
-    row.classList.toggle("around", this.found !== null && this.found[i] === 1);
-    row.classList.toggle("bad", failed[i] > 0);
-    const inner = this.end[i] > i + 1;
-    const arrow = element("span", inner ? "arrow" : "leaf");
-    if (inner) {
-      const open = !(this.finding ? this.closed : this.folded).has(i);
-      row.setAttribute("aria-expanded", String(open));
-      arrow.classList.toggle("open", open);
-    }
-    const title = element("span", "title", name[i]);
-    title.title = `${i}: ${name[i]}`;
-    const words = element("span", "words");
-    words.append(arrow, title);
-    if (failed[i]) words.append(element("span", "tag", failed[i] === FAILED ? "failed" : "did not end"));
-    const count = element("span", "changed", changed[i] ? String(changed[i]) : "");
-    const took = element("span", "own", duration(own[i]));
-    const share = this.longest ? (own[i] ?? 0) / this.longest : 0;
-    took.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-    row.append(words, count, took, element("span", "time", duration(time[i])));
     return row;
   }
 

@@ -3,7 +3,10 @@
 // and none done twice. The list shows them at once. One that stands still (in a file that is handed
 // on) can only be looked through.
 
+import { element } from "./viewer/parts.js";
+
 const NOTHING_TO_DRAG = -1;
+const CROSS = '<svg viewBox="0 0 16 16"><path d="M4.5 4.5l7 7M11.5 4.5l-7 7"/></svg>';
 
 // What is done to the rows, as Python will do it; returns the index of the chosen one.
 const DEEDS = {
@@ -26,38 +29,21 @@ const DEEDS = {
   },
 };
 
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-function button(className, label, onClick) {
-  const made = element("button", className);
-  made.type = "button";
-  made.tabIndex = -1; // the list has the focus, and keys of its own
-  made.title = label;
-  made.setAttribute("aria-label", label);
-  made.addEventListener("click", (event) => {
-    event.stopPropagation();
-    onClick();
-  });
-  return made;
+// The list has the focus, and keys of its own.
+function button(look, label, onClick, more) {
+  const onclick = (event) => { event.stopPropagation(); onClick(); };
+  return element("button", { type: "button", class: look, tabindex: -1, title: label,
+    "aria-label": label, onclick, ...more });
 }
 
 function counts(row) {
-  const box = element("span", "counts");
-  if (row.nodes === null) return box;
-  for (const [name, sign] of [["added", "+"], ["removed", "−"], ["changed", "~"]]) {
-    const part = element("span", name, row[name] ? sign + row[name] : "");
-    part.title = row[name] ? `${row[name]} ${name}` : "";
-    box.append(part);
-  }
-  const nodes = element("span", "nodes", String(row.nodes));
-  nodes.title = `${row.nodes} nodes after this step`;
-  box.append(nodes);
-  return box;
+  if (row.nodes === null) return element("span", { class: "counts" });
+  const parts = [["added", "+"], ["removed", "−"], ["changed", "~"]].map(([name, sign]) =>
+    element("span", { class: name, title: row[name] ? `${row[name]} ${name}` : "" },
+      row[name] ? sign + row[name] : ""));
+  const title = `${row.nodes} nodes after this step`;
+  return element("span", { class: "counts" }, ...parts,
+    element("span", { class: "nodes", title }, row.nodes));
 }
 
 // Previous and next step, where the page has a place for them.
@@ -80,11 +66,8 @@ function adding(parentElement, passes, add) {
   if (!field) return;
   const choices = parentElement.querySelector("datalist");
   if (choices.children.length !== passes.length) {
-    choices.replaceChildren(...passes.map(([name, title]) => {
-      const option = element("option", "", title);
-      option.value = name;
-      return option;
-    }));
+    choices.replaceChildren(
+      ...passes.map(([value, title]) => element("option", { value }, title)));
   }
   const take = () => {
     const name = field.value.trim();
@@ -102,7 +85,7 @@ function adding(parentElement, passes, add) {
   field.onkeydown = (event) => { if (event.key === "Enter") take(); };
 }
 
-export default function (component) {
+export default function listSteps(component) {
   const { data, parentElement, setStateValue } = component;
   const list = parentElement.querySelector(".list");
   const known = list.log && list.log.session === data.session;
@@ -189,48 +172,29 @@ export default function (component) {
 
   const draw = () => {
     list.replaceChildren(...rows.map((row, index) => {
-      const item = element("div", "row");
-      item.id = `step-${index}`;
-      item.setAttribute("role", "option");
-      item.dataset.row = String(index);
-      item.classList.toggle("off", !row.enabled);
-      item.classList.toggle("idle", row.enabled && row.idle && !row.failure);
-      item.classList.toggle("failed", Boolean(row.failure));
-      item.classList.toggle("hidden", row.hidden);
-      item.classList.toggle("waiting", row.waiting);
-
-      if (row.fixed) {
-        const mark = data.still ? index : "•";
-        const fixed = element("span", "fixed", index === 0 ? "" : mark);
-        fixed.title = index === 0 || data.still ? "" : "The pipeline cannot go without this step";
-        item.append(fixed);
-      } else {
-        const label = `${row.title}: ${row.enabled ? "on" : "off"}`;
-        const knob = button("switch", label, () => { list.focus(); turn(index); });
-        knob.setAttribute("role", "switch");
-        knob.setAttribute("aria-checked", String(row.enabled));
-        item.append(knob);
-      }
-
-      const words = element("div", "words");
-      const head = element("div", "head");
-      head.append(element("span", "title", row.title));
-      if (row.parameters) head.append(element("span", "tag parameters", row.parameters));
-      if (row.looking) head.append(element("span", "tag", "view only"));
-      if (row.failure) head.append(element("span", "tag bad", "failed"));
-      if (row.error) head.append(element("span", "tag", row.error));
-      if (row.waiting) head.append(element("span", "tag", "not run"));
-      words.append(head, element("div", "summary", row.failure || row.summary));
-      words.title = row.failure || row.summary;
-
-      const figures = element("div", "figures");
-      figures.append(counts(row), element("span", "time", row.time));
-      item.append(words, figures);
-      if (!row.fixed) {
-        const out = button("out", `Take ${row.title} out`, () => { list.focus(); remove(index); });
-        out.innerHTML = '<svg viewBox="0 0 16 16"><path d="M4.5 4.5l7 7M11.5 4.5l-7 7"/></svg>';
-        item.append(out);
-      }
+      const span = (look, text, more) => element("span", { class: look, ...more }, text);
+      const fixed = index === 0 || data.still ? "" : "The pipeline cannot go without this step";
+      const switched = { role: "switch", "aria-checked": row.enabled };
+      const first = row.fixed
+        ? span("fixed", index === 0 ? "" : data.still ? index : "•", { title: fixed })
+        : button("switch", `${row.title}: ${row.enabled ? "on" : "off"}`,
+          () => { list.focus(); turn(index); }, switched);
+      const said = row.failure || row.summary;
+      const tag = (text, more = "") => (text ? span(`tag${more}`, text) : null);
+      const looks = ["row", !row.enabled && "off", row.enabled && row.idle && !row.failure && "idle",
+        row.failure && "failed", row.hidden && "hidden", row.waiting && "waiting"];
+      const item = element("div", { class: looks, id: `step-${index}`, role: "option",
+        "data-row": index },
+      first,
+      element("div", { class: "words", title: said },
+        element("div", { class: "head" }, span("title", row.title),
+          tag(row.parameters, " parameters"), tag(row.looking && "view only"),
+          tag(row.failure && "failed", " bad"), tag(row.error), tag(row.waiting && "not run")),
+        element("div", { class: "summary" }, said)),
+      element("div", { class: "figures" }, counts(row), span("time", row.time)),
+      row.fixed ? null
+        : button("out", `Take ${row.title} out`, () => { list.focus(); remove(index); }));
+      if (!row.fixed) item.lastChild.innerHTML = CROSS;
       item.addEventListener("click", () => { list.focus({ preventScroll: true }); select(index); });
       drag(item, index);
       return item;

@@ -1,29 +1,24 @@
 // Two texts side by side. What is the same is folded to a line that opens it; rows beyond the first
 // few thousand are made as they are wished for.
 
+import { element, unpack } from "./viewer/parts.js";
+
 const AROUND = 3; // lines that stay around what changed
 const AT_ONCE = 1500; // rows that are drawn before one asks for more
 
-export default function (component) {
+export default function viewTexts(component) {
   const { parentElement, data } = component;
   const root = parentElement.querySelector(".diff");
   const diff = root.diff ??= new Diff(root);
   diff.receive(data);
 }
 
-function element(tag, className, ...content) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...content);
-  return made;
+function button(text, label, onclick) {
+  return element("button", { type: "button", title: label, "aria-label": label, onclick }, text);
 }
 
-function button(text, className, act, label) {
-  const made = element("button", className, text);
-  made.type = "button";
-  made.onclick = act;
-  if (label) { made.title = label; made.setAttribute("aria-label", label); }
-  return made;
+function fold(text, onclick) {
+  return element("button", { type: "button", class: "fold", onclick }, text);
 }
 
 class Diff {
@@ -52,8 +47,7 @@ class Diff {
     const same = this.bytes?.length === bytes.length && this.bytes.every((b, i) => b === bytes[i]);
     if (same) return;
     this.bytes = bytes;
-    const stream = new Blob([bytes.subarray(8)]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const told = await new Response(stream).json();
+    const told = await unpack(bytes.subarray(8));
     if (this.bytes === bytes) this.take(told);
   }
 
@@ -63,14 +57,14 @@ class Diff {
     this.count.textContent = changed
       ? `${changed.toLocaleString("en")} changed line${changed === 1 ? "" : "s"}` : sameText;
     this.walk.replaceChildren(
-      button("↑", "", () => this.go(-1), "Go up to a change"),
-      button("↓", "", () => this.go(1), "Go down to a change"));
+      button("↑", "Go up to a change", () => this.go(-1)),
+      button("↓", "Go down to a change", () => this.go(1)));
     this.walk.hidden = !changed;
     this.body.classList.toggle("one", !changed);
-    const head = element("div", "line head",
-      element("span", "side left", element("span", "text", before)),
-      element("span", "side right", element("span", "text", after)));
-    this.body.replaceChildren(head);
+    const side = (name, title) =>
+      element("span", { class: `side ${name}` }, element("span", { class: "text" }, title));
+    this.body.replaceChildren(
+      element("div", { class: "line head" }, side("left", before), side("right", after)));
     this.body.scrollTop = 0;
     let drawn = 0;
     const parts = [];
@@ -102,7 +96,7 @@ class Diff {
       }
       this.body.append(...made);
       if (index < parts.length) {
-        const more = button(`Show more (${parts.length - index} places)`, "fold", () => {
+        const more = fold(`Show more (${parts.length - index} places)`, () => {
           more.remove();
           draw(index);
         });
@@ -115,7 +109,7 @@ class Diff {
 
   folded([left, right, lines]) {
     const words = `${lines.length.toLocaleString("en")} lines are the same`;
-    const made = button(words, "fold", () => {
+    const made = fold(words, () => {
       // A long stretch opens from its start, bit by bit.
       const rest = lines.length > AT_ONCE
         ? [this.folded([left + AT_ONCE, right + AT_ONCE, lines.slice(AT_ONCE)])] : [];
@@ -137,17 +131,16 @@ class Diff {
   }
 
   line(left, right, kind) {
-    return element("div", `line ${kind}`, this.side(left, "left"), this.side(right, "right"));
+    const sides = [this.side(left, "left"), this.side(right, "right")];
+    return element("div", { class: `line ${kind}` }, ...sides);
   }
 
   side(line, name) {
-    const made = element("span", `side ${name}${line ? "" : " empty"}`);
-    if (!line) return made;
+    if (!line) return element("span", { class: `side ${name} empty` });
     const [number, parts] = line;
-    const text = element("span", "text");
-    for (const [words, marked] of parts) text.append(marked ? element("mark", "", words) : words);
-    made.append(element("span", "number", String(number)), text);
-    return made;
+    const text = parts.map(([words, marked]) => (marked ? element("mark", {}, words) : words));
+    return element("span", { class: `side ${name}` },
+      element("span", { class: "number" }, number), element("span", { class: "text" }, ...text));
   }
 
   go(way) {

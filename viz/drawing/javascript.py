@@ -17,8 +17,8 @@ from typing import Any
 from py_mini_racer import JSFunction, MiniRacer
 
 VIEWER = Path(__file__).parents[1] / "component" / "viewer"
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.{1,2}/[\w/]+)\.js";\n', re.M)
-_EXPORT = re.compile(r"^export (?!default)", re.M)
+_IMPORT = re.compile(r'^import (?:\{([^}]*)\}|(\w+)) from "(\.{1,2}/[\w/.]+)\.js";\n', re.M)
+_EXPORT = re.compile(r"^export (default )?", re.M)
 _lock = threading.Lock()
 
 
@@ -26,7 +26,8 @@ def script(module: str) -> str:
     """A module of the viewer behind all that it imports, as one script.
 
     Streamlit and the engine take one script as text. What a module imports becomes a constant of
-    it, what is imported from it the result of a function, so modules share no other names.
+    it, what is imported from it the result of a function, so modules share no other names. A
+    default export is imported by its own name.
 
     Args:
         module: its path in the viewer's folder, without ".js".
@@ -35,15 +36,18 @@ def script(module: str) -> str:
     texts = _texts(first, {})
     wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}
     for at, text in texts.items():
-        for names, other in _IMPORT.findall(text):
-            wanted[(at.parent / other).resolve()] |= dict.fromkeys(names.replace(",", " ").split())
+        for names, default, other in _IMPORT.findall(text):
+            names = (names or default).replace(",", " ").split()
+            wanted[(at.parent / other).resolve()] |= dict.fromkeys(names)
     numbers = {at: f"module{i}" for i, at in enumerate(texts)}
 
     def standing(at: Path) -> str:
         def constant(match: re.Match[str]) -> str:
-            return f"const {{{match[1]}}} = {numbers[(at.parent / match[2]).resolve()]};\n"
+            names, number = match[1] or match[2], numbers[(at.parent / match[3]).resolve()]
+            return f"const {{ {names} }} = {number};\n"
 
-        return _EXPORT.sub("", _IMPORT.sub(constant, texts[at]))
+        text = _IMPORT.sub(constant, texts[at])
+        return _EXPORT.sub(lambda found: found[0] if found[1] and at == first else "", text)
 
     def enclosed(at: Path) -> str:
         names = ", ".join(wanted[at])
@@ -56,7 +60,7 @@ def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
     """A module's text and those of all that it imports, each behind what it needs."""
     if module not in known:
         text = module.with_suffix(".js").read_text("utf-8")
-        for _, other in _IMPORT.findall(text):
+        for *_, other in _IMPORT.findall(text):
             _texts((module.parent / other).resolve(), known)
         known[module] = text
     return known

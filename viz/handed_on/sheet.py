@@ -135,24 +135,11 @@ def _packed(data: Any) -> str:
 
 
 def _script() -> str:
-    """The viewer and the list of steps, each with names of its own, and the page around them."""
-    parts = [
-        _wrapped("viewGraph", javascript.script("viewer")),
-        _wrapped("listSteps", _read(_COMPONENT / "step_list.js")),
-        _wrapped("listRuns", _read(_COMPONENT / "run_list.js")),
-        _wrapped("viewTexts", _read(_COMPONENT / "text_diff.js")),
-        javascript.script(str(_HERE / "page" / "page")),
-    ]
-    text = '"use strict";\n' + "\n".join(parts)
+    """The page's script, with the viewer, the lists and the texts."""
+    text = '"use strict";\n' + javascript.script(str(_HERE / "page" / "page"))
     if "</script" in text.lower() or "<!--" in text:
         raise AssertionError("the script would end early")
     return text
-
-
-def _wrapped(name: str, module: str) -> str:
-    """A module as a constant of its default export; nothing else of it is seen."""
-    body = module.replace("export default function", "const made = function", 1)
-    return f"const {name} = (() => {{\n{body}\nreturn made;\n}})();\n"
 
 
 def _template(name: str, style: Path, html: str) -> str:

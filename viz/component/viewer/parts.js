@@ -23,10 +23,12 @@ export function bytesText(bytes) {
   return unit ? `${short} (${bytes.toLocaleString("en")} bytes)` : short;
 }
 
+// An attribute that is null is left out; a class may be a list of which some are false.
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "onclick") made.onclick = value;
+    if (name.startsWith("on")) made[name] = value;
+    else if (Array.isArray(value)) made.setAttribute(name, value.filter(Boolean).join(" "));
     else if (value !== undefined && value !== null) made.setAttribute(name, value);
   }
   made.append(...children.filter((c) => c !== null && c !== undefined));

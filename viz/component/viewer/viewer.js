@@ -18,7 +18,7 @@ import { Walk } from "./walk.js";
 
 const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window, and what it leaves there
 
-export default function (component) {
+export default function viewGraph(component) {
   const { parentElement, data } = component;
   let viewer = parentElement.relascopeViewer;
   if (!viewer || viewer.gone) {

@@ -1,7 +1,8 @@
 // The page around the graphs: tabs, light and dark, what can be saved, and keys.
 
 import { block } from "./blocks.js";
-import { fileName, make, save } from "./made.js";
+import { element } from "../../component/viewer/parts.js";
+import { fileName, save } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, onAddress, place } from "./place.js";
 import { asCsv, chart, figures, sentence, table } from "./sections.js";
@@ -15,11 +16,11 @@ class Page {
     this.panels = new Map();
     find("h1").textContent = index.title;
     find(".about dl").append(...index.about.flatMap(([name, value]) =>
-      [make("dt", {}, name), make("dd", {}, value)]));
+      [element("dt", {}, name), element("dd", {}, value)]));
     find(".caveats").append(...index.caveats.map((text) => sentence({ text, warning: true })));
     find("footer").textContent = `Made by relascope ${index.version}. The whole result is in this `
       + "file: it asks nothing of a server or the network.";
-    this.tabs = index.tabs.map((tab, at) => make("button", {
+    this.tabs = index.tabs.map((tab, at) => element("button", {
       type: "button", role: "tab", id: `tab-${tab.key}`, "aria-controls": `panel-${tab.key}`,
       onclick: () => this.show(tab.key), onkeydown: (event) => this.tabKey(event, at),
     }, tab.title));
@@ -69,7 +70,7 @@ class Page {
   }
 
   make(tab) {
-    const at = make("section", { role: "tabpanel", id: `panel-${tab.key}`, class: "panel",
+    const at = element("section", { role: "tabpanel", id: `panel-${tab.key}`, class: "panel",
       "aria-labelledby": `tab-${tab.key}` });
     find("main").append(at);
     const panel = { at, tables: [] };
@@ -104,7 +105,7 @@ class Page {
     if (!menu.classList.contains("hidden")) { this.closeMenu(); return; }
     const panel = this.panels.get(this.shown);
     const { title } = this.index;
-    const entry = (label, then) => make("button", { type: "button", role: "menuitem",
+    const entry = (label, then) => element("button", { type: "button", role: "menuitem",
       onclick: () => { this.closeMenu(); then(); } }, label);
     const tables = [...panel.tables, ...(panel.steps?.tables ?? [])];
     menu.replaceChildren(

@@ -1,13 +1,15 @@
 // A graph in the viewer: the page's own component, with this file in Streamlit's place.
 
-import { filled, make } from "./made.js";
+import viewGraph from "../../component/viewer/viewer.js";
+import { element } from "../../component/viewer/parts.js";
+import { filled } from "./made.js";
 import { go, place } from "./place.js";
 
 export class Picture {
   constructor(name, height) {
     this.name = name;
     this.height = height;
-    this.at = make("div", { class: "picture" });
+    this.at = element("div", { class: "picture" });
     this.root = filled(this.at, "viewer");
     this.asked = place.get("node") ?? null; // what the address names is looked at once
   }
@@ -26,13 +28,9 @@ export class Picture {
         viewHeight: narrow ? Math.min(this.height, Math.round(innerHeight * 0.7)) : this.height,
         details: drawing.details && !narrow,
       },
-      setStateValue: (what, value) => this.told(what, value),
+      setStateValue: (what, node) => what === "selected" && go({ node }),
       setTriggerValue: () => {},
     });
-  }
-
-  told(what, value) {
-    if (what === "selected") go({ node: value });
   }
 
   // Look at a node of the drawing.

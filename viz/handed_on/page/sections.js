@@ -1,21 +1,22 @@
 // What tabs are made of: figures, sentences, tables, charts and texts.
 
-import { make } from "./made.js";
+import { element } from "../../component/viewer/parts.js";
 
 const SHOWN = 200; // rows at first
 const FILTERED = 12; // rows from which on there is a filter
 
 export function figures({ items, large }) {
-  const facts = items.map(([figure, of]) => make("span", {}, make("b", {}, figure), ` ${of}`));
-  return make("div", { class: large ? "figures large" : "figures" }, ...facts);
+  const facts = items.map(([figure, of]) =>
+    element("span", {}, element("b", {}, figure), ` ${of}`));
+  return element("div", { class: large ? "figures large" : "figures" }, ...facts);
 }
 
 export function sentence({ text, warning }) {
-  return make("p", { class: warning ? "warning" : "said" }, text);
+  return element("p", { class: warning ? "warning" : "said" }, text);
 }
 
 export function chart({ title, svg, note }) {
-  const made = make("figure", { class: "chart" }, title ? make("h2", {}, title) : null);
+  const made = element("figure", { class: "chart" }, title ? element("h2", {}, title) : null);
   const drawn = document.importNode(
     new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, true);
   const told = drawn.querySelectorAll("[aria-roledescription][aria-label]");
@@ -24,28 +25,28 @@ export function chart({ title, svg, note }) {
     title.textContent = mark.getAttribute("aria-label");
     mark.append(title);
   }
-  made.append(drawn, ...(note ? [make("figcaption", {}, note)] : []));
+  made.append(drawn, ...(note ? [element("figcaption", {}, note)] : []));
   return made;
 }
 
 export function table({ title, columns, numbers, rows, ids, note }, onNode) {
-  const made = make("section", { class: "table" }, title ? make("h2", {}, title) : null);
+  const made = element("section", { class: "table" }, title ? element("h2", {}, title) : null);
   if (!rows.length) {
-    made.append(make("p", { class: "said" }, note || "Nothing."));
+    made.append(element("p", { class: "said" }, note || "Nothing."));
     return made;
   }
-  const body = make("tbody");
+  const body = element("tbody");
   const order = rows.map((_, i) => i);
   let words = [], most = SHOWN, by = -1, down = false;
-  const more = make("button", { class: "more", type: "button", onclick: () => {
+  const more = element("button", { class: "more", type: "button", onclick: () => {
     most += 1000; write();
   } });
-  const line = (i) => make("tr", {}, ...rows[i].map((cell, c) => {
+  const line = (i) => element("tr", {}, ...rows[i].map((cell, c) => {
     const link = c === 0 && ids?.[i] && onNode;
     // A word with a sign, "+ added", has the graph's colour too.
     const look = columns[c] === "what" ? `look ${cell.replace(/[^a-z]/g, "")}` : null;
-    return make("td", { class: numbers[c] ? "number" : look }, link
-      ? make("button", { class: "link", type: "button", title: "Show it in the graph",
+    return element("td", { class: numbers[c] ? "number" : look }, link
+      ? element("button", { class: "link", type: "button", title: "Show it in the graph",
         onclick: () => onNode(ids[i]) }, cell) : cell);
   }));
   const write = () => {
@@ -62,8 +63,8 @@ export function table({ title, columns, numbers, rows, ids, note }, onNode) {
     return numbers[by] && !Number.isNaN(number) ? number : rows[i][by].toLowerCase();
   };
   const heads = columns.map((name, c) => {
-    const head = make("th", { class: numbers[c] ? "number" : null, scope: "col" },
-      make("button", { type: "button", title: "Sort", onclick: () => {
+    const head = element("th", { class: numbers[c] ? "number" : null, scope: "col" },
+      element("button", { type: "button", title: "Sort", onclick: () => {
         down = by === c ? !down : false;
         by = c;
         order.sort((a, b) => {
@@ -77,15 +78,16 @@ export function table({ title, columns, numbers, rows, ids, note }, onNode) {
     return head;
   });
   if (rows.length >= FILTERED) {
-    made.append(make("input", { type: "search", placeholder: "Filter", "aria-label":
+    made.append(element("input", { type: "search", placeholder: "Filter", "aria-label":
       `Filter ${title || "the table"}`, oninput: (event) => {
         words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
         write();
       } }));
   }
-  made.append(make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title || "Table" },
-    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more);
-  if (note) made.append(make("p", { class: "said" }, note));
+  const label = title || "Table";
+  made.append(element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": label },
+    element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body)), more);
+  if (note) made.append(element("p", { class: "said" }, note));
   write();
   return made;
 }

@@ -1,8 +1,12 @@
 // The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
 // and what that one did to a function.
 
+import listRuns from "../../component/run_list.js";
+import listSteps from "../../component/step_list.js";
+import viewTexts from "../../component/text_diff.js";
 import { block } from "./blocks.js";
-import { filled, make } from "./made.js";
+import { element } from "../../component/viewer/parts.js";
+import { filled } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, place } from "./place.js";
 import { figures, sentence, table } from "./sections.js";
@@ -14,20 +18,20 @@ export class Steps {
     this.section = section;
     this.name = name;
     this.picture = new Picture(name, section.height);
-    this.list = make("div", { class: `steps ${section.list}` });
+    this.list = element("div", { class: `steps ${section.list}` });
     this.shadow = filled(this.list, section.list);
-    this.texts = make("div", { class: "texts" });
+    this.texts = element("div", { class: "texts" });
     this.textsRoot = filled(this.texts, "texts");
-    this.said = make("div", { class: "step-said" });
-    this.below = make("div", { class: "step-below" });
-    this.words = make("span", { class: "step-title", "aria-live": "polite" });
-    const turn = (way, label, key) => make("button", { type: "button", title: `${label} (${key})`,
-      onclick: () => this.turn(way) }, label);
+    this.said = element("div", { class: "step-said" });
+    this.below = element("div", { class: "step-below" });
+    this.words = element("span", { class: "step-title", "aria-live": "polite" });
+    const turn = (way, label, key) => element("button", { type: "button",
+      title: `${label} (${key})`, onclick: () => this.turn(way) }, label);
     const what = section.changes ? " change" : "";
     this.back = turn(-1, `Previous${what}`, ",");
     this.on = turn(1, `Next${what}`, ".");
-    this.at = make("div", { class: "board" }, this.list, make("div", { class: "after" },
-      make("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at,
+    this.at = element("div", { class: "board" }, this.list, element("div", { class: "after" },
+      element("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at,
       this.texts), this.below);
     this.read();
   }
@@ -86,16 +90,16 @@ export class Steps {
   }
 
   tell({ title, facts, said, functions }) {
-    this.words.replaceChildren(title, make("div", { class: "said" }, facts));
+    this.words.replaceChildren(title, element("div", { class: "said" }, facts));
     // What was looked at last is looked at again, where the step changed it, too.
     const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
-    const choice = make("select", { "aria-label": "Function", onchange: () => {
+    const choice = element("select", { "aria-label": "Function", onchange: () => {
       this.function = functions[choice.selectedIndex][0];
       this.look(functions[choice.selectedIndex]);
-    } }, ...functions.map(([name]) => make("option", {}, name)));
+    } }, ...functions.map(([name]) => element("option", {}, name)));
     if (functions.length) choice.selectedIndex = at;
-    this.became = make("span", { class: "said" });
-    this.said.replaceChildren(...said.map(sentence), make("div", { class: "function" },
+    this.became = element("span", { class: "said" });
+    this.said.replaceChildren(...said.map(sentence), element("div", { class: "function" },
       functions.length > 1 ? choice : null, this.became));
     this.look(functions[at] ?? ["", "", null, null]);
   }

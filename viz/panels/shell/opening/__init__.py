@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.viz.drawing import javascript
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import plain_text, show_error
 from relascope.viz.panels.shell.holding import put
@@ -88,5 +89,5 @@ def _component() -> Any:
         "<div class='over' popover='manual' role='status'></div>"
         "<input type='file' multiple hidden>",
         css=(_HERE / "drop.css").read_text(encoding="utf-8"),
-        js=(_HERE / "drop.js").read_text(encoding="utf-8"),
+        js=javascript.script(str(_HERE / "drop")),
     )

@@ -1,6 +1,8 @@
 // Files that are dropped anywhere on the page go to an uploader of Streamlit's: that of the dialog
 // that is open, else the sidebar's for models. What can be opened is said while a file is over it.
 
+import { element } from "../../../component/viewer/parts.js";
+
 const UPLOADER = "[data-testid=stFileUploader]", ZONE = "[data-testid=stFileUploaderDropzone]";
 const SAID = 8000, PATIENCE = 20000; // milliseconds
 
@@ -13,23 +15,17 @@ export default function (component) {
   const on = (at, type, then) => at.addEventListener(type, then, { signal: stop.signal });
   let deep = 0, timer = 0;
 
-  const make = (tag, text, ...children) => {
-    const made = document.createElement(tag);
-    made.append(...(text ? [text] : []), ...children);
-    return made;
-  };
-  const kinds = () => make("dl", "", ...data.kinds.flatMap(([endings, what]) =>
-    [make("dt", endings), make("dd", what)]));
-  const sheet = (...parts) => Object.assign(make("div", "", ...parts), { className: "sheet" });
+  const kinds = () => element("dl", {}, ...data.kinds.flatMap(([endings, what]) =>
+    [element("dt", {}, endings), element("dd", {}, what)]));
   const show = (...parts) => {
     clearTimeout(timer);
     over.classList.remove("said");
-    over.replaceChildren(sheet(...parts));
+    over.replaceChildren(element("div", { class: "sheet" }, ...parts));
     if (over.isConnected && !over.matches(":popover-open")) over.showPopover();
   };
   const hide = () => { if (over.isConnected && over.matches(":popover-open")) over.hidePopover(); };
   const say = (text) => {
-    show(make("p", text));
+    show(element("p", {}, text));
     over.classList.add("said");
     timer = setTimeout(hide, SAID);
   };
@@ -76,8 +72,8 @@ export default function (component) {
   on(window, "dragenter", (event) => {
     if (!isFile(event)) return;
     deep += 1;
-    show(make("h2", "Drop it to open it"), kinds(),
-      make("p", "Several at once: a model with the files of its data or parameters."));
+    show(element("h2", {}, "Drop it to open it"), kinds(),
+      element("p", {}, "Several at once: a model with the files of its data or parameters."));
   });
   on(window, "dragleave", (event) => { if (isFile(event) && (deep = Math.max(0, deep - 1)) === 0) hide(); });
   on(window, "dragover", (event) => { if (isFile(event) && !elsewhere(event)) event.preventDefault(); });
@@ -95,11 +91,10 @@ export default function (component) {
 
   card.hidden = !data.card;
   if (data.card) {
-    const choose = make("button", "Choose a file");
-    choose.onclick = () => own.click();
-    card.replaceChildren(sheet(make("h2", "Drop a file anywhere on this page"), kinds(),
-      make("p", "Opening a model's file runs code of torch or TVM: open only files that you trust."),
-      choose));
+    const careful = "Opening a model's file runs code of torch or TVM: open only files that you trust.";
+    card.replaceChildren(element("div", { class: "sheet" },
+      element("h2", {}, "Drop a file anywhere on this page"), kinds(), element("p", {}, careful),
+      element("button", { onclick: () => own.click() }, "Choose a file")));
   }
   return parentElement.relascopeStop = () => { stop.abort(); clearTimeout(timer); hide(); };
 }
