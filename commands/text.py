@@ -8,18 +8,10 @@ from relascope.commands.gate import text as gate
 from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
-from relascope.viz.rows.formats import (
-    duration,
-    example_block,
-    flops,
-    sandbox_words,
-    size,
-    text_table,
-    work_text,
-)
+from relascope.viz.rows.formats import example_block, sandbox_words, size, text_table, work_text
 from relascope.viz.rows.profile import lint_sections, profile_sections
 from relascope.viz.rows.step_list import CHANGED, figures_beside
-from relascope.viz.rows.tuning import shapes_text
+from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
 
 def engines(document: Document) -> str:
@@ -199,11 +191,8 @@ def captures(document: Document) -> str:
 
 def gradients(document: Document) -> str:
     """What `gradients` says."""
-    rows = document["gradients"]
-    ways = [r["gradient"] for r in rows]
-    figures = text_table(tables.gradients_beside(rows), ["", *ways])
-    operators = text_table(tables.operators_beside(rows), ["operator", *ways])
-    return "\n\n".join([_head(document, document["dtype"]), figures, operators])
+    shown = sections.text(tables.gradient_sections(document["gradients"]))
+    return f"{_head(document, document['dtype'])}\n\n{shown}"
 
 
 def time(document: Document) -> str:
@@ -277,38 +266,19 @@ def reduce(document: Document) -> str:
 
 def tasks(document: Document) -> str:
     """What `tasks` says."""
-    rows = [
-        {
-            **t,
-            "shapes": shapes_text(t["shapes"], t["dtypes"]),
-            "flops": "-" if t["flops"] is None else flops(t["flops"]),
-            "share": "-" if t["share"] is None else f"{t['share']:.1%}",
-            "built with": "its record" if t["uses_record"] else "",
-        }
-        for t in document["tasks"]
-    ]
-    columns = "key name shapes calls flops share before_ms best_ms trials"
-    table = text_table(rows, [*columns.split(), "built with"])
-    return "\n".join([_tuned_on(document), "", table])
+    return sections.text([_tuned_on(document), tasks_table(document["tasks"])])
 
 
 def tune(document: Document) -> str:
     """What `tune` says."""
-    rows = [
-        {**t, "built with": "its record" if t["uses_record"] else "no record"}
-        for t in document["tasks"]
-    ]
-    columns = ["key", "name", "trials", "failed", "before_ms", "earlier_ms", "best_ms"]
-    made = sum(t["trials"] for t in document["tasks"])
-    done = f"{made} trials in {duration(document['seconds'])}"
+    kept = [sections.sentence(f"Records: {document['records']}")]
     if document["cancelled"]:
-        done = f"Stopped after {done}; what was found is kept"
-    lines = [_tuned_on(document), done, f"Records: {document['records']}", *document["notes"]]
-    return "\n".join([*lines, "", text_table(rows, [*columns, "built with"])])
+        kept.insert(0, sections.sentence("Stopped; what was found is kept."))
+    return sections.text([_tuned_on(document), *kept, *tuned_sections(document)])
 
 
-def _tuned_on(document: Document) -> str:
-    return f"{_head(document)}, {document['threads']} threads"
+def _tuned_on(document: Document) -> sections.Section:
+    return sections.sentence(f"{_head(document)}, {document['threads']} threads")
 
 
 def _head(document: Document, *more: str) -> str:

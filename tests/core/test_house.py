@@ -33,13 +33,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 5900,
-    "commands": 3700,
+    "commands": 3600,
     "core": 1200,
     "engine": 40900,
     "passes": 11500,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27900,
+    "viz": 28000,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

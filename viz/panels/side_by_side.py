@@ -32,7 +32,6 @@ from relascope.viz.rows import Row, formats, tables
 
 HEIGHT = 580
 _WITH = {"ir": "Relay beside Relax", "other": "Another pipeline, model, file or session"}
-_ROWS = {"groups": "By module", "operators": "By PyTorch operator", "calls": "By TVM operator"}
 _CALLS = (Kind.CALL, Kind.FUNCTION)
 _SURE = {Confidence.OPERATOR: "sure", Confidence.NAME: "sure", Confidence.NONE: "none"}
 
@@ -253,29 +252,17 @@ def _say_found(title: str, origin: str, both: Alignment, side: int, found: Count
 
 def _rows(both: Alignment, document: Row) -> None:
     """What each operator became, and what only one side has."""
-    groups = document["groups"]
     st.session_state.both_origins = [(g.scope, g.source) for g in both.groups]
     heading("What each operator became")
-    named = _ROWS.__getitem__
-    kind = one_of("Rows", list(_ROWS), "keep_both_rows", format_func=named, hidden=True)
-    facts = [(formats.number(sum(g["only"] is None for g in groups)), "PyTorch operators in both")]
-    for ir in ENGINES:
-        alone = sum(g["only"] == ir for g in groups)
-        facts.append((formats.number(alone), f"only in {ir.capitalize()}"))
-    for ir, graph in zip(ENGINES, both.graphs, strict=True):
-        facts.append((formats.number(len(graph)), f"{ir.capitalize()} nodes"))
-        if lost := document["unmatched"][ir]:
-            facts.append((formats.number(len(lost)), "of them name no origin"))
-    strip(*facts)
+    facts, *listed = tables.alignment_sections(document)
+    of_kind = dict(zip(tables.ALIGNED, listed, strict=True))
+    named = {kind: section["title"] for kind, section in of_kind.items()}.__getitem__
+    kind = one_of("Rows", list(of_kind), "keep_both_rows", format_func=named, hidden=True)
+    of = zip(ENGINES, both.graphs, strict=True)
+    nodes = ((formats.number(len(graph)), f"{ir.capitalize()} nodes") for ir, graph in of)
+    strip(*facts["items"], *nodes)
     more: Row = {}
     if kind == "groups":
         wide = {"Relay": 300, "Relax": 300}
         more = {"key": "both_table", "on_select": _row_picked, "wide": wide}
-    table(document[kind], f"{_COLUMNS[kind]}; Relay: relay; Relax: relax; only in: only", **more)
-
-
-_COLUMNS = {
-    "groups": "module: scope; PyTorch operator: source",
-    "operators": "PyTorch operator: source; modules",
-    "calls": "TVM operator: operator",
-}
+    table(of_kind[kind]["rows"], **more)

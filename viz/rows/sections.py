@@ -14,7 +14,7 @@ from relascope.viz.rows.columns import renamed, written
 from relascope.viz.rows.formats import aligned, numeric
 
 Section = dict[str, Any]
-_WIDE = 40  # characters; a terminal has wider columns last
+_WIDE = 40  # characters; a terminal has wider columns last, but for the first
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
@@ -79,9 +79,9 @@ def _text(section: Section) -> str:
     if section["ids"]:
         rows = [{"id": name, **row} for name, row in zip(section["ids"], rows, strict=True)]
     names, numbers, lines = cells(rows[:most])
-    columns = zip(names, numbers, zip(*lines, strict=True), strict=True)
-    ordered = sorted(columns, key=lambda c: max(map(len, c[2])) > _WIDE)
-    titles, right, values = zip(*ordered, strict=True)
+    first, *others = zip(names, numbers, zip(*lines, strict=True), strict=True)
+    others.sort(key=lambda column: max(map(len, column[2])) > _WIDE)
+    titles, right, values = zip(first, *others, strict=True)
     shown = aligned(titles, right, [*zip(*values, strict=True)])
     more = f"{len(rows) - most} more; --json has all." if most and len(rows) > most else ""
     return "\n".join(filter(None, (section["title"], shown, more, section["note"])))

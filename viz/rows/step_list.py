@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,10 +12,14 @@ from relascope.engine.protocol.results import StepRecord
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare import changes
-from relascope.viz.rows import Row, formats
+from relascope.viz.compare.runs import SURE
+from relascope.viz.rows import Row, formats, sections
+from relascope.viz.rows.sections import Section, table
 
 CHANGED = "what; node: op; where it came from, or went: text; module: scope; id"
 """Columns of the nodes that a step changed, as `viz.rows.columns.renamed` takes them."""
+_NODES = "what; node: op; what became of it: text; module: scope; matched by: rule; sure"
+_DIFFERENT = 20  # rows of a comparison in a terminal
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,86 @@ def figures_beside(was: Row, now: Row) -> list[tuple[str, str]]:
         (" → ".join(dict.fromkeys((write(was[key]), write(now[key])))), name)
         for key, write, name in (
             ("nodes", formats.number, "nodes"),
+            ("kernels", formats.number, "kernels"),
             ("parameter_bytes", formats.size, "parameters"),
             ("constant_bytes", formats.size, "constants"),
             ("flops", formats.flops, "FLOPs, estimated"),
         )
+        if key in was
+    ]
+
+
+def side_text(side: str, about: Row) -> str:
+    """Which run a side of a comparison is; `about` is of `viz.compare.runs.compare`."""
+    parts = [f"{side.upper()}: {about['label']}", about["engine"].capitalize()]
+    if about["seconds"] is not None:
+        parts.append(f"{about['steps']} passes in {formats.milliseconds(about['seconds'])}")
+    return ", ".join([*parts, *filter(None, [about.get("pipeline")])])
+
+
+def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
+    """Steps of two runs beside each other.
+
+    Args:
+        rows: of `viz.compare.runs.step_rows`.
+        first: the first difference, of `viz.compare.runs.compare`.
+    """
+
+    def words(row: Row) -> str:
+        said = ["parts here"] if _is_first(row, first) else []
+        said += [f"only {row['only'].upper()}"] if row["only"] else []
+        said += [f"took longer in {row['slower'].upper()}, run once"] if row["slower"] else []
+        said += [f"fails in {s.upper()}" for s in ("a", "b") if row[f"{s}_failure"]]
+        return ", ".join(said)
+
+    shown = []
+    for row in rows:
+        a, b = (None if row[s] is None else 1e3 * row[s] for s in ("a_seconds", "b_seconds"))
+        ratio = b / a if a and b is not None else None
+        cells = {"what differs": words(row), "A ms": a, "B ms": b, "B over A": ratio}
+        shown.append({"pass": row["pass"], **cells})
+    return table("Steps beside each other", shown, most=_DIFFERENT)
+
+
+def step_differs(row: Row, first: Row | None) -> bool:
+    """Whether there is something to say of a step of two runs; arguments as of `steps_beside`."""
+    failed = bool(row["a_failure"]) != bool(row["b_failure"])
+    return bool(row["only"] or row["slower"] or failed or _is_first(row, first))
+
+
+def _is_first(row: Row, first: Row | None) -> bool:
+    if first is None or first["pass"] != row["pass"]:
+        return False
+    return all(row[s] is None or row[s] == first[s] for s in ("a", "b"))
+
+
+def programs_beside(document: Row) -> list[Section]:
+    """Figures of two programs, and tables of nodes, operators and kernels that differ.
+
+    Args:
+        document: of `viz.compare.runs.program_document`.
+    """
+    counts, sides = document["counts"], document["figures"]
+    words = {"removed": "only in A", "added": "only in B", "changed": "changed"}
+    nodes = [
+        {**r, "what": words[r["what"]], "sure": None if r["sure"] is None else 100 * r["sure"]}
+        for r in document["nodes"]
+    ]
+    counted = {
+        "operator": [(r["operator"], r["before"], r["after"]) for r in document["operators"]],
+        "kernel": [(r["kernel"], r["a"], r["b"]) for r in document["kernels"]],
+    }
+    return [
+        sections.figures(
+            *((formats.number(counts[k]), k) for k in ("same", "changed", "removed", "added")),
+            (formats.number(counts["unsure"]), f"pairs less than {100 * SURE:.0f} % sure"),
+            *figures_beside(sides["a"], sides["b"]),
+        ),
+        table("", nodes, _NODES, most=_DIFFERENT),
+        *(
+            table("", [{name: r, "A": a, "B": b, "difference": b - a} for r, a, b in rows])
+            for name, rows in counted.items()
+        ),
     ]
 
 

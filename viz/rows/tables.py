@@ -19,7 +19,7 @@ from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
 from relascope.engine.protocol.times import TorchSaved
-from relascope.passes.catalogue import CATALOGUE, PassInfo, recorded
+from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
@@ -58,6 +58,11 @@ INSIDE = (
     "max rel: max_rel; mean rel: mean_rel; median rel: median_rel; NaN: nans; Inf: infinities; "
     "held against: counterpart; module: scope; id"
 )
+ALIGNED = {
+    "groups": ("By module", "module: scope; PyTorch operator: source"),
+    "operators": ("By PyTorch operator", "PyTorch operator: source; modules"),
+    "calls": ("By TVM operator", "TVM operator: operator"),
+}
 TRIES = (
     "steps up to?: up_to; without?; outcome; worst tensor?: worst; relative to scale?: max_rel; "
     "limit?; whole to this?: ratio; runs?; bad?; error?: error.message"
@@ -388,6 +393,20 @@ def alignment_document(alignment: Alignment) -> Row:
     }
 
 
+def alignment_sections(document: Row) -> list[Section]:
+    """What `alignment_document` says: in figures, and in a table each of `ALIGNED`."""
+    groups, facts = document["groups"], list[tuple[str, str]]()
+    facts.append((number(sum(g["only"] is None for g in groups)), "PyTorch operators in both"))
+    for ir, lost in document["unmatched"].items():
+        facts.append((number(sum(g["only"] == ir for g in groups)), f"only in {ir.capitalize()}"))
+        if lost:
+            facts.append((number(len(lost)), f"{ir.capitalize()} nodes that name no origin"))
+    sides = "Relay: relay; Relax: relax; only in: only"
+    kinds = ALIGNED.items()
+    tables = (table(title, document[kind], f"{of}; {sides}") for kind, (title, of) in kinds)
+    return [figures(*facts), *tables]
+
+
 def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     """Groups of all modules together, one row a PyTorch operator."""
     rows: dict[str, Row] = {}
@@ -430,7 +449,16 @@ def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | Non
     }
 
 
-def gradients_beside(rows: Sequence[Row]) -> list[Row]:
+def gradient_sections(rows: Sequence[Row]) -> list[Section]:
+    """What `gradients MODEL` says of the ways, as `gradient_row` has them."""
+    told = (("", _gradients_beside(rows)), ("Operators", _operators_beside(rows)))
+    return [
+        table(title, ({GRADIENTS.get(k, k): v for k, v in line.items()} for line in lines))
+        for title, lines in told
+    ]
+
+
+def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
     """The same with a column for each way, and a line for each figure, as people compare them."""
     figures = {f"{half}_nodes": f"of the {half}" for half in ("forward", "backward")}
     lines: list[Row] = [
@@ -448,7 +476,7 @@ def gradients_beside(rows: Sequence[Row]) -> list[Row]:
     return lines
 
 
-def operators_beside(rows: Sequence[Row]) -> list[Row]:
+def _operators_beside(rows: Sequence[Row]) -> list[Row]:
     """How often each operator stands in the joint graph of each way."""
     names = sorted({o for r in rows for o in r["operators"]})
     return [

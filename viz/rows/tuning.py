@@ -10,6 +10,18 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
 from relascope.viz.rows import Row, fields
+from relascope.viz.rows.formats import duration
+from relascope.viz.rows.sections import Section, figures, sentence, table
+
+_TASKS = (
+    "kernel: name; shapes; calls; FLOPs: flops; share; without: before_ms; best: best_ms; gain; "
+    "trials; built with: built; computes?: operators; key"
+)
+_TUNED = (
+    "kernel: name; trials; failed; without: before_ms; earlier: earlier_ms; best: best_ms; "
+    "built with: built; key"
+)
+_BUILT = {True: "its record", False: "no record"}
 
 
 def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
@@ -27,6 +39,36 @@ def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row
             "operators": [by_id[n].title for n in t.nodes if n in by_id],
         }
         for t in tasks
+    ]
+
+
+def tasks_table(tasks: Sequence[Row]) -> Section:
+    """The rows of `task_rows`, for people."""
+    rows = [
+        {
+            **t,
+            "shapes": shapes_text(t["shapes"], t["dtypes"]),
+            "gain": gain(t["before_ms"], t["best_ms"]),
+            "built": _BUILT[t["uses_record"]],
+        }
+        for t in tasks
+    ]
+    return table("", rows, _TASKS)
+
+
+def tuned_sections(document: Row) -> list[Section]:
+    """What `tune MODEL` says, and what a run on the page did."""
+    tasks = document["tasks"]
+    fastest = f"{sum(t['uses_record'] for t in tasks)} of {len(tasks)}"
+    return [
+        figures(
+            (str(sum(t["trials"] for t in tasks)), "trials"),
+            (duration(document["seconds"]), ""),
+            (str(document["threads"]), "threads"),
+            (fastest, "kernels have a record that is the fastest"),
+        ),
+        *(sentence(note, True) for note in dict.fromkeys(document["notes"])),
+        table("", [{**t, "built": _BUILT[t["uses_record"]]} for t in tasks], _TUNED),
     ]
 
 

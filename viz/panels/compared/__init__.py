@@ -16,9 +16,10 @@ from relascope.viz.compare.runs import SURE, ComparedRun, compare, program_docum
 from relascope.viz.compare.words import KERNELS, kernel_name
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, group_of
-from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side, strip
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
+from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats
+from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
 HEIGHT = 520
 _TABLES = ("Nodes", "Operators", "Kernels")
@@ -74,24 +75,14 @@ def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None
         for gone in (_CHOICE, *_STEPS):
             state.pop(gone, None)
     _say(document["verdict"])
-    for side, run in zip(_SIDES, (a, b), strict=True):
-        _of_side(side, run, document[side])
+    for side in _SIDES:
+        st.caption(plain_text(side_text(side, document[side])))
     at = _place(document)
     _figures_and_graphs(a, b, derive, key, at)
 
 
 def _say(text: str) -> None:
     st.html(f"<div class='rs-aligned'><b>{escape(text)}</b></div>")
-
-
-def _of_side(side: str, run: ComparedRun, about: Row) -> None:
-    """Which program a side is."""
-    parts = [f"{side.upper()}: {run.label}", run.ir.capitalize()]
-    if about["seconds"] is not None:
-        parts.append(f"{about['steps']} passes in {formats.milliseconds(about['seconds'])}")
-    if about.get("pipeline"):
-        parts.append(str(about["pipeline"]))
-    st.caption(plain_text(", ".join(parts)))
 
 
 # Steps.
@@ -105,7 +96,7 @@ def _place(document: Row) -> tuple[str, int, int]:
     chosen: Row | None = None
     if rows:
         heading("Steps beside each other")
-        differ = [r for r in rows if _differs(r, first)]
+        differ = [r for r in rows if step_differs(r, first)]
         told, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
         row = picked(key, len(told))
         chosen = None if row is None else told[row]
@@ -138,45 +129,12 @@ def _sides(rows: Iterable[Row], side: str) -> list[int]:
     return [r[side] for r in rows if r[side] is not None]
 
 
-def _differs(row: Row, first: Row | None) -> bool:
-    failed = bool(row["a_failure"]) != bool(row["b_failure"])
-    return bool(row["only"] or row["slower"] or failed or _is_first(row, first))
-
-
-def _is_first(row: Row, first: Row | None) -> bool:
-    if first is None or first["pass"] != row["pass"]:
-        return False
-    return all(row[s] is None or row[s] == first[s] for s in _SIDES)
-
-
 def _steps(rows: list[Row], first: Row | None, key: str) -> None:
     if not rows:
         st.caption("Both have the same passes; none took much longer in one (run once).")
         return
-
-    def word(row: Row) -> str:
-        said = ["parts here"] if _is_first(row, first) else []
-        said += [f"only {row['only'].upper()}"] if row["only"] else []
-        said += [f"took longer in {row['slower'].upper()}, run once"] if row["slower"] else []
-        said += [f"fails in {s.upper()}" for s in _SIDES if row[f"{s}_failure"]]
-        return ", ".join(said)
-
-    def ms(seconds: float | None) -> float | None:
-        return None if seconds is None else 1e3 * seconds
-
     table(
-        [
-            {
-                "pass": r["pass"],
-                "what differs": word(r),
-                "A ms": ms(r["a_seconds"]),
-                "B ms": ms(r["b_seconds"]),
-                "B over A": r["b_seconds"] / r["a_seconds"]
-                if r["a_seconds"] and r["b_seconds"] is not None
-                else None,
-            }
-            for r in rows
-        ],
+        steps_beside(rows, first)["rows"],
         key=key,
         on_select="rerun",
         wide={"pass": "medium", "what differs": "medium"},
@@ -381,38 +339,20 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
 
 
 def _tables(held: _Comparison) -> None:
-    document = held.document
-    figures, counts = document["figures"], document["counts"]
-
-    def both(key: str, written: Callable[[Any], str]) -> str:
-        was, now = (written(figures[s][key]) for s in _SIDES)
-        return was if was == now else f"{was} → {now}"
-
-    strip(
-        *((formats.number(counts[k]), k) for k in ("same", "changed", "removed", "added")),
-        (formats.number(counts["unsure"]), f"pairs less than {100 * SURE:.0f} % sure"),
-        (both("nodes", formats.number), "nodes"),
-        (both("kernels", formats.number), "kernels"),
-        (both("parameter_bytes", formats.size), "parameters"),
-        (both("constant_bytes", formats.size), "constants"),
-        (both("flops", formats.flops), "FLOPs, estimated"),
-    )
+    figures, *tables = programs_beside(held.document)
+    show_sections([figures], "against")
     heading("What differs between A and B")
     kind = one_of("Table", _TABLES, _TABLE, hidden=True)
-    if kind == "Nodes":
-        _nodes(held)
-    elif kind == "Operators":
-        rows = [
-            {"operator": r["operator"], "A": r["before"], "B": r["after"]}
-            for r in document["operators"]
-        ]
+    rows: list[Row] = dict(zip(_TABLES, tables, strict=True))[kind or _TABLES[0]]["rows"]
+    if kind == "Operators":
         _counts(held, rows, "operator", "Both call the same operators as often.")
-    else:
-        rows = [{"kernel": r["kernel"], "A": r["a"], "B": r["b"]} for r in document["kernels"]]
+    elif kind == "Kernels":
         _counts(held, rows, "kernel", "Both have the same kernels.")
+    else:
+        _nodes(held, rows)
 
 
-def _nodes(held: _Comparison) -> None:
+def _nodes(held: _Comparison, cells: list[Row]) -> None:
     rows = held.document["nodes"]
     if not rows:
         st.caption("No node differs.")
@@ -426,19 +366,8 @@ def _nodes(held: _Comparison) -> None:
             return
         st.session_state[_CHOICE] = _row_choice(held, rows[row])
 
-    words = {"removed": "only in A", "added": "only in B", "changed": "changed"}
     table(
-        [
-            {
-                "what": words[r["what"]],
-                "node": r["op"],
-                "what became of it": r["text"],
-                "module": r["scope"],
-                "matched by": r["rule"],
-                "sure %": None if r["sure"] is None else 100 * r["sure"],
-            }
-            for r in rows
-        ],
+        cells,
         key=key,
         on_select=select,
         wide={"what": "small", "what became of it": "large"},
@@ -458,10 +387,5 @@ def _counts(held: _Comparison, rows: list[Row], name: str, none: str) -> None:
         what = None if row is None else (held.place, "operator", 0, rows[row][name])
         st.session_state[_CHOICE] = what
 
-    table(
-        [{**r, "difference": r["B"] - r["A"]} for r in rows],
-        key=key,
-        on_select=select,
-        wide={name: "large"},
-    )
+    table(rows, key=key, on_select=select, wide={name: "large"})
     st.caption("Click a row's box to see where in both graphs.")

@@ -9,12 +9,12 @@ import streamlit as st
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import GRADIENTS, gradients
+from relascope.passes.catalogue import gradients
 from relascope.passes.cuts import cut
 from relascope.viz.panels.shell import sidebar
-from relascope.viz.panels.shell.frame import boundary, heading
+from relascope.viz.panels.shell.frame import boundary
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import Row, tables
 
 
@@ -39,7 +39,7 @@ def show(screen: Screen) -> None:
             targets = screen.cache.ask("describe").targets
             target = next((t.name for t in targets if t.runs_here), None)
             rows = [_row(screen, replace(screen.source, gradient=w), target) for w in ways]
-            _tables(rows)
+            show_sections(tables.gradient_sections(rows), "gradients")
 
 
 def _row(screen: Screen, source: ModelSource, target: str | None) -> Row:
@@ -56,12 +56,3 @@ def _row(screen: Screen, source: ModelSource, target: str | None) -> Row:
     errors = screen.cache.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
     found = screen.derive(row, "gradient_row")
     return {**found, "error": tables.worst_gradient(errors)}
-
-
-def _tables(rows: list[Row]) -> None:
-    def named(line: Row) -> Row:
-        return {GRADIENTS.get(k, k): v for k, v in line.items()}
-
-    table([named(line) for line in tables.gradients_beside(rows)])
-    heading("Operators")
-    table([named(line) for line in tables.operators_beside(rows)])

@@ -17,6 +17,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol import records
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
@@ -34,9 +35,8 @@ from relascope.viz.panels.shell.frame import (
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.rows import formats, tuning
-from relascope.viz.rows.columns import renamed
 
 _RUNNING = "tuning"  # the run under way, or the last
 _LISTED = "tasks_of"  # the arguments that kernels were listed for
@@ -134,21 +134,7 @@ def _table(
         return ()
     at = screen.upto(screen.built)
     graph: Graph | None = screen.cache.known("graph_after", at.source, at.pipeline, at.last)
-    rows = renamed(
-        [
-            {
-                **row,
-                "shapes": tuning.shapes_text(row["shapes"], row["dtypes"]),
-                "gain": tuning.gain(row["before_ms"], row["best_ms"]),
-                "built": "its record" if row["uses_record"] else "no record",
-            }
-            for row in tuning.task_rows(listed, graph)
-        ],
-        "kernel: name; shapes; calls; share; without: before_ms; best: best_ms; gain; trials; "
-        "built with: built; computes: operators",
-    )
-    if not any(row["computes"] for row in rows):
-        rows = [{k: v for k, v in row.items() if k != "computes"} for row in rows]
+    rows = tuning.tasks_table(tuning.task_rows(listed, graph))["rows"]
     chosen = table(
         rows,
         key=_TABLE if chooses else f"{_TABLE}_running",
@@ -265,15 +251,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
         return
     if result is None:
         return
-    faster = [t for t in result.tasks if t.uses_record]
-    strip(
-        (str(sum(t.trials for t in result.tasks)), "trials"),
-        (formats.duration(result.seconds), ""),
-        (str(result.threads), "threads"),
-        (f"{len(faster)} of {len(result.tasks)}", "kernels have a record that is the fastest"),
-    )
-    for note in dict.fromkeys(result.notes):
-        st.warning(plain_text(note))
+    show_sections(tuning.tuned_sections(plain(result))[:-1], "tuned")
 
 
 def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
