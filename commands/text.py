@@ -10,6 +10,8 @@ from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
 from relascope.viz.rows.formats import example_block, sandbox_words, size, text_table, work_text
 from relascope.viz.rows.profile import lint_sections, profile_sections
+from relascope.viz.rows.recorded_numbers import numbers_table
+from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.rows.step_list import CHANGED, figures_beside
 from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
@@ -302,9 +304,6 @@ def record(document: Document) -> str:
     return f"{document['passes']} passes are in {document['file']}{beside}{ended}"
 
 
-_TOTALS = ["pass", "runs", "own_ms", "changed", "functions"]
-
-
 def open_recording(document: Document) -> str:
     """What `open` says."""
     if "errors" in document:
@@ -314,57 +313,16 @@ def open_recording(document: Document) -> str:
     if document.get("written"):
         count = len(document["passes"])
         return f"{document['written']}: {count} passes."
-    about, milli = document["about"], 1e3
-    rows = [
-        {
-            **r,
-            "pass": "  " * min(r["depth"], 40) + r["pass"],
-            "ms": None if r["seconds"] is None else r["seconds"] * milli,
-            "own_ms": None if r["own_seconds"] is None else r["own_seconds"] * milli,
-            "changed": None if r["touched"] is None else len(r["touched"]),
-            "failed": (r["failure"] or "failed").splitlines()[-1][:80]
-            if r["failure"] is not None
-            else None
-            if r["ended"]
-            else "did not end",
-        }
-        for r in document["passes"]
-    ]
-    columns = ["number", "pass", "ms", "own_ms", "functions", "changed"]
-    columns += ["failed"] if any(r["failed"] for r in rows) else []
-    most = [{**t, "own_ms": t["own_seconds"] * milli} for t in document["totals"][:10]]
-    head = f"TVM {about.get('tvm')}, {document['seconds']:.2f} s in passes"
-    cut = (
-        [] if document["whole"] else ["The last line is cut short: it ended while it was written."]
-    )
-    if document["stopped"]:
-        cut.append(f"It ended before the compile did: {document['stopped']}")
-    if document["end"]:
-        cut.append(document["end"])
-    parts = [head, *cut, "", text_table(rows, columns), ""]
-    return "\n".join([*parts, "Where the time is:", text_table(most, _TOTALS)])
+    said = map(sections.sentence, (f"TVM {document['about'].get('tvm')}", *gaps(document)))
+    return sections.text([*said, runs_table(document["passes"]), *times_sections(document)])
 
 
 def _numbers(document: Document) -> str:
     """What `open` says of a recording's numbers."""
     parts = []
     for part in document["errors"] or ():
-        rows = [
-            {
-                "number": r["number"],
-                "pass": r["pass"],
-                "verdict": r["error"] and r["error"]["verdict"],
-                "against the first": r["error"] and r["error"]["max_rel"],
-                "against the one before": r["step_error"] and r["step_error"]["max_rel"],
-                "limit": r["error"] and r["error"]["limit"],
-                "not compared": _failed(r["failure"]),
-            }
-            for r in part["rows"]
-        ]
-        columns = [c for c in rows[0] if c != "not compared" or any(r[c] for r in rows)]
-        parts.append(f"Held against {part['against']}:")
-        parts.append(text_table(rows, columns))
-        parts += [part["end"]] if part["end"] else []
+        numbers = numbers_table(part["rows"], f"Held against {part['against']}:")
+        parts += [sections.text([numbers]), *filter(None, [part["end"]])]
     if document["reduction"] is not None:
         parts.append(reduce(document["reduction"]))
     elif document["bisection"] is not None:

@@ -18,12 +18,10 @@ from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows.recording import (
     FILTERS,
-    end_words,
     pass_rows,
     passes_filter,
+    recording_document,
     step_diff,
-    total_rows,
-    whole_seconds,
 )
 from relascope.viz.sessions import store
 
@@ -112,13 +110,8 @@ def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
         _write_module(found, args.step, args.module)
     document = {
         "file": str(args.file),
-        "about": found.about,
-        "whole": found.whole,
-        "stopped": found.stopped,
-        "end": end_words(rows),
-        "seconds": whole_seconds(found),
+        **recording_document(found, rows),
         "passes": [r for r in rows if passes_filter(r, args.only)],
-        "totals": total_rows(rows),
         "diff": diff,
     }
     if args.output:

@@ -51,7 +51,7 @@ def path(tmp_path):
 
 def test_it_prints_the_passes_nested_with_their_times(path):
     said = run("open", path, "--print").stdout
-    assert "    1    FoldTranspose" in said and "Where the time is:" in said
+    assert "    1    FoldTranspose" in said and "Where the time is" in said
     assert "ValueError: no axis 7 here" in said
     found = document("open", path, "--json")
     assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]

@@ -39,7 +39,7 @@ LINES = {
     "passes": 11500,
     "recorder": 1600,
     "samples": 600,
-    "viz": 28000,
+    "viz": 27900,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

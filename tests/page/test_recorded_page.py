@@ -262,7 +262,7 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
 def test_the_next_pass_is_worked_out_ahead(tmp_path):
     path = recorded(tmp_path / "run.rsc")
     found = read(path)
-    one = OpenedRecording(str(path), "digest", found, pass_rows(found), 1.0, b"", [])
+    one = OpenedRecording(str(path), "digest", found, pass_rows(found), {}, b"")
     run, function = one.next_changed(0, "")
     assert (run.number, function) == (1, "main")
     one.work_out(run, function)

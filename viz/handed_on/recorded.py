@@ -28,20 +28,20 @@ def recording_sheet(recording: Recording, view: View = PLAIN) -> Sheet:
     rows = rows_of.pass_rows(recording)
     about = recording.about
     arguments = about.get("arguments")
-    seconds = rows_of.whole_seconds(recording)
+    document = rows_of.recording_document(recording, rows)
     made = {
         "recording": recording.path.name,
         "command": " ".join(map(str, arguments)) if isinstance(arguments, list) else "",
         "TVM": about.get("tvm"),
         "Python": about.get("python"),
         "level": about.get("level"),
-        "passes": f"{formats.number(len(rows))} in {formats.milliseconds(seconds)}",
+        "passes": f"{formats.number(len(rows))} in {formats.milliseconds(document['seconds'])}",
     }
     title = f"{recording.path.name}, a compile recorded with TVM {about.get('tvm')}"
-    file = Sheet(title, made, rows_of.gaps(recording, rows))
+    file = Sheet(title, made, rows_of.gaps(document))
     if rows:
         steps_tab(file, _passes(recording, rows), view)
-    _times(file, rows, seconds)
+    file.tab("times", "Times", rows_of.times_sections(document))
     return file
 
 
@@ -108,15 +108,3 @@ def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[s
         more = f". It has no graph: {why[:500]}" if why else ""
         words = rows_of.became(name, old, new, {"touched": ()}, after is not None)
         yield name, pair, words + more
-
-
-def _times(file: Sheet, rows: list[Row], seconds: float) -> None:
-    totals = rows_of.total_rows(rows)
-    note = "Own time is without the passes that ran inside, so that all of them add up."
-    figures = [
-        (formats.milliseconds(seconds), "in passes"),
-        (formats.number(len(rows)), "runs"),
-        (formats.number(len(totals)), "different passes"),
-    ]
-    sections = [sheet.figures(*figures), sheet.table("", rows_of.shown_totals(totals), note=note)]
-    file.tab("times", "Times", sections)

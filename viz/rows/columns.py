@@ -21,6 +21,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": shape_text,
     "build": milliseconds,
     "share": lambda part: 100 * part,
+    **dict.fromkeys(("ms", "own ms", "longest ms"), lambda seconds: 1e3 * seconds),
     **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
     **dict.fromkeys(("peak memory", "captures held", "machine code"), size),
 }

@@ -27,6 +27,13 @@ from relascope.recorder.reading import PassRun, Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.recording import no_module
+from relascope.viz.rows.sections import Section, table
+
+_COLUMNS = (
+    "pass: name; verdict: error.verdict; against the first: error.max_rel; "
+    "against the one before: step_error.max_rel; limit: error.limit; "
+    "not compared?: failure.message"
+)
 
 _KERNELS = "It has kernels of its own, which are code and are not run."
 _NO_MAIN = 'It has no function "main" that could be run.'
@@ -234,6 +241,11 @@ class PartSearch:
     result: Bisection | None = None
     failure: EngineError | None = None
     left_out: str = ""
+
+
+def numbers_table(rows: Sequence[Row], title: str = "") -> Section:
+    """Rows of `RecordedNumbers.errors`, for people."""
+    return table(title, [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows], _COLUMNS)
 
 
 def verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:

@@ -9,10 +9,19 @@ from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import text_diff
 from relascope.viz.rows import Row
 from relascope.viz.rows.formats import milliseconds, number
+from relascope.viz.rows.sections import Section, figures, table
 
 SLOW = 0.02
 """A run whose own time is more than this part of the whole is slow."""
 FILTERS = ("changed", "slow", "failed")
+_RUNS = (
+    "number; pass; ms: seconds; own ms: own_seconds; functions; changed; in which functions?: "
+    "names; failed?"
+)
+_TOTALS = (
+    "pass; runs; own ms: own_seconds; share; longest ms: longest; that changed something: changed; "
+    "in which functions: functions"
+)
 _NAMED = 3  # functions that a row names
 _LONGEST = 200  # characters of a pass's name in its list
 
@@ -161,19 +170,67 @@ def became(function: str, old: str | None, new: str | None, row: Row, ended: boo
     return f"{function}: {said}{more}"
 
 
-def gaps(recording: Recording, rows: Sequence[Row]) -> list[str]:
-    """What is missing of a recording, and where its compile stopped, a sentence each."""
+def gaps(document: Row) -> list[str]:
+    """What is missing of a recording, and where its compile stopped, a sentence each.
+
+    Args:
+        document: of `recording_document`.
+    """
     found = []
-    if not recording.whole:
+    if not document["whole"]:
         said = "The recording ends in the middle of a line: the compile was ended as it wrote it."
         found.append(said)
-    if recording.stopped:
-        found.append(f"The compile went on, but its recording ended: {recording.stopped[:500]}")
-    if end := end_words(rows):
-        found.append(end)
-    if not rows:
+    if document["stopped"]:
+        found.append(f"The compile went on, but its recording ended: {document['stopped'][:500]}")
+    if document["end"]:
+        found.append(document["end"])
+    if not document["totals"]:
         found.append("No pass was run while this was recorded.")
     return found
+
+
+def recording_document(recording: Recording, rows: Sequence[Row]) -> Row:
+    """What `open FILE.rsc` prints besides the passes; `rows` are of `pass_rows`."""
+    return {
+        "about": recording.about,
+        "whole": recording.whole,
+        "stopped": recording.stopped,
+        "end": end_words(rows),
+        "seconds": whole_seconds(recording),
+        "totals": total_rows(rows),
+    }
+
+
+def runs_table(rows: Sequence[Row]) -> Section:
+    """Rows of `pass_rows` for people, each below the pass that it ran in."""
+    cells = []
+    for row in rows:
+        failure, touched = row["failure"], row["touched"]
+        last = None if failure is None else (failure or "failed").splitlines()[-1][:200]
+        cells.append(
+            {
+                **row,
+                "pass": "  " * min(row["depth"], 40) + row["pass"],
+                "changed": None if touched is None else len(touched),
+                "names": functions_text(touched or ()),
+                "failed": last if last or row["ended"] else "did not end",
+            }
+        )
+    return table("", cells, _RUNS)
+
+
+def times_sections(document: Row) -> list[Section]:
+    """Figures of a recording, and a table of `total_rows`, from `recording_document`."""
+    totals = document["totals"]
+    note = "Own time is without the passes that ran inside, so that all of them add up."
+    return [
+        figures(
+            (milliseconds(document["seconds"]), "in passes"),
+            (number(sum(t["runs"] for t in totals)), "runs"),
+            (number(len(totals)), "different passes"),
+        ),
+        table("Where the time is", totals, _TOTALS, note=note, most=10),
+    ]
 
 
 NAMES_ALONE = (
@@ -221,22 +278,6 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
             }
         )
     return sorted(found, key=lambda r: -r["own_seconds"])
-
-
-def shown_totals(totals: Sequence[Row]) -> list[Row]:
-    """Rows of `total_rows` under titles for people, times in ms, shares in percent."""
-    return [
-        {
-            "pass": r["pass"],
-            "runs": r["runs"],
-            "own ms": 1e3 * r["own_seconds"],
-            "share": 100 * r["share"],
-            "longest ms": 1e3 * r["longest"],
-            "that changed something": r["changed"],
-            "in which functions": r["functions"],
-        }
-        for r in totals
-    ]
 
 
 def no_module(run: PassRun) -> str:

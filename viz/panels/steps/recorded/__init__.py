@@ -67,10 +67,11 @@ def _facts(opened: OpenedRecording) -> None:
     """In the sidebar: which compile this was."""
     about = opened.recording.about
     arguments = about.get("arguments")
+    seconds = formats.milliseconds(opened.document["seconds"])
     lines = [
         Path(opened.path).name,
         f"TVM {about.get('tvm')}, Python {about.get('python')}",
-        f"{formats.number(len(opened.rows))} passes in {formats.milliseconds(opened.seconds)}",
+        f"{formats.number(len(opened.rows))} passes in {seconds}",
         f"recorded at the level {about.get('level')}",
         " ".join(map(str, arguments)) if isinstance(arguments, list) else "",
     ]
@@ -80,5 +81,5 @@ def _facts(opened: OpenedRecording) -> None:
 
 def _notes(opened: OpenedRecording) -> None:
     """Above a tab: what is missing of the recording."""
-    for said in gaps(opened.recording, opened.rows):
+    for said in gaps(opened.document):
         st.warning(plain_text(said))

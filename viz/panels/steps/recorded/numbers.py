@@ -26,6 +26,7 @@ from relascope.viz.rows.recorded_numbers import (
     RecordedNumbers,
     first_words,
     ir_of,
+    numbers_table,
     parts,
     same_tvm,
     verdict,
@@ -33,11 +34,6 @@ from relascope.viz.rows.recorded_numbers import (
 )
 
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
-_COLUMNS = (
-    "pass: name; verdict: error.verdict; against the first: error.max_rel; "
-    "against the one before: step_error.max_rel; limit: error.limit; "
-    "not compared: failure.message"
-)
 
 
 def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) -> None:
@@ -150,5 +146,4 @@ def _table(
         if row is not None:
             choose(rows[row]["number"])
 
-    named = [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows]
-    table(named, _COLUMNS, key=key, on_select=select)
+    table(numbers_table(rows)["rows"], key=key, on_select=select)

@@ -20,7 +20,7 @@ from relascope.recorder.reading import PassRun, Recording, read
 from relascope.viz.compare.text import ASIDE, brief, columns
 from relascope.viz.panels.steps.recorded import run_list, text_diff
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import first, own_changes, pass_rows, total_rows, whole_seconds
+from relascope.viz.rows.recording import first, own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
 
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
@@ -34,16 +34,15 @@ class OpenedRecording:
     Args:
         path: of its file; digest: of that file, as `engine.protocol.source.file_digest` has it.
         rows: one a run of a pass, as `viz.rows.recording.pass_rows` has them.
-        seconds: in passes.
+        document: of `viz.rows.recording.recording_document`.
     """
 
     path: str
     digest: str
     recording: Recording
     rows: list[Row]
-    seconds: float
+    document: Row
     packed: bytes
-    totals: list[Row]
     _memo: Memo[Any] = field(default_factory=lambda: Memo(_KEPT))
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _timer: threading.Timer | None = None
@@ -153,9 +152,8 @@ def opened(path: str) -> OpenedRecording:
             file_digest(Path(path)),
             recording,
             rows,
-            whole_seconds(recording),
+            recording_document(recording, rows),
             run_list.packed(rows),
-            total_rows(rows),
         )
         known = st.session_state.recording_opened = place, made
     return known[1]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from relascope.viz.panels.shell import keeping
-from relascope.viz.panels.shell.frame import heading, plain_text, strip
+from relascope.viz.panels.shell.frame import heading, plain_text
 from relascope.viz.panels.shell.holding import put
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
-from relascope.viz.rows import formats
-from relascope.viz.rows.recording import functions_text, shown_totals
+from relascope.viz.rows.recording import runs_table, times_sections
 
 _OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
 
@@ -21,11 +20,8 @@ def show(opened: OpenedRecording) -> None:
     if not opened.rows:
         return
     inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")
-    strip(
-        (formats.milliseconds(opened.seconds), "in passes"),
-        (formats.number(len(opened.rows)), "runs"),
-        (formats.number(len(opened.totals)), "different passes"),
-    )
+    facts, totals = times_sections(opened.document)
+    show_sections([facts], "recorded_times")
     if not inside:
         st.caption("No time was recorded.")
         return
@@ -33,12 +29,12 @@ def show(opened: OpenedRecording) -> None:
     place = f"recorded_totals_{opened.digest}"
 
     def choose() -> None:
-        row = picked(place, len(opened.totals))
-        name = None if row is None else opened.totals[row]["pass"]
+        row = picked(place, len(opened.document["totals"]))
+        name = None if row is None else opened.document["totals"][row]["pass"]
         st.session_state[_OF] = opened.digest, name
 
     table(
-        shown_totals(opened.totals),
+        totals["rows"],
         key=place,
         bars=("share",),
         help={
@@ -65,19 +61,9 @@ def show(opened: OpenedRecording) -> None:
 
     key = f"recorded_runs_{digest}_{name}"
     table(
-        [
-            {
-                "number": r["number"],
-                "own ms": None if r["own_seconds"] is None else 1e3 * r["own_seconds"],
-                "ms": None if r["seconds"] is None else 1e3 * r["seconds"],
-                "changed": None if r["touched"] is None else len(r["touched"]),
-                "functions": functions_text(r["touched"] or ()),
-                "failed": r["failure"].splitlines()[-1][:200] if r["failure"] else None,
-            }
-            for r in runs
-        ],
+        runs_table(runs)["rows"],
         key=key,
-        wide={"functions": "large"},
+        wide={"in which functions": "large"},
         on_select=go,
         height="auto" if len(runs) < 9 else 320,
     )
