@@ -23,7 +23,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
-from relascope.viz.rows.formats import text_table
+from relascope.viz.rows.sections import text_table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "tests/support")]
@@ -156,7 +156,7 @@ def machine(**more: Any) -> Row:
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """Print rows, with all columns that any of them has unless some are named."""
-    print(text_table(rows, columns or list(dict.fromkeys(c for row in rows for c in row))))
+    print(text_table([{c: row.get(c) for c in columns or row} for row in rows]))
     sys.stdout.flush()
 
 

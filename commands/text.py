@@ -8,10 +8,11 @@ from relascope.commands.gate import text as gate
 from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
-from relascope.viz.rows.formats import example_block, sandbox_words, size, text_table, work_text
+from relascope.viz.rows.formats import example_block, sandbox_words, work_text
 from relascope.viz.rows.profile import lint_sections, profile_sections
 from relascope.viz.rows.recorded_numbers import numbers_table
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
+from relascope.viz.rows.sections import text_table
 from relascope.viz.rows.step_list import CHANGED, figures_beside
 from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
@@ -42,33 +43,32 @@ def models(document: Document) -> str:
     """What `models` says."""
     if "search" in document:
         rows = [{**r, "weights": "here" if r["weights"] else "random"} for r in document["models"]]
-        table = text_table(rows, ["name", "class", "parameters", "weights"])
+        table = text_table(rows, "name; class; parameters; weights")
         return table if rows else "No model is called so here. Another TEXT may be, or `*`."
-    return text_table(document["models"], ["name", "parameters", "training", "engines", "summary"])
+    return text_table(document["models"], "name; parameters; training; engines; summary")
 
 
 def modules(document: Document) -> str:
     """What `modules` says."""
-    rows = [{**row, "module": row["path"] or "(the whole)"} for row in document["modules"]]
-    columns = ["module", "class", "parameters", "calls", "inputs", "outputs", "seconds"]
-    return text_table(
-        [{**r, **{n: "; ".join(r[n]) for n in ("inputs", "outputs")}} for r in rows], columns
-    )
+    return sections.text([tables.modules_table(document["modules"])])
 
 
 def inputs(document: Document) -> str:
     """What `inputs` says."""
-    lines = [text_table(document["inputs"], ["input", "values"])]
+    lines = [text_table(document["inputs"], "input; values")]
     if document["sizes"]:
         rows = [
             {"dimension": "; ".join(r["places"]), **r, "most": r["most"] or "no end"}
             for r in document["sizes"]
         ]
-        columns = ["dimension", "size", "least", "most", "symbol"]
-        lines += ["", "Sizes that are open; set one with --pin:", text_table(rows, columns)]
+        table = text_table(rows, "dimension; size; least; most; symbol")
+        lines += ["", "Sizes that are open; set one with --pin:", table]
     if document["sets"]:
         lines += ["", f"Sets of saved inputs: {', '.join(document['sets'])}"]
     return "\n".join(lines)
+
+
+_PARAMETERS = "name; default; choices; unit; about"
 
 
 def passes(document: Document) -> str:
@@ -77,11 +77,11 @@ def passes(document: Document) -> str:
         return _tests(document)
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
-    lines = [text_table(document["passes"], ["name", "title", "required", "origin"]), ""]
+    lines = [text_table(document["passes"], "name; title; required; origin"), ""]
     declared = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
     if declared:
-        columns = ["pass", "name", "default", "choices", "unit", "about"]
-        lines += ["Parameters, as in name(key=value):", text_table(declared, columns), ""]
+        table = text_table(declared, f"pass; {_PARAMETERS}")
+        lines += ["Parameters, as in name(key=value):", table, ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
     return "\n".join(lines)
 
@@ -118,9 +118,8 @@ def _one_pass(entry: Document, example: Document | None) -> str:
     head = f"{entry['name']}: {entry['title']}" + (f" ({', '.join(marks)})" if marks else "")
     lines = [head, entry["summary"], *(f"{k}: {v}" for k, v in facts.items() if v)]
     if entry["parameters"]:
-        columns = ["name", "default", "choices", "unit", "about"]
         lines += ["", "Parameters, as in name(key=value):"]
-        lines.append(text_table(entry["parameters"], columns))
+        lines.append(text_table(entry["parameters"], _PARAMETERS))
     if example is None:
         return "\n".join([*lines, "", "It has no example."])
     lines += ["", f"On a small program, {example['step']}:", "", example_block(example)]
@@ -135,12 +134,16 @@ def graph(document: Document) -> str:
     return "\n".join([head, *document["notes"], shown])
 
 
+_STEPS = (
+    "pass; enabled; added; removed; changed; nodes; ms: seconds; verdict?: error.verdict; worst "
+    "tensor?: error.worst; max abs error?: error.max_abs; relative to scale?: error.max_rel; "
+    "scale?: error.scale; limit?: error.limit"
+)
+
+
 def step(document: Document) -> str:
     """What `step` says."""
-    rows = [{**(r["error"] or {}), **r, "ms": r["seconds"] * 1e3} for r in document["steps"]]
-    columns = ["pass", "enabled", "added", "removed", "changed", "nodes", "ms"]
-    if any(r["error"] for r in rows):
-        columns += ["verdict", "worst", "max_abs", "max_rel", "scale", "limit"]
+    rows = document["steps"]
     failed = [
         f"step {number}, {r['pass']}, {what}: {r[key]['message']}"
         for number, r in enumerate(rows, 1)
@@ -154,7 +157,7 @@ def step(document: Document) -> str:
         sound = f"{len(verified)} programs verified: graph and types are sound"
         sound += "." if any(r["error"] for r in rows) else "; numbers were not compared (--check)."
         failed.append(f"{broken} of {len(verified)} programs are broken." if broken else sound)
-    return "\n".join([text_table(rows, columns), *failed, *told])
+    return "\n".join([text_table(rows, _STEPS), *failed, *told])
 
 
 def _details(number: int, step: Row) -> list[str]:
@@ -183,11 +186,10 @@ def captures(document: Document) -> str:
     parts = [sections.text(tables.cut_sections(document))]
     if "frontier" in document:
         points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
-        said = "computed again"
-        lines = [{**p, "size": size(p["bytes"]), said: work_text(p["share"], 1.0)} for p in points]
-        parts.append(text_table(lines, ["size", said, "captures", "strategy"]))
+        lines = [{**p, "again": work_text(p["share"], 1.0)} for p in points]
+        parts.append(text_table(lines, "kept: bytes; computed again: again; captures; strategy"))
     if "measured" in document:
-        parts.append(sections.text([sections.table("", document["measured"], tables.MEASURED)]))
+        parts.append(text_table(document["measured"], tables.MEASURED))
     return "\n\n".join(parts)
 
 

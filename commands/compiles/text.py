@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relascope.viz.rows import sections, tables
-from relascope.viz.rows.formats import text_table
+from relascope.viz.rows.sections import text_table
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
 Document = dict[str, Any]
@@ -36,8 +36,8 @@ def diff(document: Document) -> str:
 
 
 def _times_beside(times: Document) -> str:
-    columns = ["side", "target", "phase", "median_ms", "ratio_to_eager", "max_abs_error"]
-    parts = [text_table(times["rows"], columns), *times["notes"]]
+    shown = "side; target; phase; median: median_ms; ratio: ratio_to_eager; max abs: max_abs_error"
+    parts = [text_table(times["rows"], shown), *times["notes"]]
     if times["b_over_a"] is not None:
         parts.insert(0, f"B takes {times['b_over_a']:.2f} times as long as A.")
     return "\n".join(parts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relascope.viz.rows.formats import flops, size, text_table
+from relascope.viz.rows.formats import flops, size
+from relascope.viz.rows.sections import text_table
 
 Document = dict[str, Any]
 
@@ -59,9 +60,9 @@ def held(document: Document) -> str:
 def bulk(document: Document) -> str:
     """What `bulk` says: a line a model and pipeline, then the culprits."""
     lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
-    parts = [text_table(lines, ["model", "pipeline", "outcome", "culprit", "seconds"])]
+    parts = [text_table(lines, "model; pipeline; outcome; culprit; seconds")]
     if document["culprits"]:
-        columns = ["pass", "breaks", "slows", "rounds", "suspected", "models"]
+        columns = "pass; breaks; slows; rounds; suspected; models"
         parts.append(text_table(document["culprits"], columns))
     bad = (r for r in document["rows"] if r["outcome"] != "right")
     parts.append("\n".join(f"{r['model']}: {r['verdict']}" for r in bad))

@@ -54,7 +54,7 @@ def said(*args):
 def test_the_modules_of_ones_own_code_are_listed_and_opened(files):
     own = f"{files / 'own.py'}:made"
     told = said("modules", own, *ENGINE)
-    assert "(the whole)" in told and "Linear" in told and "float32[2, 3]" in told
+    assert "the whole model" in told and "Linear" in told and "float32[2, 3]" in told
     assert "of" in said("graph", own, "--module", "0", *ENGINE).splitlines()[0]
 
 

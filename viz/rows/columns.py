@@ -21,7 +21,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": shape_text,
     "build": milliseconds,
     "share": lambda part: 100 * part,
-    **dict.fromkeys(("ms", "own ms", "longest ms"), lambda seconds: 1e3 * seconds),
+    **dict.fromkeys(("ms", "own ms", "longest ms", "takes"), lambda seconds: 1e3 * seconds),
     **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
     **dict.fromkeys(("peak memory", "captures held", "machine code"), size),
 }
@@ -105,6 +105,8 @@ def written(title: str, value: Any) -> str:
         return palette.signed(value, value)
     form = FORMATS.get(title)
     if form is None or not isinstance(value, int | float):
+        if isinstance(value, float):
+            return f"{value:.4g}"
         return number(value) if isinstance(value, int) else str(value)
     if form == "localized":
         return number(int(value))

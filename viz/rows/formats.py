@@ -80,12 +80,6 @@ def work_text(part: float, whole: float) -> str:
     return f"{share:.1f} %"
 
 
-def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Rows as aligned text: numbers to the right, everything else to the left."""
-    cells = [[_cell(row.get(c)) for c in columns] for row in rows]
-    return aligned(columns, numeric(rows, columns), cells)
-
-
 def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[bool]:
     """Of each column whether it has numbers."""
     return [
@@ -105,18 +99,6 @@ def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Seque
         ).rstrip()
 
     return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
 
 
 def duration(seconds: float) -> str:

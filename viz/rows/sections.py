@@ -65,6 +65,11 @@ def text(sections: Iterable[Section]) -> str:
     return "\n\n".join(part for section in sections if (part := _text(section)))
 
 
+def text_table(rows: Iterable[Row], columns: str = "") -> str:
+    """Rows as a terminal shows them; arguments as of `table`."""
+    return _text(table("", rows, columns))
+
+
 def _text(section: Section) -> str:
     kind = section["kind"]
     if kind == "sentence":

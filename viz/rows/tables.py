@@ -32,6 +32,7 @@ from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, number, size, work_text
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
+_MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
 IMPORTED = "import: kind; what; of: operator; count; became; modules"
 SAVED = (
     "name; what; bytes; why: reason; shape; dtype; made in: scope; from: source; "
@@ -105,6 +106,12 @@ def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
         }
         for m in modules
     ]
+
+
+def modules_table(modules: Iterable[Row]) -> Section:
+    """Rows of `module_rows`, for people."""
+    rows = [{**row, "path": row["path"] or "the whole model"} for row in modules]
+    return table("", rows, _MODULES)
 
 
 def model_document(

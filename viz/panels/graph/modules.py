@@ -8,9 +8,8 @@ from functools import partial
 from relascope.viz.panels.shell.frame import boundary, section
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.table import picked, table
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import tables
 
-_COLUMNS = "module: path; class; parameters; calls; inputs; outputs; takes"
 _ABOUT = (
     "The tree of modules: class, parameters, shapes and time of each, from one run of the whole "
     "model in PyTorch. A row opens its module alone, on the inputs that it gets there; so does the "
@@ -26,16 +25,11 @@ def show(screen: Screen) -> None:
     with boundary(screen.cache):
         found = tables.module_rows(screen.cache.ask("modules", whole))
         key = f"modules_{screen.label}"
-        rows = [{**r, "path": r["path"] or "the whole model", "takes": _ms(r)} for r in found]
         paths = [r["path"] for r in found]
-        table(rows, _COLUMNS, key=key, on_select=partial(_open, key, paths))
+        table(tables.modules_table(found)["rows"], key=key, on_select=partial(_open, key, paths))
 
 
 def _open(key: str, paths: list[str]) -> None:
     row = picked(key, len(paths))
     if row is not None:
         look_at(paths[row])
-
-
-def _ms(row: Row) -> float | None:
-    return None if row["seconds"] is None else row["seconds"] * 1e3
