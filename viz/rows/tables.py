@@ -1,7 +1,7 @@
-"""What panels and the command line say about a result: the same rows for both.
+"""What the page, a file of it and the command line say about a result: the same for all.
 
-Each function takes an engine's plain result and returns JSON values with the field names that the
-command line promises. The page draws tables of them, the command line prints them.
+Functions take an engine's plain result and return JSON values with the field names that the command
+line promises; those that end in `_sections` or `_table` make of these what people read.
 """
 
 from __future__ import annotations
