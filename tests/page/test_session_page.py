@@ -11,6 +11,7 @@ from page import INFERENCE, LONG, open_tab, settle, step, words
 from page_session import WRONG_SEED
 from place import PAGES
 from relascope.commands.main import main
+from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.sidebar import NAMED
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import Compile, ModelChoice, ScreenState, Session
@@ -144,7 +145,7 @@ def test_the_pipeline_of_another_mode_is_kept(page):
     assert opened(session=entry.id).session_state["pipeline_relay_training"] == "cse"
 
 
-def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
+def test_a_session_is_run_again_from_its_file(page, tmp_path, monkeypatch, capsys):
     timed(page)
     (entry,) = store.entries()
     file = tmp_path / "session.zip"
@@ -155,6 +156,16 @@ def test_a_session_is_run_again_from_its_file(page, tmp_path, capsys):
     parts = ["accuracy", "bisection", "cut", "errors", "graphs", "profile", "steps"]
     assert document["compared"] == parts
     kept = store.get(entry.id)
+    written = []
+    monkeypatch.setattr(Sheet, "html", lambda sheet: written.append(sheet) or "")
+    assert main(["replay", str(file), "-o", str(tmp_path / "session.html")], shared_fake) == 0
+    (checks,) = (t["sections"] for t in written[0].tabs if t["key"] == "checks")
+    errors, report, said, search, kernels = checks
+    assert errors["rows"][0][0] == "output 0"
+    assert {row[report["columns"].index("outcome")] for row in report["rows"]} == {"right"}
+    assert said["text"].startswith("Nothing to find") and "pipeline" in search["columns"]
+    assert kernels["rows"][1][:4] == ["dense", "forward", "0.800 ms", "80.0 %"]
+    capsys.readouterr()
     replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
     assert main(["replay", str(file)], shared_fake) == 1
     assert "gradient of" in capsys.readouterr().out
