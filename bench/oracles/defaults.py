@@ -613,10 +613,35 @@ def _plain_attention(*args: Any, **options: Any) -> Tensor:
         return F.scaled_dot_product_attention(*args, **options)
 
 
+def _apart(together: Callable[..., Any]) -> Callable[..., Any]:
+    """`var_mean` or `std_mean` as two calls."""
+    spread = torch.var if together is torch.var_mean else torch.std
+
+    def call(x: Tensor, *axes: Any, **how: Any) -> tuple[Tensor, Tensor]:
+        keep = {k: v for k, v in how.items() if k == "keepdim"}
+        return spread(x, *axes, **how), x.mean(*axes, **keep)
+
+    return call
+
+
 _NEAR_0 = "1 - (x * torch.pi) ** 2 / 6 + (x * torch.pi) ** 4 / 120"
+_OTHERWISE = {
+    "_plain": _plain_attention,
+    "_var_mean": _apart(torch.var_mean),
+    "_std_mean": _apart(torch.std_mean),
+    "_exponents": lambda x: (e := (x - x.amax(-1, True)).exp()) / e.sum(-1, True),
+}
 REFERENCES = {
     # In float64 the gradient of the CPU's kernel has float32's digits.
     "F.celu(": "torch._refs.nn.functional.celu(",
+    "F.hardsigmoid(x)": "F.relu6(x + 3) / 6",
+    # The gradient of what is all but 0 is a difference of what is all but equal.
+    "aten._softmax(x, -1, False)": "_exponents(x)",
+    # Which of infinite elements make the mean NaN depends on the order of the steps.
+    "torch.var_mean(": "_var_mean(",
+    "torch.std_mean(": "_std_mean(",
+    # It is computed by rsqrt, whose own gradient at -0 and -inf is another than a power's.
+    "torch.pow(positive, -0.5)": "torch.rsqrt(positive)",
     # The gradient subtracts what is nearly equal: of 1e-6 it has three digits in float64.
     "torch.sinc(x)": f"torch.where(x.abs() < 1e-3, {_NEAR_0}, torch.sinc(x))",
     # The CPU's fused kernel leaves out hidden keys, whose infinite values times 0 are NaN.
@@ -667,7 +692,7 @@ class Call:
 
     def _function(self, expression: str) -> Callable[..., Any]:
         code = f"lambda {', '.join(self.given)}: {expression}"
-        call: Callable[..., Any] = eval(code, {**_MODULES, "_plain": _plain_attention})
+        call: Callable[..., Any] = eval(code, {**_MODULES, **_OTHERWISE})
         return call
 
     @property

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 from relascope.passes.relay.training.decompose_norms import (
     decompose_batch_norm,
     decompose_layer_norm,
+    deviation,
+    weighted,
 )
 
 
@@ -24,6 +29,21 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
     After: Dropout and the normalisations are plain arithmetic or gone; fold computes what is left
         of weights.
     """
-    if any(str(value.dtype).endswith("float64") for value in program.params.values()):
+    if any(p.checked_type.dtype == "float64" for p in program.mod["main"].params):
         program = decompose_layer_norm(decompose_batch_norm(program))
+        program = rewrite(program, _group_norm)
     return applied(program, relay.transform.SimplifyInference)
+
+
+def _group_norm(call: Any, args: list[Any]) -> Any:
+    """Group norm as arithmetic, and instance norm, whose groups are of one channel."""
+    if op_name(call) not in ("nn.group_norm", "nn.instance_norm"):
+        return None
+    data, gamma, beta = args
+    size = shape(call.args[0])
+    groups = int(getattr(call.attrs, "num_groups", size[1]))
+    apart = relay.reshape(data, [size[0], groups, -1])
+    centred = apart - relay.mean(apart, axis=[2], keepdims=True)
+    variance = relay.mean(centred * centred, axis=[2], keepdims=True)
+    result = relay.reshape(centred / deviation(call, variance), size)
+    return weighted(call, result, gamma, beta)

@@ -50,14 +50,14 @@ def together(cases):
     return run, inputs
 
 
-def forwards_agree(cases, target=None):
+def forwards_agree(cases, target=None, limit=ELEMENTWISE):
     """The output of each function of a table; see `together`."""
     function, inputs = together(cases)
     live, values = program(function, inputs, target)
     ours, theirs = (
         dict(zip(cases, r, strict=True)) for r in (live.forward(values), function(*inputs))
     )
-    torch.testing.assert_close(ours, theirs, equal_nan=True, **close(ELEMENTWISE))
+    torch.testing.assert_close(ours, theirs, equal_nan=True, **close(limit))
     return live, values
 
 
@@ -302,6 +302,22 @@ def test_values_at_edges():
     forwards_agree(AT_EDGES)
 
 
+DOUBLE = {
+    "angle": (torch.angle, drawn(5)),
+    "atan2": (torch.atan2, drawn(7), drawn(7).flip(0)),
+    "affine grid": (lambda x: F.affine_grid(x, (2, 1, 3, 4), True), drawn(2, 2, 3)),
+    "group norm": (lambda x: F.group_norm(x, 2, eps=0.3), drawn(2, 4, 5)),
+    "instance norm": (lambda x: F.instance_norm(x, eps=0.3), drawn(2, 4, 5)),
+    "layer norm": (lambda x: F.layer_norm(x, (5,), eps=0.3), drawn(3, 5)),
+    "root": (lambda x: x**-0.5, STRANGE),
+}
+
+
+def test_no_step_in_float64_is_rounded_to_float32():
+    cases = {n: (f, *(t.double() for t in given)) for n, (f, *given) in DOUBLE.items()}
+    forwards_agree(cases, limit=rounding("float64", 8))
+
+
 GRADIENTS_AT_EDGES = {
     "root of nothing": lambda x: (x * torch.tensor([1, 0, -torch.inf])).sqrt(),
     "native_layer_norm": lambda x: sum(
@@ -320,7 +336,9 @@ NAN, INF = float("nan"), float("inf")
 STEEP = {
     "atan2": (torch.atan2, [0.0, 1.0, 3.0], [-0.5, 0.0, -0.0]),
     "clamp": (lambda x, low: torch.clamp(x, min=low), [NAN, 1.0, 2.0], [0.0, 1.0, 3.0]),
+    "cosh": (torch.cosh, [0.01, -200.0, 3.0]),
     "distance": (lambda x, y: torch.cdist(x, y, 1.5), [[0.0, 2.0]], [[0.0, 2.0], [1.0, 5.0]]),
+    "elu": (lambda x: torch.stack([F.elu(x), F.celu(x), F.selu(x)]), [-9.0, -1.0, -1e-6, 2.0]),
     "erfc": (torch.erfc, [NAN, 1.0]),
     "likelihood": (
         lambda x, v: F.gaussian_nll_loss(x, 2 * x, v),
@@ -338,12 +356,27 @@ STEEP = {
         [[[[NAN, -1.0], [0.3, 0.7], [INF, 0.1], [-3.0, 0.0]]]],
     ),
     "sinc": (torch.sinc, [0.0, 1.0]),
+    "response": (lambda x: F.local_response_norm(x, 3), [[[1.0], [NAN], [2.0], [3.0], [4.0]]]),
     "softplus": (lambda x: F.softplus(x, beta=3, threshold=0.2), -8.8),
 }
 
 
 def test_gradients_where_a_step_of_the_way_has_none():
     gradients_agree_of({n: (f, *map(torch.tensor, given)) for n, (f, *given) in STEEP.items()})
+
+
+ENDLESS = torch.tensor([2.0, INF, 5.0, -INF]), torch.tensor([-INF, 2.0, 3.0, 1.0])
+
+
+def test_what_is_infinite_has_the_slopes_of_pytorch():
+    cases = {"atan2": (torch.atan2, *ENDLESS), "remainder": (torch.remainder, *ENDLESS)}
+    gradients_agree_of(cases, None)
+
+
+def test_a_label_that_is_not_there_may_weigh_without_limit():
+    weight = torch.tensor([1.0, INF, 2.0])
+    labels = torch.tensor([0, 2, -100])
+    gradients_agree(lambda x: F.cross_entropy(x, labels, weight, reduction="sum"), drawn(3, 3))
 
 
 INDEX = torch.tensor([0, 0, 1])

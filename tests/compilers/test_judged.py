@@ -36,7 +36,7 @@ def test_pytorchs_own_error_in_float32_is_room():
         raise NotImplementedError
 
     assert differences(ONE, theirs, none) != ""
-    assert differences(ONE, theirs, none, again=lambda: (ONE,)) == ""
+    assert differences(ONE, theirs, none, again=[lambda: (ONE,)]) == ""
 
 
 def test_a_refusal_is_a_sentence_of_ours_and_all_else_a_crash():

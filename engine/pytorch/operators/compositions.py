@@ -166,32 +166,41 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _angle(x: Tensor) -> Tensor:
-    turned = torch.where(x < 0, math.pi, 0.0)
-    turned = turned.to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
+    like = _floating(x)
+    turned = torch.where(like < 0, torch.full_like(like, math.pi), torch.zeros_like(like))
     return torch.where(x.isnan(), x, turned) if x.is_floating_point() else turned
 
 
 def _expm1(x: Tensor) -> Tensor:
     x = _floating(x)
-    near = x.clamp(max=20.0)  # elsewhere, nothing is lost by subtracting 1, and nothing overflows
-    return torch.where(x > 20, x.exp(), (near / 2).tanh() * (near.exp() + 1))
+    # Elsewhere, nothing is lost by subtracting 1, and the gradient keeps its digits.
+    near, far = x.clamp(-1.0, 20.0), x.exp()
+    close = (near / 2).tanh() * (near.exp() + 1)
+    return torch.where(x > 20, far, torch.where(x < -1, far - 1, close))
+
+
+def _hyperbolic(x: Tensor, odd: int) -> Tensor:
+    """sinh, or cosh where `odd` is 0, of x >= 0: by their series below 1, whose gradients keep all
+    digits there."""
+    half = (x / 2).exp()  # whose square overflows where they do
+    rest = 0.5 / half / half
+    near = torch.where(x < 1, x, 0.0)
+    square, series = near * near, torch.ones_like(near)
+    for step in range(9, 0, -1):
+        series = series * square / (2 * step * (2 * step + 2 * odd - 1)) + 1
+    far = half * (half / 2) + (-rest if odd else rest)
+    return torch.where(x < 1, near * series if odd else series, far)
 
 
 def _sinh(x: Tensor) -> Tensor:
     x = _floating(x)
-    size = torch.where(x < 0, -x, x)
-    half = (size / 2).exp()  # whose square overflows where sinh does
-    far = half * (half / 2) - 0.5 / half / half
-    near = torch.where(size < 1, x, 0.0)
-    square, series = near * near, torch.ones_like(near)
-    for step in range(9, 0, -1):
-        series = series * square / (2 * step * (2 * step + 1)) + 1
-    return torch.where(size < 1, near * series, torch.where(x < 0, -far, far))
+    found = _hyperbolic(torch.where(x < 0, -x, x), 1)
+    return torch.where(x < 0, -found, found)
 
 
 def _cosh(x: Tensor) -> Tensor:
-    half = _sinh(_floating(x) / 2)  # whose gradient keeps its digits near 0
-    return 1 + 2 * half * half
+    x = _floating(x)
+    return _hyperbolic(torch.where(x < 0, -x, x), 0)
 
 
 def _asinh(x: Tensor) -> Tensor:
@@ -222,9 +231,16 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     neither = (x == 0) & (y == 0)
     slope = torch.where(neither, 0.0, above) / torch.where(neither, 1.0, below)
     slope = torch.where(x.isinf() & y.isinf(), x.sign() * y.sign(), slope)
-    half = torch.where(_signbit(y), -math.pi / 2, math.pi / 2).to(y.dtype)
-    flat = torch.where(_signbit(x), 2 * half, 0.0)
-    return torch.where(steep, half - slope.atan(), slope.atan() + flat)
+    zero, quarter = torch.zeros_like(y), torch.full_like(y, math.pi / 2)
+    half = torch.where(_signbit(y), -quarter, quarter)
+    flat = torch.where(_signbit(x), 2 * half, zero)
+    found = torch.where(steep, half - slope.atan(), slope.atan() + flat)
+    return found + _no_slope(y, x.isinf()) + _no_slope(x, y.isinf())
+
+
+def _no_slope(x: Tensor, where: Tensor) -> Tensor:
+    """Zeros, whose gradient is NaN where a finite x is said to have none."""
+    return (torch.where(where & x.isfinite(), x, 1.0) / math.inf).sqrt()
 
 
 @cache
@@ -321,7 +337,8 @@ def _remainder(x: Tensor, y: Any) -> Tensor:
         return NotImplemented
     x, y = _floating_pair(x, y)
     rest = torch.fmod(x, y)
-    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+    rest = torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+    return rest + _no_slope(y, x.isinf() & (y != 0))
 
 
 # Activations and losses, whose gradients are PyTorch's at edges, too.
@@ -406,6 +423,22 @@ def _multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tenso
     z = torch.where(hit.unsqueeze(1) | ~given.unsqueeze(-1), 0.0, z).sum((1, 2))
     z = z[0] if rank < 2 and not reduction else z
     return _reduced(z, reduction), hit.to(x.dtype).reshape(size)
+
+
+def _nll_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """What is not taken of x is not weighed: an infinite weight would make NaN of its gradient."""
+    classes = min(x.dim() - 1, 1)
+    seen = target != ignore_index
+    label = torch.where(seen, target, 0)
+    loss = -x.gather(classes, label.unsqueeze(classes)).squeeze(classes)
+    each = torch.ones_like(loss) if weight is None else weight[label]
+    loss, each = torch.where(seen, loss * each, 0.0), torch.where(seen, each, 0.0)
+    total = each.sum()
+    if not reduction:
+        return loss, torch.zeros_like(total)
+    return loss.sum() / total if reduction == 1 else loss.sum(), total
 
 
 def _layer_norm(
@@ -708,6 +741,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "multi_margin_loss": _multi_margin,
     "multilabel_margin_loss_forward": _multilabel_margin,
     "native_layer_norm": _layer_norm,
+    "nll_loss_forward": _nll_loss,
+    "nll_loss2d_forward": _nll_loss,
     "remainder.Scalar": _remainder,
     "remainder.Tensor": _remainder,
     "smooth_l1_loss": _smooth_l1,

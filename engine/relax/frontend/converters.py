@@ -47,7 +47,7 @@ _FILLED: dict[str, int | float] = {
 _LEFT_OUT = (
     "_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default "
     "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
-    "_log_softmax.default conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
+    "conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
     "conv_transpose2d.input copy_.default copy.default celu.default rsub.Scalar rsub.Tensor "
     "lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
 )
@@ -55,7 +55,8 @@ _LEFT_OUT = (
 stand in for them."""
 
 _WRITTEN_OUT = (
-    "any.dim any.dims as_strided.default atanh.default bucketize.Tensor cross_entropy_loss.default "
+    "affine_grid_generator.default any.dim any.dims as_strided.default atanh.default "
+    "bucketize.Tensor cross_entropy_loss.default "
     "cumprod.default diagonal.default div.Scalar_mode div.Tensor_mode expm1.default "
     "floor_divide.default grid_sampler_2d.default instance_norm.default linspace.default "
     "logaddexp.default max.dim "
@@ -188,6 +189,7 @@ class Converter(ExportedProgramImporter):
             self.scattered: "scatter_add.default scatter_reduce.two",
             self.sort: "sort.default",
             self.select: "select.int",
+            self.softmax(self.op.nn.log_softmax): "_log_softmax.default",
             self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
             matmul: "bmm.default matmul.default mm.default",
         }
@@ -766,6 +768,15 @@ class Converter(ExportedProgramImporter):
         size = [*batch, channels // factor**2, height * factor, width * factor]
         return self.op.reshape(turned, size)
 
+    def softmax(self, op: Callable[..., Any]) -> Convert:
+        """Softmaxes as autograd records them: a dtype and what to cast first in one."""
+
+        def convert(node: Node) -> Any:
+            data, axis, _ = self.retrieve_args(node)
+            return op(self.cast(data, node.meta["val"].dtype), axis)
+
+        return convert
+
     def elu(self, node: Node) -> Any:
         """TVM's has no slope at 0, where PyTorch's has one."""
         x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
@@ -773,8 +784,12 @@ class Converter(ExportedProgramImporter):
         bent = op.less_equal(x, zero)
         below = op.where(bent, x, zero)  # exp of large numbers would make NaN gradients
         below = op.multiply(below, self.number(input_scale, x))
-        power = op.add(op.exp(below), self.number(1.0, x))  # exp(x) - 1, with all digits near 0
-        curve = op.multiply(op.tanh(op.multiply(below, self.number(0.5, x))), power)
+        # exp(x) - 1: near 0 with all digits of the value, elsewhere with all of the gradient.
+        one, far = self.number(1.0, x), op.less(below, self.number(-1.0, x))
+        near = op.where(far, self.number(-1.0, x), below)
+        curve = op.tanh(op.multiply(near, self.number(0.5, x)))
+        curve = op.multiply(curve, op.add(op.exp(near), one))
+        curve = op.where(far, op.subtract(op.exp(below), one), curve)
         line = op.multiply(x, self.number(scale, x))
         return op.where(bent, op.multiply(curve, self.number(alpha * scale, x)), line)
 
@@ -821,8 +836,8 @@ class Converter(ExportedProgramImporter):
         by_tensor = "Tensor_Scalar" not in str(node.target)
         if by_tensor and "int" in dtype_name(node.meta["val"].dtype):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
-        if not by_tensor and exponent == 0.5:  # a power of minus infinity or of -0 is another
-            return self.op.sqrt(base)
+        if not by_tensor and exponent in (0.5, -0.5):  # a power of minus infinity or -0 is another
+            return (self.op.sqrt if exponent > 0 else self.op.rsqrt)(base)
         return self._pow(node)
 
     def values_alone(self, theirs: Convert) -> Convert:

@@ -6,7 +6,7 @@ stands for it: TVM's own or ours (`passes.relax.training.operator_gradients`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,6 @@ class JointConverter(Converter):
         """The map of forwards, with what joint graphs need besides."""
         ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
         ours |= {
-            "_log_softmax.default": self.softmax(self.op.nn.log_softmax),
             "_softmax.default": self.softmax(self.op.nn.softmax),
             "alias.default": self.same,
             "detach.default": self.same,
@@ -300,15 +299,6 @@ class JointConverter(Converter):
     def product(self, node: Node) -> Any:
         data, axis, keep = (*self.retrieve_args(node), False)[:3]
         return self.op.prod(data, axis, keepdims=bool(keep))
-
-    def softmax(self, op: Callable[..., Any]) -> Convert:
-        """Softmaxes as autograd records them: a dtype and what to cast first in one."""
-
-        def convert(node: Node) -> Any:
-            data, axis, _ = self.retrieve_args(node)
-            return op(self.cast(data, node.meta["val"].dtype), axis)
-
-        return convert
 
     # Shapes.
 

@@ -359,9 +359,12 @@ class Converter(CoreOperators, TypedConverter):
         zero = self.number(0, data)
         bent = data <= zero
         below = self.times(relay.where(bent, data, zero), input_scale)
-        power = relay.exp(below) + self.number(1, data)  # exp(x) - 1, with all digits near 0
-        below = self.times(relay.tanh(self.times(below, 0.5)) * power, alpha * scale)
-        return relay.where(bent, below, self.times(data, scale))
+        # exp(x) - 1: near 0 with all digits of the value, elsewhere with all of the gradient.
+        one, far = self.number(1, data), below < self.number(-1, data)
+        near = relay.where(far, self.number(-1, data), below)
+        close = relay.tanh(self.times(near, 0.5)) * (relay.exp(near) + one)
+        below = relay.where(far, relay.exp(below) - one, close)
+        return relay.where(bent, self.times(below, alpha * scale), self.times(data, scale))
 
     def times(self, data: Any, factor: float) -> Any:
         return data if factor == 1 else data * self.number(factor, data)

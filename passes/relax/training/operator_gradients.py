@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -487,25 +488,32 @@ def _conv_transpose(rank: int) -> Gradient:
 
 
 def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of means over windows: along each axis a product with what the windows take of it."""
+    """Of means over windows, along each axis: the parts of all windows that have an element.
+
+    By a product with a matrix of parts, a NaN would spread to what is in no window of it.
+    """
     (data,) = call.args
     attrs, size, places = call.attrs, list(shape(data)), list(shape(variable))
     rank = len(size) - 2
     layout = str(getattr(attrs, "layout", ""))
     if not layout.startswith("NC") or len(layout) != len(size):
         raise no_gradient("pooling", "is known with channels second only")
+    zero = number(0.0, data)
     for axis in range(2, 2 + rank):
-        extent, count = size[axis], places[axis]
-        share = _share(attrs, axis - 2, rank, extent, count)
-        matrix = relax.const(share, dtype(data))
-        axes = [i for i in range(2 + rank) if i != axis] + [axis]
-        grad = op.matmul(op.permute_dims(grad, axes), matrix)
-        grad = op.permute_dims(grad, [axes.index(i) for i in range(2 + rank)])
+        share = _share(attrs, axis - 2, rank, size[axis], places[axis])
+        windows = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
+        along, parts = [-1] + [1] * (1 + rank - axis), []
+        for window in windows[: (share != 0).sum(0).max()]:
+            part = share[window, np.arange(size[axis])].reshape(along)
+            taken = op.take(grad, relax.const(window), axis, mode="fast")
+            taken = op.multiply(taken, relax.const(part.astype(dtype(data))))
+            parts.append(taken if part.all() else op.where(relax.const(part != 0), taken, zero))
+        grad = reduce(op.add, parts)
     return [grad]
 
 
 def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """That of an image of one row: by products, NaN would spread to all of a row."""
+    """That of an image of one row."""
     attrs = call.attrs
     if (bool(attrs.ceil_mode) and bool(attrs.count_include_pad)) or str(attrs.layout) != "NCW":
         return _pooled(variable, call, grad, builder)

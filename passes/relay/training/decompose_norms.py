@@ -32,7 +32,7 @@ def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
         axis = int(call.attrs.axis) % len(shape(call.args[0]))
         centred = relay.subtract(data, relay.mean(data, axis=[axis], keepdims=True))
         variance = relay.mean(relay.multiply(centred, centred), axis=[axis], keepdims=True)
-        return _weighed(call, relay.divide(centred, _deviation(call, variance)), gamma, beta)
+        return weighted(call, relay.divide(centred, deviation(call, variance)), gamma, beta)
 
     return rewrite(program, visit)
 
@@ -55,19 +55,21 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
             return None
         data, gamma, beta, mean, variance = args
         centred = relay.subtract(data, _along(call, mean))
-        result = relay.divide(centred, _along(call, _deviation(call, variance)))
+        result = relay.divide(centred, _along(call, deviation(call, variance)))
         # The operator's other results are the statistics, as they came in.
-        return relay.Tuple([_weighed(call, result, gamma, beta), mean, variance])
+        return relay.Tuple([weighted(call, result, gamma, beta), mean, variance])
 
     return rewrite(program, visit)
 
 
-def _deviation(call: Any, variance: Any) -> Any:
+def deviation(call: Any, variance: Any) -> Any:
+    """The root of a norm's variance and epsilon."""
     epsilon = relay.const(float(call.attrs.epsilon), call.args[0].checked_type.dtype)
     return relay.sqrt(relay.add(variance, epsilon))
 
 
-def _weighed(call: Any, result: Any, gamma: Any, beta: Any) -> Any:
+def weighted(call: Any, result: Any, gamma: Any, beta: Any) -> Any:
+    """A norm's result, with the scale and the shift that it has."""
     if bool(call.attrs.scale):
         result = relay.multiply(result, _along(call, gamma))
     return relay.add(result, _along(call, beta)) if bool(call.attrs.center) else result

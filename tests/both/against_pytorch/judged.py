@@ -30,7 +30,7 @@ def differences(
     judge: Callable[[], Tensors],
     tolerance: float,
     names: Sequence[str] = (),
-    again: Callable[[], Tensors] | None = None,
+    again: Sequence[Callable[[], Tensors]] = (),
 ) -> str:
     """In which way tensors differ from PyTorch's, in words; "" where they do not.
 
@@ -38,9 +38,9 @@ def differences(
         judge: PyTorch's own in float64; may raise.
         tolerance: of a tensor's scale.
         names: of the tensors.
-        again: PyTorch's own on inputs that are spread in memory, for which it takes its scalar code
-            in place of its vectors', and with its plain kernel of attention. They differ in what
-            they make of NaN, as in the gradients of hardtanh and elu: either counts.
+        again: PyTorch's own by other ways of it, each of which counts: on inputs that are spread in
+            memory, for which it takes its scalar code in place of its vectors', and with its plain
+            kernel of attention. They differ in what they make of NaN, as in hardtanh's gradient.
     """
     if len(ours) != len(theirs):
         return f"{len(ours)} tensors for {len(theirs)}"
@@ -62,8 +62,8 @@ def differences(
                     off &= _off(a.double(), exact, tolerance, 4 * float(error.max()))
             except Exception:  # PyTorch has not everything in float64: then float32 decides
                 pass
-        if off.any() and again is not None and b.is_floating_point():
-            off &= _off(a, again()[index], tolerance)
+        for other in again if off.any() and b.is_floating_point() else ():
+            off &= _off(a, other()[index], tolerance)
         if off.any():
             at = off.flatten().nonzero().flatten()[:4].tolist()
             pairs = ", ".join(
