@@ -188,10 +188,10 @@ def _sheet(
     pipeline: Pipeline | None,
     **more: str | None,
 ) -> Sheet:
-    from relascope.viz.handed_on.parts import made_from
+    from relascope.viz.handed_on.parts import origin
 
     mode = "training" if source.training else "inference"
     label = Path(source.model).name if source.digest else source.model
     version = ask("describe").version
-    about = made_from(source, label, args.engine, version, str(pipeline or ""), **more)
+    about = origin(source, label, args.engine, version, str(pipeline or ""), **more)
     return Sheet(f"{label}, {mode}, {args.engine.capitalize()}", about)

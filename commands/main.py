@@ -54,7 +54,7 @@ _COMMANDS = (
     (
         "check",
         "stepping",
-        f"{_MODEL} accuracy gate.options.held output",
+        f"{_MODEL} accuracy gate.options.conditions output",
         "every stage against PyTorch, or all against a baseline",
     ),
     (

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import zip_longest
 
 from relascope.commands import handing_on
-from relascope.commands.gate.baseline import held
+from relascope.commands.gate.baseline import check_baseline
 from relascope.commands.shared import (
     Connect,
     Document,
@@ -29,7 +29,7 @@ from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import INPUTS, ModelSource, inputs_known
+from relascope.engine.protocol.source import INPUTS, ModelSource, kinds_of_inputs
 from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
@@ -118,7 +118,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     With --baseline, what differs from one, in a sentence each.
     """
     if args.baseline is not None:
-        return held(args, connect)
+        return check_baseline(args, connect)
     _check_gate(args)
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
@@ -135,7 +135,7 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
     )
     stages = [replace(stage, tolerance=tolerance_of(args)) for stage in planned]
-    known = inputs_known(planned[0].source)
+    known = kinds_of_inputs(planned[0].source)
     own = (known[0], *known[len(INPUTS) :])  # every set
     stages = [*accuracy.with_inputs(stages, args.inputs or own)]
     with EngineCalls(args, connect) as ask:

@@ -33,7 +33,7 @@ def baseline(args: argparse.Namespace, connect: Connect) -> Document:
     return {**document, "file": str(args.output)}
 
 
-def held(args: argparse.Namespace, connect: Connect) -> Document:
+def check_baseline(args: argparse.Namespace, connect: Connect) -> Document:
     """`check --baseline`: what differs from a baseline, in a sentence each."""
     then = rows.read(_text(args), str(args.baseline))
     _as_then(args, then)

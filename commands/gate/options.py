@@ -20,7 +20,7 @@ def baseline(command: ArgumentParser) -> None:
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", required=True, help=about)
 
 
-def held(command: ArgumentParser) -> None:
+def conditions(command: ArgumentParser) -> None:
     """What makes `check` fail, and what it is held to."""
     add = command.add_argument
     about = "end with exit status 3 where this is found: some of "

@@ -36,7 +36,7 @@ def baseline(document: Document) -> str:
     return "\n".join([*lines, f"Written to {document['file']}."])
 
 
-def held(document: Document) -> str:
+def differences(document: Document) -> str:
     """What `check --baseline` says: a sentence a difference, and what comes of them."""
     head = f"{document['model']} ({document['engine']}), against {document['baseline']}"
     failing = set(document["failing"])

@@ -108,7 +108,7 @@ class Tvm:
 
     def processor(self) -> str:
         """The target of this machine's processor, for what is built whatever the target."""
-        return cpu_target(self.known)[0]
+        return cpu_target(self.processors)[0]
 
     def attempt(self, target: str, device: Any) -> str:
         """Build and run the small function on 64 numbers; what went wrong, or ""."""
@@ -121,7 +121,7 @@ class Tvm:
             return f"{on_gpu.message} {on_gpu.hint}" if on_gpu else lines_of(error)[-1]
         return ""
 
-    def known(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
+    def processors(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
         """Those of some processors that LLVM knows, with its names of their features."""
         codegen = self.module.target.codegen
         if not hasattr(codegen, "llvm_get_cpu_archlist"):  # an older TVM, of the user's own
@@ -132,7 +132,7 @@ class Tvm:
 
     def cpu(self) -> tuple[Target, ...]:
         """The CPU by TVM's own kernels, and in other ways; or why it does not run."""
-        best, device = cpu_target(self.known)
+        best, device = cpu_target(self.processors)
         problem = ""
         for target in dict.fromkeys([best, "llvm"]):
             problem = self.attempt(target, self.module.cpu(0))
@@ -242,7 +242,7 @@ class Tvm:
         if "mtriple" in options or "mcpu" in options:
             named = [options.get("mcpu", ""), options.get("mtriple", "")]
             return "a CPU (" + ", ".join(n for n in named if n) + ")"
-        return cpu_target(self.known)[1]
+        return cpu_target(self.processors)[1]
 
     def _lacks(self, target: str) -> str:
         """What code for a processor may use that this machine's does not have, in a sentence."""
@@ -250,7 +250,7 @@ class Tvm:
             return ""  # the kernel's names are known for x86 alone; trying it tells
         options = split(target)[1]
         name = options.get("mcpu", "")
-        used = set(self.known(frozenset({name})).get(name, ()))
+        used = set(self.processors(frozenset({name})).get(name, ()))
         for word in options.get("mattr", "").split(","):
             if word[:1] == "-":
                 used.discard(word[1:])
@@ -261,7 +261,7 @@ class Tvm:
             return ""
         return f"This machine's processor lacks what such code may use: {', '.join(wanting)}."
 
-    def made(self, target: str, make: Callable[[], Any]) -> Any:
+    def new_target(self, target: str, make: Callable[[], Any]) -> Any:
         """A target of this TVM's, held against what LLVM has.
 
         TVM dies of an architecture that LLVM lacks, and after a processor or a feature that it

@@ -39,7 +39,7 @@ class Executable(Protocol):
 
 
 @dataclass(frozen=True)
-class HeldMemory:
+class OwnMemory:
     """What TVM holds for a call of a function, beside PyTorch's tensors.
 
     Args:
@@ -58,7 +58,7 @@ class Compiled(Protocol):
 
     used: tuple[str, ...]
 
-    def held(self, values: Tensors) -> HeldMemory | None:
+    def own_memory(self, values: Tensors) -> OwnMemory | None:
         """What TVM holds for a call; None where it cannot be told."""
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
@@ -96,7 +96,7 @@ class WholeExecutable(Executable):
         self._whole = build(program, name="main")
 
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        found = self._whole.held(values)
+        found = self._whole.own_memory(values)
         return None if found is None else found.peak
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
@@ -126,13 +126,13 @@ class TrainingExecutable(Executable):
     def own_bytes(self, values: Tensors, backward: bool) -> int | None:
         # While the backward runs, the forward's results are held too; and where a function holds
         # its memory between calls, both hold theirs always.
-        first = self._forward.held(values)
+        first = self._forward.own_memory(values)
         if first is None:
             return None
         if not backward and not first.between:
             return first.peak
         _, captures = self.forward(values)
-        second = self._backward.held({**values, **captures})
+        second = self._backward.own_memory({**values, **captures})
         if second is None:
             return None
         if first.between:

@@ -19,7 +19,7 @@ from relascope.engine.protocol.tuning import RECORDS
 
 
 @dataclass(frozen=True)
-class FoundRecords:
+class TuningRecords:
     """What tuning found, to be built with.
 
     Args:
@@ -64,7 +64,7 @@ class BuildOptions:
     target: str = "llvm"
     opt_level: int = 3
     disabled: tuple[str, ...] = ()
-    records: FoundRecords | None = None
+    records: TuningRecords | None = None
 
     def with_records(self, ir: str, version: str) -> BuildOptions:
         """The same with what tuning found on this machine, where the target asks for it.
@@ -77,7 +77,7 @@ class BuildOptions:
         place = records.folder(ir, version, self.target, torch.get_num_threads())
         if not (place / records.CURVE).exists():
             return self
-        return replace(self, records=FoundRecords(place, records.stamp(place)))
+        return replace(self, records=TuningRecords(place, records.stamp(place)))
 
 
 class Builder:

@@ -320,7 +320,7 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
         after: the graph after the suspected passes; nodes that were left have their ids.
         later: values of its nodes by their ids.
     """
-    same, differ = told_apart(start, later, limit)
+    same, differ = split_by_difference(start, later, limit)
     graph, before = start.graph, start.recorded
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
         if ours in before and theirs in later and ours not in same:
@@ -330,7 +330,7 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
     return Suspects(graph, near(graph, same, differ))
 
 
-def told_apart(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
+def split_by_difference(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
     """Ids of the nodes that are there after the passes, too, by whether their values differ."""
     same: set[str] = set()
     differ: set[str] = set()

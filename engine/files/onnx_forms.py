@@ -93,7 +93,7 @@ class Form:
         kind = self._type(index)
         return kind.dtype if kind else ""
 
-    def made(self, index: int) -> str:
+    def output_dtype(self, index: int) -> str:
         """The dtype of an output; "" where it is not known."""
         kind = self._types.get(self.node.output[index])
         return kind.dtype if kind else ""
@@ -311,7 +311,7 @@ _Way = tuple[Callable[[Form], Any], Callable[[_Written], None]]
 _WAYS: dict[str, _Way] = {
     "BitShift": (lambda f: not _known_shift(f), _shifted),
     "Dropout": (
-        lambda f: f.outputs() > 1 and f.made(1) == "bool" and not _training(f),
+        lambda f: f.outputs() > 1 and f.output_dtype(1) == "bool" and not _training(f),
         _dropped_nothing,
     ),
     "IsInf": (

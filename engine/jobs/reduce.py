@@ -104,7 +104,7 @@ def narrow(
     shown, named = search.known[found.piece], tuple(operators(graph, found.piece))
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
-    words = how_found(made, calls(graph, found.piece))
+    words = search_words(made, calls(graph, found.piece))
     allowed = limits.seconds, limits.memory
     account = Account(Path(source.model).name, shown, words, found.minimal, *allowed)
     return replace(made, report=ask("report", source, where, found.piece, account))
@@ -229,7 +229,7 @@ def _death(error: EngineError) -> Shown:
     return Shown("crash", error=error, crash=limit_crossed(error) or "ends")
 
 
-def how_found(made: Reduction, count: int) -> str:
+def search_words(made: Reduction, count: int) -> str:
     """How the piece was found, in sentences."""
     question = made.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"

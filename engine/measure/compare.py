@@ -45,7 +45,7 @@ class Built:
     """Of the masks."""
 
     @property
-    def known(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """What each line of a timing table says of it."""
         return {"build_seconds": self.seconds, "capture_bytes": self.capture_bytes}
 
@@ -198,7 +198,7 @@ def measure(
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
             own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
             peak = None if own is None else own + built.room.nbytes + peaks[one.what]
-            known = {**built.known, "target": one.target}
+            known = {**built.facts, "target": one.target}
             taken = measured[one.what]
             rows.append(timing.row(one.what, phase, taken, eager, max(counted), peak, **known))
         for name, module in modules.items():

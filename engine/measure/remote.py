@@ -67,7 +67,7 @@ class Remote(Compiled):
         """TVM's times of the last call, made again."""
         raise NotImplementedError
 
-    def held(self, values: Tensors) -> executables.HeldMemory | None:
+    def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """Not known of a device elsewhere."""
         return None
 
@@ -167,7 +167,7 @@ def measure_remote(
     for phase, runs in phases.items():
         backward, taken_in = phase == "forward_backward", Measured(tuple((s,) for s in runs))
         worst = max(c.max_abs for c in comparisons if backward or c.name.startswith("output"))
-        known = {**built.known, "target": target}
+        known = {**built.facts, "target": target}
         rows.append(timing.row(what, phase, taken_in, None, worst, None, **known))
     note = (
         f"These are times of the program alone on a device with the key {fleet.key}, by its own "

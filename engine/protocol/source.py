@@ -137,7 +137,7 @@ def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def inputs_known(source: ModelSource) -> tuple[str, ...]:
+def kinds_of_inputs(source: ModelSource) -> tuple[str, ...]:
     """Kinds of inputs that a run of a model may have: `INPUTS`, then its saved sets but the first,
     which is the sample."""
     return INPUTS + tuple(f"set{i}" for i in range(2, len(source.tensors) + 1))
@@ -247,7 +247,7 @@ class ModelSource:
             source. `engine.protocol.source.source_from_file` fills it in.
         gradient: whose gradient, in training: "tvm" takes it by passes over the imported forward;
             "pytorch" imports forward and backward together, as PyTorch's autograd records them.
-        values: in `inputs_known`, of the inputs of a run. What is imported and built is the same
+        values: in `kinds_of_inputs`, of the inputs of a run. What is imported and built is the same
             for all.
         module: path of the submodule that is looked at alone, on the inputs that it gets when the
             whole model runs; "" for the whole.

@@ -15,7 +15,7 @@ from relascope.engine.building import executables, launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import BuildOptions, FoundRecords
+from relascope.engine.building.options import BuildOptions, TuningRecords
 from relascope.engine.building.threads import set_threads
 from relascope.engine.measure import compiling, peaks
 from relascope.engine.measure.compare import Built, Contender, measure
@@ -94,7 +94,7 @@ class Builds:
         found = None
         if RECORDS in target.split():
             place = self.records(request, fleet)
-            found = FoundRecords(place, records.stamp(place))
+            found = TuningRecords(place, records.stamp(place))
         with connected(fleet, progress) as session:
 
             def build(program: Program, *, name: str) -> Remote:

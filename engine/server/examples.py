@@ -71,7 +71,7 @@ def run_example(backend: ExampleBackend, entry: PassInfo) -> PassExample | None:
     """Run a pass on its example, or on the first of a person's own; None where it has none."""
     example = None if entry.own_file else backend.example(entry.name, "float32")
     for before, _ in user.examples(entry).values():
-        example = made_by(backend, before, "float32")
+        example = example_of(backend, before, "float32")
         break
     if example is None:
         return None
@@ -98,7 +98,7 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
     return "\n".join(line for f in shown for line in f.whole)
 
 
-def made_by(backend: ExampleBackend, make: Make, dtype: str) -> Example:
+def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
     """What a function of a person's makes: an example, a program, a module, or what "main" is to
     compute.
 

@@ -119,7 +119,7 @@ class Faults:
             )
             about = left.program, left.base, left.exprs
             later = self._recorded(source, *about, where.target) if where.building else {}
-            same, differ = narrow.told_apart(made, later, where.limit)
+            same, differ = narrow.split_by_difference(made, later, where.limit)
             after = narrow.After(*about, later, frozenset(same), frozenset(differ))
             return replace(made, after=after)
 

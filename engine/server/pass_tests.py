@@ -14,7 +14,7 @@ from relascope.engine.building.explain import explain
 from relascope.engine.faults.replay import Values, differences
 from relascope.engine.protocol.results import ExampleRun
 from relascope.engine.server.backend import Backend
-from relascope.engine.server.examples import Make, made_by
+from relascope.engine.server.examples import Make, example_of
 from relascope.engine.server.steps import check_kind
 from relascope.passes.catalogue import PassInfo, user
 from relascope.passes.catalogue.example import draw
@@ -38,12 +38,12 @@ def _tested(
     said: list[str] = []
     for dtype in _LIMITS:
         try:
-            example = made_by(backend, before, dtype)
+            example = example_of(backend, before, dtype)
             step = Step(entry.name, True, example.params)
             result = entry.applied(example.program, step)
             check_kind(entry.title, example.program, result)
             backend.check_formed(result)
-            expected = None if after is None else made_by(backend, after, dtype).program
+            expected = None if after is None else example_of(backend, after, dtype).program
             other = expected is not None and not backend.same(expected.mod, result.mod)
             if other and not run.diff:
                 said.append("what the pass makes is not what the file says")

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from relascope.engine.building.executables import HeldMemory, TrainingExecutable
+from relascope.engine.building.executables import OwnMemory, TrainingExecutable
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
 from relascope.engine.measure.timing import Measured
@@ -55,7 +55,7 @@ class Function:
         self._held, self.used = held, ()
         self.given = []
 
-    def held(self, values):
+    def own_memory(self, values):
         self.given.append(set(values))
         return self._held
 
@@ -80,15 +80,11 @@ def step(forward, backward):
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        (
-            HeldMemory(10, 4, False),
-            HeldMemory(20, 1, False),
-            (10, 24),
-        ),  # the backward holds results
-        (HeldMemory(30, 4, False), HeldMemory(20, 1, False), (30, 30)),
-        (HeldMemory(10, 0, True), HeldMemory(20, 0, True), (30, 30)),  # both hold it always
-        (None, HeldMemory(20, 1, False), (None, None)),
-        (HeldMemory(10, 4, False), None, (10, None)),
+        (OwnMemory(10, 4, False), OwnMemory(20, 1, False), (10, 24)),  # the backward holds results
+        (OwnMemory(30, 4, False), OwnMemory(20, 1, False), (30, 30)),
+        (OwnMemory(10, 0, True), OwnMemory(20, 0, True), (30, 30)),  # both hold it always
+        (None, OwnMemory(20, 1, False), (None, None)),
+        (OwnMemory(10, 4, False), None, (10, None)),
     ],
 )
 def test_what_both_halves_hold(forward, backward, expected):

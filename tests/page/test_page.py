@@ -563,8 +563,8 @@ def test_a_request_cache_keeps_so_many_answers_and_no_more():
             cache.ask("load", number, patience=0)
         client.jobs[-1].finish(number)
         assert cache.ask("load", number, patience=0) == number
-    assert cache.known("load", 1) == 1
-    assert cache.known("load", 0) is None
+    assert cache.peek("load", 1) == 1
+    assert cache.peek("load", 0) is None
 
 
 def test_rows_tell_what_each_step_did():

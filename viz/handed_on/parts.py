@@ -21,7 +21,7 @@ from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import tables, timings
 
 
-def made_from(
+def origin(
     source: ModelSource, label: str, ir: str, version: str = "", pipeline: str = "", **more: Any
 ) -> dict[str, Any]:
     """What a file was made from, as it says it at its top.

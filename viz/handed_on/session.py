@@ -14,12 +14,12 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import read_pipeline
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.parts import cut_tab, graph_tab, made_from, times_tab
+from relascope.viz.handed_on.parts import cut_tab, graph_tab, origin, times_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import timings
 from relascope.viz.rows.sections import Section, table
-from relascope.viz.sessions.results import cut_with, found_sections
+from relascope.viz.sessions.results import cut_with, result_sections
 from relascope.viz.sessions.state import FOUND, Session, pipeline_text
 
 
@@ -38,7 +38,7 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     mode = "training" if source.training else "inference"
     file = Sheet(
         f"{session.model.name}, {mode}, {session.ir.capitalize()}",
-        made_from(source, session.model.name, session.ir, ask("describe").version, text),
+        origin(source, session.model.name, session.ir, ask("describe").version, text),
         info.notes,
     )
     view = View(fewer_than=session.look.fewer_than)
@@ -88,5 +88,5 @@ def _findings(session: Session) -> list[Section]:
         sections.append(table("Errors, tensor by tensor", rows, timings.COMPARED))
     for name in FOUND:
         if (value := session.results.get(name)) is not None:
-            sections += found_sections(name, value)
+            sections += result_sections(name, value)
     return sections

@@ -156,7 +156,7 @@ def _downloads(screen: Screen, info: ModelInfo) -> None:
     if screen.training:
         graphs["joint"] = joint_graph(screen)
     else:
-        after = screen.cache.known("graph_after", screen.source, screen.pipeline, screen.last)
+        after = screen.cache.peek("graph_after", screen.source, screen.pipeline, screen.last)
         if after is not None:  # it is made in the tab Passes, not for this list
             graphs["final"] = after
     handing_on.button(screen, "files", graphs)

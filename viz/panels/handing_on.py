@@ -12,7 +12,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.recorder.reading import Recording
 from relascope.viz.handed_on.formats import FORMATS, Appearance, graph_file
-from relascope.viz.handed_on.parts import graph_tab, made_from
+from relascope.viz.handed_on.parts import graph_tab, origin
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
@@ -75,7 +75,7 @@ def _sheet_of(screen: Screen) -> Sheet:
     pipeline = str(screen.pipeline)
     mode = "training" if screen.training else "inference"
     engine: EngineInfo = screen.cache.ask("describe")
-    about = made_from(screen.source, screen.label, screen.ir, engine.version, pipeline)
+    about = origin(screen.source, screen.label, screen.ir, engine.version, pipeline)
     return Sheet(f"{screen.label}, {mode}, {screen.ir.capitalize()}", about)
 
 
@@ -83,7 +83,7 @@ def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
     view = replace(screen.view(), open_alone=None, height=620)
 
     def page() -> Sheet:
-        about = made_from(screen.source, screen.label, screen.ir)
+        about = origin(screen.source, screen.label, screen.ir)
         file = Sheet(f"{screen.label}, {screen.ir.capitalize()}", about)
         graph_tab(file, graph, view)
         return file

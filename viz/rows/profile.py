@@ -185,7 +185,7 @@ def _ends(title: str) -> list[str]:
     return [".".join(parts[i:]) for i in range(len(parts))]
 
 
-def told_of(document: Row) -> list[Row]:
+def listed_kernels(document: Row) -> list[Row]:
     """The kernels that were chosen, in order; else all, the slowest first."""
     kernels: list[Row] = document["kernels"]
     if "chosen" in document:
@@ -195,7 +195,7 @@ def told_of(document: Row) -> list[Row]:
 
 def profile_sections(document: Row) -> list[Section]:
     """What `profile MODEL` says: how near the peak, where the time went, the peaks, and kernels as
-    `told_of` has them."""
+    `listed_kernels` has them."""
     bad, notes = document["first_bad"], list(document["notes"])
     if bad is not None:
         name = document["kernels"][bad]["name"]
@@ -214,7 +214,9 @@ def profile_sections(document: Row) -> list[Section]:
         *(sentence(note, True) for note in notes),
         *map(sentence, (*said, peaks_text(document["peaks"]))),
         table(
-            "", [{**k, "operators": k["operators"] or none} for k in told_of(document)], _KERNELS
+            "",
+            [{**k, "operators": k["operators"] or none} for k in listed_kernels(document)],
+            _KERNELS,
         ),
     ]
 

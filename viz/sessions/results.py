@@ -106,7 +106,7 @@ def stages_of(
     return accuracy.with_inputs(accuracy.plan(ir, source, inference, training), kinds)
 
 
-def accuracy_found(
+def saved_accuracy(
     target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
 ) -> Accuracy:
     """An accuracy report as a session has it."""
@@ -114,7 +114,7 @@ def accuracy_found(
     return Accuracy(target, tuple(kinds), tuple(found))
 
 
-def search_found(ir: str, result: bisect.Bisection) -> SavedSearch:
+def saved_search(ir: str, result: bisect.Bisection) -> SavedSearch:
     """A bisection as a session has it."""
     asked, rows = result.question, []
     for one in result.log:
@@ -132,7 +132,7 @@ def search_found(ir: str, result: bisect.Bisection) -> SavedSearch:
     )
 
 
-def profile_found(request: BuildRequest, profile: Profile) -> Kernels:
+def saved_kernels(request: BuildRequest, profile: Profile) -> Kernels:
     """A profile as a session has it."""
     rows = (
         KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes) for k in profile.kernels
@@ -140,7 +140,7 @@ def profile_found(request: BuildRequest, profile: Profile) -> Kernels:
     return Kernels(request.target, request.captures, tuple(rows))
 
 
-def found_sections(name: str, value: Results) -> list[Section]:
+def result_sections(name: str, value: Results) -> list[Section]:
     """What a button found, as a session keeps it: a verdict, and a table.
 
     Args:
@@ -220,15 +220,15 @@ def again(ask: Ask, session: Session, path: str) -> Results:
     def report(one: Accuracy) -> Accuracy:
         name, stages = here(one.target), stages_of(session.ir, source, pipeline, one.inputs)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, name)]
-        return accuracy_found(name, one.inputs, rows)
+        return saved_accuracy(name, one.inputs, rows)
 
     def search(one: SavedSearch) -> SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)
         asked = Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
-        return search_found(session.ir, bisect.bisect(ask, session.ir, asked))
+        return saved_search(session.ir, bisect.bisect(ask, session.ir, asked))
 
     def profile(one: Kernels) -> Kernels:
-        return profile_found(built := request(one.target), ask("profile", built))
+        return saved_kernels(built := request(one.target), ask("profile", built))
 
     anew: dict[str, Callable[[Any], Any]]
     anew = {"accuracy": report, "bisection": search, "profile": profile}

@@ -12,7 +12,7 @@ from tvm import relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import FoundRecords
+from relascope.engine.building.options import TuningRecords
 from relascope.engine.protocol import records
 from relascope.engine.relax.building.kernel_tasks import bare, key_of, library_kernel, stages
 from relascope.engine.relax.building.records import best
@@ -20,14 +20,16 @@ from relascope.engine.relax.kernels.gpu_schedules import schedule_on_gpu
 from relascope.engine.relax.kernels.schedules import schedule_kernels
 
 
-def taking(found: FoundRecords) -> Callable[[str], bool]:
+def taking(found: TuningRecords) -> Callable[[str], bool]:
     """Which tasks are built with their best record."""
     if found.always:
         return lambda key: True
     return functools.cache(records.read(found.place).takes)
 
 
-def pipeline(target: Any, ours: bool, found: FoundRecords | None, faults: list[EngineError]) -> Any:
+def pipeline(
+    target: Any, ours: bool, found: TuningRecords | None, faults: list[EngineError]
+) -> Any:
     """TVM's pipeline for a target, where kernels with a record are scheduled by it.
 
     On a GPU the others are scheduled by DLight, see `kernels.gpu_schedules`.
@@ -54,7 +56,7 @@ def pipeline(target: Any, ours: bool, found: FoundRecords | None, faults: list[E
     return run
 
 
-def instead_of_library(mod: Any, found: FoundRecords) -> Any:
+def instead_of_library(mod: Any, found: TuningRecords) -> Any:
     """A module in which the calls of a library that a record beats call a kernel of TVM's."""
     rewriter = _RecordRewriter(mod)
     rewriter.takes = taking(found)
@@ -77,7 +79,7 @@ class _RecordRewriter(PyExprMutator):
         return relax.call_tir(kernel, made.args[1], made.ty)
 
 
-def by_records(found: FoundRecords, faults: list[EngineError]) -> Any:
+def by_records(found: TuningRecords, faults: list[EngineError]) -> Any:
     """A pass that schedules the kernels with a record; `faults` as of `pipeline`."""
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_by_records")

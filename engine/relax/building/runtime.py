@@ -94,7 +94,7 @@ class Compiled:
         with tvm_ffi.use_torch_stream():
             return self._main(*given)
 
-    def held(self, values: Tensors) -> executables.HeldMemory | None:
+    def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """What the virtual machine holds for a call, seen in one."""
         sizes: list[int] = []
 

@@ -60,7 +60,7 @@ def parse(target: str) -> Any:
             found.update(dict.fromkeys(FLAGS, True))
     if lanes := amd.lanes(target):
         found["thread_warp_size"] = lanes
-    return _TVM.made(target, lambda: tvm.target.Target(found))
+    return _TVM.new_target(target, lambda: tvm.target.Target(found))
 
 
 def _check_ours(kind: str, target: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from relascope.engine.building.executables import HeldMemory
+from relascope.engine.building.executables import OwnMemory
 
 _CALL = re.compile(r"^\s*call\s+(\S+)\s+in: ?(.*?)\s*dst: (\S+)\s*$")
 _ALLOCATE = "vm.builtin.alloc_storage"
@@ -17,7 +17,7 @@ _FORGET = "vm.builtin.null_value"
 _REGISTER = re.compile(r"%\d+")
 
 
-def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> HeldMemory | None:
+def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> OwnMemory | None:
     """The most bytes of storages that live at one time, and those that the results keep.
 
     Args:
@@ -51,7 +51,7 @@ def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> H
         return None
     returned = re.search(r"^\s*ret\s+(%\d+)", _body(bytecode, function), re.MULTILINE)
     kept = registers.get(returned[1], frozenset()) if returned else frozenset()
-    return HeldMemory(most, sum(sizes[s] for s in kept), False)
+    return OwnMemory(most, sum(sizes[s] for s in kept), False)
 
 
 def _body(bytecode: str, function: str) -> str:

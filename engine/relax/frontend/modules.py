@@ -76,9 +76,11 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     """
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
-        from relascope.engine.relax.frontend.onnx import import_onnx, known
+        from relascope.engine.relax.frontend.onnx import import_onnx, known_operators
 
-        return onnx_program.read_program(path, source, progress, "relax", known(), import_onnx)
+        return onnx_program.read_program(
+            path, source, progress, "relax", known_operators(), import_onnx
+        )
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
     if pieces.format == "relay":

@@ -35,7 +35,7 @@ def everything() -> frozenset[str]:
     return frozenset(onnx_frontend._get_convert_map()) | {"If"}
 
 
-def known() -> frozenset[str]:
+def known_operators() -> frozenset[str]:
     """Those of them that a program here can hold."""
     return everything() - frozenset(_LEFT_OUT.split())
 

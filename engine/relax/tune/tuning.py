@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.support import tar
 
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions, FoundRecords, Function
+from relascope.engine.building.options import BuildOptions, Function, TuningRecords
 from relascope.engine.measure import timing
 from relascope.engine.measure.fleet import check, connected
 from relascope.engine.measure.remote import refuse_library, threads_of, upload
@@ -139,7 +139,7 @@ def _contenders(workload: Workload, target: str, place: Path) -> dict[str, Any]:
     """A kernel built as a program: "before" without records, "ours" with the best there is."""
     built = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
     if best(place, workload.program.mod) is not None:
-        found = FoundRecords(place.parent, "", always=True)
+        found = TuningRecords(place.parent, "", always=True)
         ours = BuildOptions(target, records=found)
         built["ours"] = (kernel_tasks.alone(workload, False), ours)
     return {name: runtime.make(mod, options) for name, (mod, options) in built.items()}

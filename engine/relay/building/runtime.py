@@ -127,13 +127,13 @@ class Compiled:
                 self._held.pop(name, None)
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
 
-    def held(self, values: Tensors) -> executables.HeldMemory | None:
+    def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """What is held between calls: the executor's pool, as its plan has it, and the room of
         large results.
 
         Left out is the room for arguments that it is pointed at instead: nothing writes there.
         """
-        return executables.HeldMemory(self._own_bytes + self._room.nbytes, 0, True)
+        return executables.OwnMemory(self._own_bytes + self._room.nbytes, 0, True)
 
     def _set(self, name: str, values: Tensors, keep: bool) -> None:
         address = executables.given(values, name).data_ptr()

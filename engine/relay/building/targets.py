@@ -53,7 +53,7 @@ def parse(target: str) -> Any:
         words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
     if lanes := amd.lanes(target):
         words += f" -thread_warp_size={lanes}"
-    return _TVM.made(target, lambda: tvm.target.Target(words))
+    return _TVM.new_target(target, lambda: tvm.target.Target(words))
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:

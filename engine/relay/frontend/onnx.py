@@ -38,7 +38,7 @@ def everything() -> frozenset[str]:
     return frozenset({*onnx_frontend._get_convert_map(18), *onnx_frontend._identity_list})
 
 
-def known() -> frozenset[str]:
+def known_operators() -> frozenset[str]:
     """Those of them that a program here can hold."""
     return everything() - frozenset(_LEFT_OUT.split())
 

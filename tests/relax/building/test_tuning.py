@@ -18,7 +18,7 @@ from tvm.support.popen_pool import PopenWorker
 from limits import LIMITS, OUTPUT
 from place import ROOT
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions, FoundRecords
+from relascope.engine.building.options import BuildOptions, TuningRecords
 from relascope.engine.client import EngineClient
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol import records
@@ -87,7 +87,7 @@ def found_for(target):
 
 def compared(model, program, target, place):
     """Largest errors against PyTorch of a program in which every kernel has its record."""
-    options = BuildOptions(target, records=FoundRecords(place, "", always=True))
+    options = BuildOptions(target, records=TuningRecords(place, "", always=True))
     built = Built(model, program, runtime.step(program, None, options), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
@@ -158,7 +158,7 @@ def test_a_program_built_with_records_agrees_with_pytorch(tmp_path, dtype):
     assert max(found.values()) <= LIMITS[dtype][0], found
     mod = runtime.module_of(program, "main", program.mod["main"])
     mod = kernel_tasks.kernels(runtime.dispatched(mod, SCHEDULED), parse(SCHEDULED))
-    mod = apply_records.by_records(FoundRecords(tmp_path, "", always=True), [])(mod)
+    mod = apply_records.by_records(TuningRecords(tmp_path, "", always=True), [])(mod)
     kernels = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert len(kernels) == len(tasks)
     assert all(k.attrs.get("tirx.is_scheduled", False) for k in kernels)
@@ -189,7 +189,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
     assert (result - expected).abs().max() <= OUTPUT
     if turned and len(left) == 2:
         tuned(program, f"llvm {BLAS}", tmp_path)
-        found = FoundRecords(tmp_path, "", always=True)
+        found = TuningRecords(tmp_path, "", always=True)
         mod = runtime.module_of(program, "main", program.mod["main"])
         mod = apply_records.instead_of_library(runtime.dispatched(mod, f"llvm {BLAS}"), found)
         symbols = [kernel_tasks.symbol_of(c) for c in kernel_tasks.calls_of(mod["main"])]
@@ -227,7 +227,7 @@ def test_a_record_serves_an_equal_kernel_whose_steps_have_other_names(tmp_path):
         text = text.replace(f'"{name}"', f'"other_{name}"')
     other = tvm.script.from_source(text)
     assert kernel_tasks.key_of(other) == task.key and text != task.program.mod.script()
-    found = FoundRecords(tmp_path, "", always=True)
+    found = TuningRecords(tmp_path, "", always=True)
     made = apply_records.by_records(found, [])(tvm.IRModule({"kernel": other["main"]}))
     assert made["kernel"].attrs["tirx.is_scheduled"]
 
@@ -237,7 +237,7 @@ def test_a_record_of_another_kernel_is_refused(tmp_path):
     first, second, *_ = tuned(program, SCHEDULED, tmp_path, most=2)
     (tmp_path / first.key).rename(tmp_path / "away")
     (tmp_path / second.key).rename(tmp_path / first.key)
-    options = BuildOptions(SCHEDULED, records=FoundRecords(tmp_path, "", always=True))
+    options = BuildOptions(SCHEDULED, records=TuningRecords(tmp_path, "", always=True))
     with pytest.raises(EngineError) as refused:
         runtime.step(program, None, options)
     assert "another's" in refused.value.message

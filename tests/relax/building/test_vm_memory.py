@@ -54,7 +54,7 @@ def test_a_chain_needs_two_of_its_tensors_at_a_time():
     program = session.program_after(source, default_pipeline("relax", False))
     made = runtime.build(program, BuildOptions("llvm"))
     values = {n: torch.zeros(t.shape) for n, t in made.arguments.items()}
-    found = made.held(values)
+    found = made.own_memory(values)
     # 8x64 to 8x256, a layer norm of that, and 8x10: in float32.
     assert found.results == 8 * 10 * 4
     assert found.peak == 2 * 8 * 256 * 4

@@ -48,7 +48,7 @@ def test_the_memory_of_a_large_result_is_used_again_when_nobody_has_it():
     address = third.data_ptr()
     del third
     assert run().data_ptr() == address
-    assert function.held({}).peak >= 256 * 256 * 4
+    assert function.own_memory({}).peak >= 256 * 256 * 4
 
 
 def test_views_of_inputs_and_outputs_see_each_call():
@@ -218,7 +218,7 @@ def test_what_cannot_be_built_is_said():
 def test_the_executors_pool_is_what_it_holds():
     product = relay.nn.dense(var("x", 8, 64), var("w", 256, 64))
     body = relay.nn.relu(relay.nn.softmax(product))
-    found = compiled(body, opt_level=0).held({})
+    found = compiled(body, opt_level=0).own_memory({})
     assert found.between
     # Three tensors of 8x256 take turns in two storages; arguments are pointed at, not copied.
     assert found.peak == 2 * 8 * 256 * 4

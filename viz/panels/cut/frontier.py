@@ -39,7 +39,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
         document = {**document, "frontier": rows, "proven": line.proven}
     known: TorchSaved | None = None
     with suppress(EngineError):  # told below, where it can be tried again
-        known = screen.cache.known("torch_saved", screen.source)
+        known = screen.cache.peek("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
     key = f"frontier_{cut.strategy}_{cut.bytes}_{cut.share:.9f}"  # a choice begins a chart anew
@@ -67,6 +67,6 @@ def _clicked(key: str) -> None:
 def ask_torch_saved(screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
     with boundary(screen.cache, "_torch_saved"):
-        if screen.cache.known("torch_saved", screen.source) is None:
+        if screen.cache.peek("torch_saved", screen.source) is None:
             screen.cache.ask("torch_saved", screen.source)
             st.rerun()

@@ -50,7 +50,7 @@ def request_of(screen: Screen) -> BuildRequest:
 def measured(screen: Screen) -> MeasuredKernels | None:
     """What the forward's kernels took, where that is wished and known."""
     with suppress(EngineError):  # told by `ask`, where it can be tried again
-        if _wished() and screen.cache.known("profile", request := _request(screen)) is not None:
+        if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
             return forward_times(screen.cache.ask, request)
     return None
 
@@ -61,7 +61,7 @@ def ask(screen: Screen) -> None:
         return
     with boundary(screen.cache, "_prices"):
         request = _request(screen)
-        if screen.cache.known("profile", request) is None:
+        if screen.cache.peek("profile", request) is None:
             screen.cache.ask("profile", request)
             st.rerun()
 

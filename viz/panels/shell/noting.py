@@ -71,7 +71,7 @@ def show_kept(screen: Screen, name: str) -> None:
     result = session.results.get(name) or {}
     if result.get("rows"):
         st.caption("Found before.")
-        show_sections(results.found_sections(name, result), f"kept_{name}")
+        show_sections(results.result_sections(name, result), f"kept_{name}")
 
 
 def entered() -> None:
@@ -132,4 +132,4 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
 def _known(cache: RequestCache, method: str, *arguments: Any) -> Any:
     if not cache.has(method, *arguments):
         raise _NotKnown
-    return cache.known(method, *arguments)
+    return cache.peek(method, *arguments)

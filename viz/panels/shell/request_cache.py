@@ -124,7 +124,7 @@ class RequestCache:
                 raise Waiting(request)
             time.sleep(0.01)
 
-    def known(self, method: str, *arguments: Any) -> Any:
+    def peek(self, method: str, *arguments: Any) -> Any:
         """The answer if it is here, else None; starts nothing.
 
         Raises:

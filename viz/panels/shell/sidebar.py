@@ -203,7 +203,7 @@ def piece(screen: Screen) -> None:
     calls, name = 1, screen.label
     name = SAMPLES[name].title if name in SAMPLES and not source.digest else name
     with suppress(EngineError):
-        info: ModelInfo | None = screen.cache.known("load", source)
+        info: ModelInfo | None = screen.cache.peek("load", source)
         calls = source.call if info is None else info.calls
     with st.container(horizontal=True, key="piece", vertical_alignment="center"):
         st.button(

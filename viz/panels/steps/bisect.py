@@ -112,7 +112,7 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
         if found.error.kind == "cancelled":
             st.session_state.bisect = None
     elif found.result is not None:
-        noting.note_result(screen, "bisection", results.search_found(screen.ir, found.result))
+        noting.note_result(screen, "bisection", results.saved_search(screen.ir, found.result))
         say = st.error if found.result.kind else st.success
         say(plain_text(bisect.verdict(screen.ir, found.result)))
         reduce.show(screen, found.result)

@@ -9,7 +9,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.source import INPUTS, inputs_known
+from relascope.engine.protocol.source import INPUTS, kinds_of_inputs
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section, show_error, waiting
@@ -28,7 +28,7 @@ def show(screen: Screen, target: str) -> None:
     Args:
         target: of TVM, which runs on this machine.
     """
-    known = inputs_known(screen.source)
+    known = kinds_of_inputs(screen.source)
     chosen = [k for k in st.session_state.get("keep_check_inputs") or () if k in known]
     if len(chosen) < len(st.session_state.get("keep_check_inputs") or ()):
         st.session_state.keep_check_inputs = chosen
@@ -70,7 +70,7 @@ def show(screen: Screen, target: str) -> None:
     if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(plain_text(accuracy.verdict(rows, against)))
-        noting.note_result(screen, "accuracy", results.accuracy_found(target, kinds, rows))
+        noting.note_result(screen, "accuracy", results.saved_accuracy(target, kinds, rows))
     at = _table(rows)
     if at is not None and rows[at].first_bad is not None:
         _node(screen, shown[at], rows[at].first_bad)

@@ -69,7 +69,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
 def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
     """The profile where it is known, the findings, and the graph that they are in."""
     try:
-        profile: Profile | None = screen.cache.known("profile", request)
+        profile: Profile | None = screen.cache.peek("profile", request)
     except EngineError:
         profile = None  # the section of the kernels says why
     graph = screen.graph_after(screen.built)

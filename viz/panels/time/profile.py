@@ -18,7 +18,13 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.chrome_trace import trace_json
-from relascope.viz.rows.profile import heat, peaks_text, profile_document, profile_sections, told_of
+from relascope.viz.rows.profile import (
+    heat,
+    listed_kernels,
+    peaks_text,
+    profile_document,
+    profile_sections,
+)
 from relascope.viz.sessions import results
 
 _HEIGHT = 560
@@ -48,7 +54,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
 
 def _show(screen: Screen, request: BuildRequest) -> None:
     profile: Profile = screen.cache.ask("profile", request)
-    noting.note_result(screen, "profile", results.profile_found(request, profile))
+    noting.note_result(screen, "profile", results.saved_kernels(request, profile))
     graph = screen.graph_after(screen.built)
     peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)
@@ -59,7 +65,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
     _roofline(document)
-    chosen = _table(told_of(document), shown[-1]["rows"])
+    chosen = _table(listed_kernels(document), shown[-1]["rows"])
     graph_view(
         graph,
         screen.view(

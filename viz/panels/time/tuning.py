@@ -108,7 +108,7 @@ def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[Tun
             return ()
         cache.forget("tasks", *asked)
         state[_LISTED] = asked
-    known = cache.known("tasks", *asked)
+    known = cache.peek("tasks", *asked)
     found: tuple[TuneTask, ...] = known if known is not None else cache.ask("tasks", *asked)
     return tuning.refreshed(found, book)
 
@@ -133,7 +133,7 @@ def _table(
     if not listed:
         return ()
     at = screen.upto(screen.built)
-    graph: Graph | None = screen.cache.known("graph_after", at.source, at.pipeline, at.last)
+    graph: Graph | None = screen.cache.peek("graph_after", at.source, at.pipeline, at.last)
     rows = tuning.tasks_table(tuning.task_rows(listed, graph))["rows"]
     chosen = table(
         rows,
@@ -242,7 +242,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
     """What the last run did."""
     made = records.read(run.place).trials[run.before :]
     try:
-        result: TuneResult | None = cache.known("tune", *run.arguments)
+        result: TuneResult | None = cache.peek("tune", *run.arguments)
     except EngineError as error:
         if error.kind != "cancelled":
             show_error(error)
