@@ -31,12 +31,12 @@ PAGE, TABLE, PLAINLY = LISTS = ".html", ".csv", ".json"
 def looks(command: argparse.ArgumentParser) -> None:
     """How a graph is drawn in a file."""
     add = command.add_argument
-    about = "of the picture that is written: light or dark"
+    about = "theme of the picture: light or dark"
     add("--theme", choices=("light", "dark"), default="light", help=about)
-    about = "modules to draw open in it: all, none, or paths with commas between, with all around "
-    about += "them; as on the page otherwise"
+    about = "modules to expand in the picture: all, none, or paths separated by commas, with their "
+    about += "parents; default: as on the page"
     add("--open", metavar="MODULES", help=about)
-    add("--types", action="store_true", help="the types of values on its edges")
+    add("--types", action="store_true", help="label the edges with the types of their values")
 
 
 def graph(

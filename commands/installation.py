@@ -32,19 +32,22 @@ def page_options(command: argparse.ArgumentParser) -> None:
 def served_options(command: argparse.ArgumentParser) -> None:
     """Where the page is served."""
     command.add_argument(
-        "--port", type=int, metavar="N", help="8501 or the next free one otherwise"
+        "--port",
+        type=int,
+        metavar="N",
+        help="port to listen on; default: 8501 or the next free one",
     )
-    command.add_argument("--no-browser", action="store_true", help="open no window for it")
-    about = "let in whoever reaches the port, without the printed link's token"
+    command.add_argument("--no-browser", action="store_true", help="do not open a browser window")
+    about = "admit anyone who reaches the port, without the token of the printed link"
     command.add_argument("--no-token", action="store_true", help=about)
-    about = "engines at once, in all tabs together; by the machine's memory otherwise"
+    about = "engines to run at once, over all tabs; default: by the machine's memory"
     command.add_argument("--engines", type=positive, metavar="N", help=about)
 
 
 def relay_options(command: argparse.ArgumentParser) -> None:
     """How the wheel is installed."""
     command.add_argument(
-        "--force", action="store_true", help="install it again, where it seems to be broken"
+        "--force", action="store_true", help="reinstall it, for example if it is broken"
     )
 
 

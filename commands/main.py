@@ -42,38 +42,58 @@ _SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text`
 # groups of options, and one line. A group stands in `options`, or in the module before it.
 _COMMANDS = (
     ("page", "installation", "installation.page_options", "open the page"),
-    ("engines", "installation", "", "which engines are here, and what is missing"),
+    ("engines", "installation", "", "list the engines, and what is missing"),
     ("install-relay", "installation", "installation.relay_options", "install Relay's TVM"),
     ("models", "graphs", "search", "list the samples, or search for models by name"),
-    ("modules", "graphs", "model limits", "the modules of a model, each with its time"),
-    ("inputs", "graphs", "model limits", "a file's inputs, and the sizes that it leaves open"),
-    ("passes", "graphs", "one_pass pass_file", "list the passes and pipelines, or show one"),
-    ("graph", "graphs", f"{_MODEL} output handing_on.looks", "the graph of a model"),
-    ("step", "stepping", f"{_MODEL} check output", "what each pass of a pipeline does"),
+    ("modules", "graphs", "model limits", "list a model's modules, each with its time"),
+    ("inputs", "graphs", "model limits", "list a file's inputs and open sizes"),
+    ("passes", "graphs", "one_pass pass_file", "list passes and pipelines, or show one"),
+    ("graph", "graphs", f"{_MODEL} output handing_on.looks", "print a model's graph"),
+    ("step", "stepping", f"{_MODEL} check output", "show what each pass of a pipeline does"),
     ("compare", "compiles.diff:both_engines", _MODEL, "diff one model in Relay and in Relax"),
     (
         "check",
         "stepping",
         f"{_MODEL} accuracy gate.options.conditions output",
-        "every stage against PyTorch, or all against a baseline",
+        "check each stage against PyTorch, or a baseline",
     ),
     (
         "baseline",
         "gate.baseline",
         f"{_MODEL} gate.options.baseline",
-        "what a model compiles to, for check",
+        "record what a model compiles to, for check",
     ),
-    ("bulk", "gate.bulk", "gate.options.bulk", "many models, many pipelines: who breaks what"),
-    ("bisect", "faults", f"{_MODEL} bisect tolerance output", "the first pass that makes it bad"),
-    ("reduce", "faults", f"{_MODEL} bisect tolerance reduce", "narrow a fault inside a pass"),
-    ("captures", "cuts", f"{_MODEL} captures time output", "what the forward saves for later"),
-    ("gradients", "cuts:both_gradients", "model target limits", "TVM's gradient beside PyTorch's"),
+    ("bulk", "gate.bulk", "gate.options.bulk", "check many models with many pipelines"),
+    (
+        "bisect",
+        "faults",
+        f"{_MODEL} bisect tolerance output",
+        "find the first pass that makes a result bad",
+    ),
+    (
+        "reduce",
+        "faults",
+        f"{_MODEL} bisect tolerance reduce",
+        "narrow a pass's fault to the smallest module",
+    ),
+    (
+        "captures",
+        "cuts",
+        f"{_MODEL} captures time output",
+        "show what the forward saves for the backward",
+    ),
+    (
+        "gradients",
+        "cuts:both_gradients",
+        "model target limits",
+        "compare TVM's gradient with PyTorch's",
+    ),
     ("compile", "building:compile_model", f"{_CUT} building", "build for a target"),
     ("time", "building:time_model", f"{_CUT} baselines output", "time a build"),
     ("profile", "explain", f"{_CUT} time trace operator output", "time every kernel"),
-    ("tasks", "tuning", f"{_CUT} tasks output", "the kernels that can be tuned"),
+    ("tasks", "tuning", f"{_CUT} tasks output", "list the kernels that can be tuned"),
     ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
-    ("replay", "sessions", "sessions.replay_options", "run a session's file again"),
+    ("replay", "sessions", "sessions.replay_options", "run a session file again"),
     (
         "record",
         f"{_RECORDINGS}:record_program",
@@ -87,7 +107,7 @@ _COMMANDS = (
         "compiles.diff.diff_options",
         "compare two models, pipelines, sessions or recordings",
     ),
-    ("lint", "explain", f"{_MODEL} lint output", "what could be faster, and the pass for it"),
+    ("lint", "explain", f"{_MODEL} lint output", "list what could be faster, and the pass for it"),
 )
 
 
@@ -204,11 +224,11 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         one.description = run.__doc__
         one.set_defaults(run=run)
         if name not in _NO_ENGINE:
-            one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+            one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the TVM to use")
         one.add_argument("--json", action="store_true", help="print one JSON document")
-        about = "open models' files of others where there is no sandbox to do it in"
+        about = "open others' model files even if the system offers no sandbox"
         one.add_argument("--trust-files", action="store_true", help=about)
-        one.add_argument("--verbose", action="store_true", help="the engine's log, on stderr")
+        one.add_argument("--verbose", action="store_true", help="print the engine's log to stderr")
         for group in groups.split():
             module, _, attribute = group.rpartition(".")
             getattr(_module(module or "options"), attribute)(one)

@@ -36,12 +36,12 @@ def model(command: ArgumentParser) -> None:
         "as hf:bert, torchvision:resnet18 or timm:NAME, a folder with a config.json, or your own "
         "code, which is run: FILE.py:NAME or MODULE:NAME",
     )
-    about = "parameters of a Relay or Relax module, as tvm.runtime.save_param_dict writes them"
+    about = "parameters of a Relay or Relax module, as written by tvm.runtime.save_param_dict"
     add("--params", type=Path, metavar="FILE", help=about)
-    add("--training", **_SWITCH, help="train mode, with the gradient")
+    add("--training", **_SWITCH, help="train mode, with gradients")
     add("--batch", **count, help="batch size of a sample or a named model")
     add("--tokens", **count, help="tokens of a sample or a named model")
-    about = "of a named model: random ones, in place of those on this machine"
+    about = "give a named model random weights, not those on this machine"
     add(
         "--random-weights",
         dest="weights",
@@ -51,28 +51,32 @@ def model(command: ArgumentParser) -> None:
         help=about,
     )
     seed_and_tensors(command)
-    about = "of parameters and floating inputs"
+    about = "type of parameters and floating inputs"
     add("--dtype", choices=DTYPES, default=DTYPES[0], help=about)
-    about = "one input of a file, such as hidden=1x14x768:float32; repeat in order"
+    about = "one input of a file, such as hidden=1x14x768:float32; repeatable, in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
-    about = "size of a dimension that an exported program leaves open, such as x.0=4; repeat"
+    about = "size of a dimension that an exported program leaves open, such as x.0=4; repeatable"
     add("--pin", **_REPEATED, metavar="NAME=N", help=about)
-    about = "a submodule alone, such as encoder.layer.3, on what it gets when the whole model runs"
+    about = (
+        "only this submodule, such as encoder.layer.3, on what it gets when the whole model runs"
+    )
     add("--module", default="", metavar="PATH", help=about)
-    about = "which of the submodule's calls, where there are several"
+    about = "which of the submodule's calls, if there are several"
     add("--call", **count, default=1, help=about)
 
 
 def search(command: ArgumentParser) -> None:
     """Which models are listed."""
-    about = "models of the installed libraries whose names contain this or match it (*bert*), with "
+    about = (
+        "list models of the installed libraries whose names contain or match this (*bert*), with "
+    )
     about += "their parameters"
     command.add_argument("--search", metavar="TEXT", help=about)
 
 
 def gradient(command: ArgumentParser) -> None:
     """Whose gradient."""
-    about = "whose gradient, in training: TVM's, or PyTorch's joint graph imported whole"
+    about = "whose gradient to use in training: TVM's, or PyTorch's joint graph"
     command.add_argument("--gradient", choices=list(GRADIENTS), default="tvm", help=about)
 
 
@@ -80,7 +84,7 @@ def passes(command: ArgumentParser) -> None:
     """The pipeline, and passes of one's own."""
     about = "a pipeline such as 'cse|bind|fold', or 'default', or 'default|-fold' without a pass"
     command.add_argument("--passes", metavar="TEXT", help=about)
-    about = "apply this pass to the first N places alone, as PASS(count=N) in --passes; repeat"
+    about = "apply this pass only to the first N places, as PASS(count=N) in --passes; repeatable"
     command.add_argument("--count", **_REPEATED, metavar="PASS=N", help=about)
     pass_file(command)
     limits(command)
@@ -89,7 +93,7 @@ def passes(command: ArgumentParser) -> None:
 def seed_and_tensors(command: ArgumentParser) -> None:
     """Which values inputs have."""
     add = command.add_argument
-    add("--seed", type=int, default=0, metavar="N", help="of all random values")
+    add("--seed", type=int, default=0, metavar="N", help="seed of all random values")
     about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
     about += "repeat"
     add("--tensors", **_REPEATED, metavar="FILE", help=about)
@@ -98,26 +102,26 @@ def seed_and_tensors(command: ArgumentParser) -> None:
 def limits(command: ArgumentParser) -> None:
     """What each pass, each build and each call may take."""
     add = command.add_argument
-    about = "a pass or a build that takes longer is stopped, and has failed"
+    about = "stop a pass or a build that takes longer, and count it as failed"
     add("--limit-seconds", type=_ratio, default=0.0, metavar="S", help=about)
-    about = "the same for one that takes more memory, in MiB, beyond what the engine had before it"
+    about = "the same for one that needs more memory, in MiB on top of what the engine had before"
     add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
-    about = f"a whole call that takes longer fails, by its kind: {', '.join(KINDS)}; such as "
+    about = f"fail a whole call that takes longer, by its kind: {', '.join(KINDS)}; such as "
     about += "import=60,build=600"
     add("--limit-calls", type=_calls, default={}, metavar="KIND=S,…", help=about)
 
 
 def one_pass(command: ArgumentParser) -> None:
     """A pass by its name."""
-    command.add_argument("name", metavar="NAME", nargs="?", help="a pass, to be shown in full")
-    about = "run the examples in --pass-file; exit status 3 where one fails"
+    command.add_argument("name", metavar="NAME", nargs="?", help="a pass to show in full")
+    about = "run the examples in --pass-file; exit with status 3 if one fails"
     command.add_argument("--test", **_SWITCH, help=about)
 
 
 def pass_file(command: ArgumentParser) -> None:
     """Passes of one's own."""
-    about = "Python file with passes of your own, which can stand in pipelines, or a folder of "
-    about += "such files; repeat"
+    about = "Python file with passes of your own to use in pipelines, or a folder of "
+    about += "such files; repeatable"
     command.add_argument("--pass-file", **_REPEATED, metavar="FILE", help=about)
 
 
@@ -127,13 +131,13 @@ def tolerance(command: ArgumentParser) -> None:
         "wrong is what differs by more than this, relative to the tensor's scale, in float64 too"
     )
     command.add_argument("--rtol", type=_ratio, metavar="R", help=about)
-    about = "never wrong is what differs by no more than this"
+    about = "treat differences up to this as right"
     command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
 
 
 def values(command: ArgumentParser) -> None:
     """What a model is run on."""
-    about = f"which values the inputs have: {', '.join(INPUTS)}, or set2 of several --tensors"
+    about = f"values of the inputs: {', '.join(INPUTS)}, or set2 of several --tensors"
     own: dict[str, Any] = {"type": _value, "default": INPUTS[0]}
     command.add_argument("--inputs", dest="values", **own, metavar="KIND", help=about)
 
@@ -143,30 +147,30 @@ def bisect(command: ArgumentParser) -> None:
     values(command)
     target(command)
     add = command.add_argument
-    add("--kind", choices=FAULTS, help="what to look for; wrong or crash otherwise")
-    about = "slow is a pass with which the pipeline takes longer than F times what it takes without"
+    add("--kind", choices=FAULTS, help="kind of fault to search for; default: wrong or crash")
+    about = "slow means that the pipeline takes more than F times as long with the pass as without"
     add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
-    about = "and one that runs longer than S seconds itself"
+    about = "or that the pass itself takes longer than S seconds"
     add("--pass-seconds", type=_ratio, default=SECONDS, metavar="S", help=about)
-    about = "memory is a pass after which more than so many MiB stay"
+    about = "memory means that more than so many MiB stay after the pass"
     add("--pass-memory", type=_ratio, default=MEMORY, metavar="MIB", help=about)
     threads(command)
-    about = "run the passes, build and run each try so often: it is bad where one run is (once "
-    about += "otherwise); of --kind slow, rounds that are timed, too (30 otherwise)"
+    about = "run the passes, build and run each try N times; one bad run makes it bad (default: "
+    about += "1); for --kind slow, also the rounds that are timed (default: 30)"
     add("--repeats", type=positive, metavar="N", help=about)
 
 
 def reduce(command: ArgumentParser) -> None:
     """Where a report goes, and how long it may be looked for."""
     add = command.add_argument
-    add("--out", type=Path, required=True, metavar="FOLDER", help="where to write the report")
-    add("--tries", type=positive, default=MOST, metavar="N", help="pieces to try at most")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder to write the report to")
+    add("--tries", type=positive, default=MOST, metavar="N", help="maximum number of pieces to try")
 
 
 def strategy(command: ArgumentParser) -> None:
     """The cut."""
     add = command.add_argument
-    about = "which values the forward saves"
+    about = "how to choose the values that the forward saves"
     add("--strategy", choices=list(STRATEGIES), default=DEFAULT, help=about)
     about = "for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
     add("--budget", type=_budget, metavar="B", help=about + "or bytes (4MiB)")
@@ -177,7 +181,7 @@ def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        about = f"{does} this node of the joint graph and choose the rest around it; repeat"
+        about = f"{does} this node of the joint graph and choose the rest around it; repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 
@@ -185,11 +189,11 @@ def captures(command: ArgumentParser) -> None:
     """The cut, what its work costs, and what is measured of it."""
     by_hand(command)
     add = command.add_argument
-    about = "what computing again costs: by a roofline, or as the forward's kernels took here"
+    about = "price of recomputing: by a roofline, or as measured for the forward's kernels here"
     add("--prices", choices=("estimated", "measured"), default="estimated", help=about)
-    about = "build and time the split, and its peak memory; with --frontier, of the strategies too"
+    about = "measure the split's time and peak memory; with --frontier, also the strategies'"
     add("--measure", **_SWITCH, help=about)
-    about = "also every best cut of bytes against work, and the strategies beside them"
+    about = "also list every best cut of bytes against work, beside the strategies"
     add("--frontier", **_SWITCH, help=about)
 
 
@@ -197,20 +201,23 @@ def check(command: ArgumentParser) -> None:
     """What is said of each step."""
     values(command)
     add = command.add_argument
-    add("--check", **_SWITCH, help="compare with PyTorch after each")
-    about = "every node that a step added, removed or changed, with its origin; counts and sizes"
+    add("--check", **_SWITCH, help="compare with PyTorch after each step")
+    about = (
+        "list every node that a step added, removed or changed, with its origin, counts and sizes"
+    )
     add("--changes", **_SWITCH, help=about)
     about = "write the pipeline as a Python script that runs it pass by pass and checks it"
     add("--export", type=Path, metavar="FILE.py", help=about)
-    about = "each node after each step against PyTorch's own tensor, and whether it is rounding"
+    about = "compare each node with PyTorch's own tensor, and say whether it is rounding"
     add("--inside", **_SWITCH, help=about)
-    add("--text", dest="text_diff", **_SWITCH, help="the IR's text, as a difference")
-    add("--print", dest="printed", **_SWITCH, help="the IR's text after each pass")
-    about = "the same after each pass that changed it"
+    add("--text", dest="text_diff", **_SWITCH, help="print what changed in the IR's text")
+    add("--print", dest="printed", **_SWITCH, help="print the IR's text after each pass")
+    about = "the same, only after passes that changed it"
     add("--print-changed", dest="print_changed", **_SWITCH, help=about)
-    about = "graph and types after each pass; exit status 3 where one is broken, a pass fails, or "
-    add("--verify-each", dest="verify", **_SWITCH, help=about + "with --check it is wrong")
-    about = "leave out what comes after this pass, or after step N"
+    about = "verify graph and types after each pass; exit with status 3 if one is broken, a pass "
+    about += "fails, or, with --check, a step is wrong"
+    add("--verify-each", dest="verify", **_SWITCH, help=about)
+    about = "stop after this pass, or after step N"
     add("--stop-after", dest="last", metavar="PASS|N", help=about)
     tolerance(command)
     target(command)
@@ -223,20 +230,20 @@ def accuracy(command: ArgumentParser) -> None:
     target(command)
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)
-    about = "which values the inputs have: some of "
+    about = "values of the inputs: some of "
     about += f"{', '.join(INPUTS)}, and set2 of several --tensors, separated by commas, or all; "
-    about += "a line for each"
+    about += "one line each"
     command.add_argument("--inputs", type=_kinds, default=(), metavar="KINDS", help=about)
 
 
 def target(command: ArgumentParser) -> None:
     """What is compiled for."""
-    command.add_argument("--target", metavar="T", help="TVM target; the best one here otherwise")
+    command.add_argument("--target", metavar="T", help="TVM target; default: the best one here")
 
 
 def threads(command: ArgumentParser) -> None:
     """On how many threads."""
-    about = "for TVM and PyTorch alike; all cores otherwise"
+    about = "threads for TVM and PyTorch; default: all cores"
     command.add_argument("--threads", type=positive, default=0, metavar="N", help=about)
 
 
@@ -245,21 +252,23 @@ def time(command: ArgumentParser) -> None:
     target(command)
     threads(command)
     add = command.add_argument
-    add("--repeats", type=positive, default=30, metavar="N", help="runs a row")
+    add("--repeats", type=positive, default=30, metavar="N", help="runs per row")
 
 
 def baselines(command: ArgumentParser) -> None:
     """How it is timed, beside what, in which variants, and where runs are kept."""
     time(command)
     add = command.add_argument
-    about = "time this beside PyTorch eager, too; it compiles first, which takes a while; repeat"
+    about = (
+        "also time this beside PyTorch eager; it compiles first, which takes a while; repeatable"
+    )
     add("--baseline", **_REPEATED, choices=BASELINES, help=about)
     add("--rival", dest="baseline", action="append", choices=BASELINES, help=SUPPRESS)
-    about = "time other variants of building in the same run: some of "
+    about = "also time other ways of building in the same run: some of "
     about += f"{', '.join(variants.WAYS)}, separated by commas, or all"
     add("--variants", metavar="NAMES", help=about)
     add("--ways", dest="variants", default=SUPPRESS, help=SUPPRESS)
-    about = "add the run to a file: lines of CSV where it ends in .csv, else one line of JSON"
+    about = "append the run to a file: as CSV if its name ends in .csv, else as a line of JSON"
     add("--history", type=Path, metavar="FILE", help=about)
     fleet(command)
 
@@ -267,14 +276,14 @@ def baselines(command: ArgumentParser) -> None:
 def fleet(command: ArgumentParser) -> None:
     """Whose device measures."""
     add = command.add_argument
-    add("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, whose devices measure")
-    add("--key", metavar="KEY", help="which of the tracker's devices")
+    add("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker whose devices measure")
+    add("--key", metavar="KEY", help="key of the tracker's devices")
 
 
 def tasks(command: ArgumentParser) -> None:
     """Whose records count, and which threads."""
     target(command)
-    about = "that kernels run with; all cores otherwise"
+    about = "threads that kernels run with; default: all cores"
     command.add_argument("--threads", type=int, default=0, metavar="N", help=about)
     fleet(command)
 
@@ -282,10 +291,10 @@ def tasks(command: ArgumentParser) -> None:
 def tune(command: ArgumentParser) -> None:
     """What is tuned, and for how long."""
     tasks(command)
-    add, about = command.add_argument, "keys or names of tasks, with commas between; else all"
+    add, about = command.add_argument, "keys or names of tasks, separated by commas; default: all"
     add("--tasks", metavar="KEYS", help=about)
-    add("--top", type=int, metavar="N", help="the N tasks that take the largest share")
-    about = "schedules to measure of each task, besides those measured before"
+    add("--top", type=int, metavar="N", help="tune the N tasks that take the largest share")
+    about = "schedules to measure per task, in addition to those measured before"
     add("--trials", type=int, default=64, metavar="N", help=about)
 
 
@@ -298,7 +307,7 @@ def trace(command: ArgumentParser) -> None:
 def operator(command: ArgumentParser) -> None:
     """Which kernels are told of."""
     about = "print only the kernels that compute this operator, such as conv2d, in order, with "
-    about += "their shapes and their part of the machine's peak"
+    about += "their shapes and their share of the machine's peak"
     command.add_argument("--operator", default="", metavar="NAME", help=about)
 
 
@@ -306,23 +315,27 @@ def lint(command: ArgumentParser) -> None:
     """What findings cost, and what is timed for that."""
     by_hand(command)
     time(command)
-    about = "time the kernels: each finding has its time, and what the build removed by itself "
+    about = (
+        "also time the kernels: each finding gets its time, and what the build removed by itself "
+    )
     command.add_argument("--measure", **_SWITCH, help=about + "is left out")
 
 
 def building(command: ArgumentParser) -> None:
     """What is built for, and what is kept of it."""
     add = command.add_argument
-    about = "a TVM target, whose device need not be here: 'cuda -arch=sm_90'"
+    about = "TVM target; its device need not be here, such as 'cuda -arch=sm_90'"
     add("--target", metavar="T", required=True, help=about)
-    add("--code", **_SWITCH, help="print each kernel's code, too")
-    about = "write the library's object files and the code into this new folder"
+    add("--code", **_SWITCH, help="also print each kernel's code")
+    about = "write the library's object files and the code to this new folder"
     add("-o", dest="output", type=Path, metavar="FOLDER", help=about)
 
 
 def output(command: ArgumentParser) -> None:
     """A file to write."""
-    command.add_argument("-o", dest="output", type=Path, metavar="FILE", help="write a file, too")
+    command.add_argument(
+        "-o", dest="output", type=Path, metavar="FILE", help="also write the result to a file"
+    )
 
 
 def _budget(text: str) -> float | int:

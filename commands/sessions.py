@@ -19,11 +19,11 @@ from relascope.viz.sessions.state import pipeline_text
 
 def replay_options(command: argparse.ArgumentParser) -> None:
     """Which file, and what its passes may take."""
-    about = "a replay file, as the page exports it"
+    about = "a session file, as exported by the page"
     command.add_argument("file", type=Path, metavar="FILE", help=about)
     pass_file(command)
     limits(command)
-    about = "write all of the session as one page that needs no server, too"
+    about = "also write the whole session as one page that needs no server"
     command.add_argument("-o", dest="output", type=Path, metavar="FILE.html", help=about)
 
 

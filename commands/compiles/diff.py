@@ -70,7 +70,7 @@ class _Second:
 def diff_options(command: argparse.ArgumentParser) -> None:
     """Which two, and what is said of them."""
     add = command.add_argument
-    add("--engine", choices=ENGINES, default=ENGINES[0], help="which TVM")
+    add("--engine", choices=ENGINES, default=ENGINES[0], help="the TVM to use")
     for group in (options.model, options.gradient, options.passes, options.time):
         group(command)
     second = cast(argparse.ArgumentParser, _Second(command))

@@ -16,28 +16,28 @@ def baseline(command: ArgumentParser) -> None:
     options.tolerance(command)
     options.target(command)
     _measured(command)
-    about = "where the baseline is written"
+    about = "file to write the baseline to"
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", required=True, help=about)
 
 
 def conditions(command: ArgumentParser) -> None:
     """What makes `check` fail, and what it is held to."""
     add = command.add_argument
-    about = "end with exit status 3 where this is found: some of "
-    about += f"{', '.join(KINDS)}, separated by commas; without --baseline, wrong and error alone"
+    about = "exit with status 3 on any of these: "
+    about += f"{', '.join(KINDS)}, by commas; default: all with --baseline, else wrong and error"
     add("--fail-on", type=_kinds, metavar="KINDS", help=about)
-    about = "hold what the model compiles to against this file of `relascope baseline`; any "
-    about += "difference that is no improvement ends with exit status 3, or those of --fail-on"
+    about = "compare with this file of `relascope baseline`; any "
+    about += "difference that is no improvement exits with status 3, or those of --fail-on"
     add("--baseline", type=Path, metavar="FILE", help=about)
-    about = "write what it compiles to now into the file of --baseline"
+    about = "overwrite the file of --baseline with the result"
     add("--update", action="store_true", help=about)
     _measured(command)
 
 
 def _measured(command: ArgumentParser) -> None:
-    about = "also the time of a run against PyTorch eager's, with its spread"
+    about = "also compare the time of a run with PyTorch eager's, with its spread"
     command.add_argument("--speed", action="store_true", help=about)
-    about = "for TVM and PyTorch alike; all cores otherwise"
+    about = "threads for TVM and PyTorch; default: all cores"
     command.add_argument("--threads", type=options.positive, default=0, metavar="N", help=about)
 
 
@@ -52,19 +52,21 @@ def _kinds(text: str) -> tuple[str, ...]:
 def bulk(command: ArgumentParser) -> None:
     """Which models and pipelines, who works, and where lines go."""
     add = command.add_argument
-    about = "samples, names and files as MODEL elsewhere; a folder is all model files in it, "
+    about = (
+        "samples, names and files, as MODEL elsewhere; a folder stands for all model files in it, "
+    )
     add("models", nargs="+", metavar="MODEL", help=about + "and `samples` all samples")
-    about = "a pipeline, as --passes has it, or @FILE with one a line; repeat; else the default one"
+    about = "a pipeline, as in --passes, or @FILE with one per line; repeatable; default: default"
     add("--pipelines", action="append", default=[], metavar="TEXT", help=about)
-    add("--training", action="store_true", help="train mode, with the gradient")
-    add("--slow", action="store_true", help="also look for the pass that makes a right one slow")
+    add("--training", action="store_true", help="train mode, with gradients")
+    add("--slow", action="store_true", help="also search for the pass that makes a right one slow")
     outcomes = ("wrong", "crash", "slow", "rounding", "not opened")
-    about = f"end with exit status 3 where a line is one of these: {', '.join(outcomes)}"
+    about = f"exit with status 3 if a line has one of these outcomes: {', '.join(outcomes)}"
     add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)
-    about = "engines at once; as many as there are cores otherwise"
+    about = "engines to run at once; default: one per core"
     add("--workers", type=options.positive, metavar="N", help=about)
-    add("--dask", metavar="ADDRESS", help="of a Dask scheduler, whose workers do the work instead")
-    about = "add each line to this file as it is found, and leave out those that it has"
+    add("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler")
+    about = "append each line to this file as it is ready, and skip those already in it"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
     options.target(command)
     options.tolerance(command)
