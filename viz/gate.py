@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse
 from streamlit import cli_util, config
 from streamlit.web.server.server_util import get_url
 
+from relascope.viz.drawing import palette
 from relascope.viz.panels.shell import settings
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _rest(asked: HTTPConnection) -> str:
 
 def _plain(title: str, text: str, more: str = "", refresh: str = "") -> HTMLResponse:
     jump = f"<meta http-equiv='refresh' content='0; url={refresh}'>" if refresh else ""
-    page = _PAGE.format(title=title, text=text, more=more, jump=jump)
+    page = _PAGE.format(title=title, text=text, more=more, jump=jump, colours=palette.page_css())
     headers = {**_HEADERS, "Content-Security-Policy": _PLAIN, "Cache-Control": "no-store"}
     return HTMLResponse(page, status_code=403, headers=headers)
 
@@ -194,24 +195,23 @@ def _plain(title: str, text: str, more: str = "", refresh: str = "") -> HTMLResp
 _PAGE = """<!doctype html><html lang='en'><head><meta charset='utf-8'>
 <meta name='viewport' content='width=device-width, initial-scale=1'>{jump}
 <meta name='color-scheme' content='light dark'><title>{title}</title><style>
-:root {{ --ink: #1b2430; --back: #fff; --line: #d8dee6; --soft: #f4f6f8; --blue: #0b62b5;
-  --red: #c4382a; --grey: #5b6675; --on: #fff }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6eaef; --back: #0e1117; --line: #343d4a;
-  --soft: #1a202a; --blue: #56a8ff; --red: #f0695b; --grey: #98a3b1; --on: #0e1117 }} }}
-body {{ margin: 0; background: var(--back); color: var(--ink);
+{colours}body {{ margin: 0; background: var(--st-background-color); color: var(--st-text-color);
   font: 16px/1.55 "Source Sans 3", "Source Sans Pro", system-ui, sans-serif }}
 main {{ max-width: 34rem; margin: 18vh auto 2rem; padding: 0 1.25rem }}
 h1 {{ font-size: 1.5rem; font-weight: 650; margin: 0 0 .75rem }} p {{ margin: 0 0 1.25rem }}
-code {{ font: .9em "Source Code Pro", ui-monospace, monospace; background: var(--soft);
-  padding: .1em .35em; border-radius: 4px; overflow-wrap: anywhere }}
+code {{ font: .9em "Source Code Pro", ui-monospace, monospace; padding: .1em .35em;
+  background: var(--st-secondary-background-color); border-radius: 4px; overflow-wrap: anywhere }}
 label {{ display: block; font-size: .9rem; margin-bottom: .35rem }}
 form div {{ display: flex; gap: .5rem; margin-bottom: 1.5rem }}
 input {{ flex: 1; min-width: 0 }} input, button {{ font: inherit; padding: .45rem .75rem;
-  border: 1px solid var(--line); border-radius: 6px; background: var(--back); color: inherit }}
-button {{ background: var(--blue); border-color: var(--blue); color: var(--on); cursor: pointer }}
-:focus-visible {{ outline: 2px solid var(--blue); outline-offset: 2px }}
-a {{ color: var(--blue) }} .small {{ font-size: .9rem; color: var(--grey) }}
-.wrong {{ color: var(--red) }}
+  border: 1px solid var(--st-border-color); border-radius: 6px; color: inherit;
+  background: var(--st-background-color) }}
+button {{ background: var(--st-primary-color); border-color: var(--st-primary-color);
+  color: var(--st-background-color); cursor: pointer }}
+:focus-visible {{ outline: 2px solid var(--st-primary-color); outline-offset: 2px }}
+a {{ color: var(--st-primary-color) }}
+.small {{ font-size: .9rem; color: var(--st-gray-text-color) }}
+.wrong {{ color: var(--st-red-color) }}
 </style></head><body><main><h1>{title}</h1><p>{text}</p>{more}</main></body></html>
 """
 

@@ -4,9 +4,11 @@ import ast
 import os
 import re
 from collections import Counter
+from configparser import ConfigParser
 from pathlib import Path
 
 from place import ROOT
+from relascope.viz.drawing.palette import PAGE
 
 
 def files():
@@ -76,3 +78,16 @@ def test_a_class_has_a_name_of_its_own():
             tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
             names.update(n.name for n in tree.body if isinstance(n, ast.ClassDef))
     assert {name for name, count in names.items() if count > 1} == set(TWINS)
+
+
+def test_all_colours_stand_in_the_palette():
+    code = [p for p in files() if p.suffix in (".py", ".js", ".css") and p.parts[0] == "viz"]
+    texts = {str(p): (ROOT / p).read_text(encoding="utf-8") for p in code}
+    colour = re.compile(r"(?<![&\w])#[0-9a-fA-F]{6}\b")
+    assert {p for p, text in texts.items() if colour.search(text)} == {"viz/drawing/palette.py"}
+    theme = ConfigParser()
+    theme.optionxform = lambda name: re.sub("[A-Z]", lambda m: "-" + m[0].lower(), name)
+    theme.read(ROOT / ".streamlit" / "config.toml", encoding="utf-8")
+    for name, colours in PAGE.items():
+        chosen = {k: v.strip('"') for k, v in theme[f"theme.{name}"].items() if v[0] == '"'}
+        assert chosen and chosen.items() <= colours.items()

@@ -12,13 +12,11 @@ import pandas as pd
 
 from relascope.engine.protocol.times import TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
+from relascope.viz.drawing.palette import CAPTURED, CHOSEN, POINTS, QUIET
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import size, work_text
 from relascope.viz.rows.sections import Section
 
-CAPTURED = "#2f7fd6"  # between the palette's blues for light and dark: Altair takes one
-CHOSEN = "#d97706"  # stands out on light and dark
-QUIET = "#7d8896"
 CLICKED = "clicked"
 """The name of the selection in `frontier`."""
 _CLIPS = {  # of the shapes, for a legend
@@ -29,13 +27,7 @@ _CLIPS = {  # of the shapes, for a legend
     " 35% 65%, 5% 65%, 5% 35%, 35% 35%)",
     "diamond": "polygon(50% 0, 92% 50%, 50% 100%, 8% 50%)",
 }
-_LOOKS = [  # of the large points: a colour and a shape each
-    (QUIET, "circle"),
-    (CAPTURED, "square"),
-    ("#c8453b", "triangle-up"),
-    ("#0f8f6f", "cross"),
-    ("#c79a1b", "diamond"),
-]
+_LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
 
 

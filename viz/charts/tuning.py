@@ -11,11 +11,9 @@ import pandas as pd
 
 from relascope.engine.protocol.tuning import Trial
 from relascope.viz.charts import columns, tips
+from relascope.viz.drawing.palette import LINES
 
-_COLORS = ["#2f7fd6", "#d97706", "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b"]
-"""Readable on light and dark, since Altair takes one set."""
-
-_MOST_NAMED = len(_COLORS)  # kernels; a legend of more says nothing
+_MOST_NAMED = len(LINES)  # kernels; a legend of more says nothing
 
 
 def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
@@ -58,7 +56,7 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     )
     color = alt.Color(
         "kernel:N",
-        scale=alt.Scale(domain=order, range=_COLORS),
+        scale=alt.Scale(domain=order, range=list(LINES)),
         legend=legend if len(order) <= _MOST_NAMED else None,
     )
     x = alt.X(

@@ -159,12 +159,51 @@ _SURFACES = {
     "incoming": ("#b45309", "#f0a04b"),
     "outgoing": ("#0f766e", "#34c3b0"),
     "match": ("#f5b400", "#ffd23f"),
+    # Text on a colour that comes from elsewhere, such as a heat map's.
+    "onBright": ("#10151c", "#10151c"),
+    "onDark": ("#f3f6fa", "#f3f6fa"),
 }
 SURFACES: dict[Theme, dict[str, str]] = {
     theme: {name: pair[which] for name, pair in _SURFACES.items()}
     for which, theme in enumerate(STYLES)
 }
 
+# A page's colours by Streamlit's names; its theme in .streamlit/config.toml is of these.
+_PAGE = """
+background-color #ffffff #0e1117
+secondary-background-color #f4f6f8 #1a202a
+text-color #1b2430 #e6eaef
+gray-text-color #59626d #a9b2bd
+border-color #d8dee6 #343d4a
+primary-color #0b62b5 #56a8ff
+blue-color #0b62b5 #56a8ff
+red-color #c4382a #f0695b
+red-text-color #c4382a #f0695b
+red-background-color #fbe9e7 #3d1c1a
+green-color #00875a #35c78f
+green-text-color #00875a #35c78f
+orange-color #b45309 #f0a04b
+orange-text-color #b45309 #f0a04b
+warning-color #fdf3dc #33280f
+comment-color #5f6773 #9aa5b3
+string-color #00734c #35c78f
+sure-color #11a37f #11a37f
+part-color #d99100 #d99100
+none-color #d9483b #d9483b
+"""
+PAGE: dict[Theme, dict[str, str]] = {
+    theme: {n: pair[which] for n, *pair in map(str.split, _PAGE.strip().splitlines())}
+    for which, theme in enumerate(STYLES)
+}
+
+# Of charts, readable on light and dark, for which Altair takes one set.
+CAPTURED, CHOSEN, QUIET = "#2f7fd6", "#d97706", "#7d8896"
+POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")
+"""Of the large points, one a strategy."""
+LINES = (CAPTURED, CHOSEN, "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b")
+"""Of lines, one a kernel."""
+CATEGORIES = ("#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0")
+"""Of charts in a file, whose theme the reader chooses."""
 
 _BARS = {"forward": "▌{}", "backward": "{} ▐", "captured": "▌{} ▐"}
 
@@ -182,6 +221,20 @@ def between(key: str) -> str:
         for i in (1, 3, 5)
     ]
     return "#" + "".join(f"{(int(a, 16) + int(b, 16)) // 2:02x}" for a, b in pairs)
+
+
+def page_css() -> str:
+    """CSS that sets a page's colours as variables: the reader's theme, or that of `data-theme`."""
+
+    def rule(theme: Theme) -> str:
+        colours = (f"--st-{name}: {value}" for name, value in PAGE[theme].items())
+        return "{" + "; ".join([f"color-scheme: {theme}", *colours]) + "}"
+
+    return (
+        f":root {rule('light')}\n@media (prefers-color-scheme: dark) "
+        f'{{:root:not([data-theme="light"]) {rule("dark")}}}\n'
+        f':root[data-theme="dark"] {rule("dark")}\n'
+    )
 
 
 def style_key(node: Node) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from relascope.viz.drawing.palette import CATEGORIES
+
 _WIDTH = 700  # pixels, of charts that are as wide as what they stand in
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -26,7 +28,7 @@ _CONFIG: dict[str, Any] = {
         "columnPadding": 24,
     },
     "text": {"color": "currentColor"},
-    "range": {"category": ["#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0"]},
+    "range": {"category": list(CATEGORIES)},
 }
 
 

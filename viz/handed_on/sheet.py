@@ -20,7 +20,7 @@ from typing import Any
 from relascope.core.version import __version__
 from relascope.core.visible import visible
 from relascope.viz import charts
-from relascope.viz.drawing import javascript
+from relascope.viz.drawing import javascript, palette
 from relascope.viz.handed_on.charts import chart_svg
 from relascope.viz.handed_on.pool import pooled
 from relascope.viz.rows import sections
@@ -82,7 +82,7 @@ class Sheet:
         parts = {
             "POLICY": escape(policy),
             "TITLE": escape(visible(f"{self.title} · relascope", keep="")),
-            "STYLE": _read(_HERE / "page" / "page.css"),
+            "STYLE": palette.page_css() + _read(_HERE / "page" / "page.css"),
             "VIEWER": _template(
                 "viewer", _COMPONENT / "viewer.css", _read(_COMPONENT / "viewer.html")
             ),

@@ -115,7 +115,7 @@ class _SvgWriter:
             return palette.Style("", fill, stroke, text)
         parts = [int(key[at : at + 2], 16) for at in (1, 3, 5)] if _COLOUR.fullmatch(key) else [255]
         bright = sum(a * b for a, b in zip((0.299, 0.587, 0.114), parts, strict=False)) > 128
-        return palette.Style("", key, stroke, "#10151c" if bright else "#f3f6fa")
+        return palette.Style("", key, stroke, self.surfaces["onBright" if bright else "onDark"])
 
     def _group(self, i: int) -> dict[str, Any]:
         found: dict[str, Any] = self.data["groups"][self.box["group"][i]]

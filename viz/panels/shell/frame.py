@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
+from relascope.viz.drawing.palette import PAGE
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 
@@ -50,7 +51,9 @@ _DOING = {
 
 def style() -> None:
     """Put the page's own few rules on top of the theme."""
-    st.html(_STYLE)
+    pairs = zip(PAGE["light"].items(), PAGE["dark"].values(), strict=True)
+    colours = ";".join(f"--rs-{n}: light-dark({light}, {dark})" for (n, light), dark in pairs)
+    st.html(f"<style>:root {{{colours}}}\n{_STYLE.read_text(encoding='utf-8')}</style>")
 
 
 def looked_at(text: str) -> None:
