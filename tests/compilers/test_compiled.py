@@ -1,5 +1,9 @@
 """torch.compile as a contender: it runs what eager runs, and says why where it cannot."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -62,3 +66,13 @@ def test_what_fails_while_compiling_is_told_by_its_first_line():
     with pytest.raises(CannotCompile) as caught:
         first_run(fail)
     assert str(caught.value) == "no compiler was found"
+
+
+def test_onnx_runtime_keeps_no_files_for_telemetry(tmp_path):
+    code = (
+        "from relascope.engine.pytorch.baselines.onnx_runtime import is_installed as i; assert i()"
+    )
+    env = {**os.environ, "HOME": str(tmp_path)}
+    env.pop("XDG_CACHE_HOME", None)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert list(tmp_path.iterdir()) == []

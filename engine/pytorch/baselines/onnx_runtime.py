@@ -6,6 +6,7 @@ It runs on the CPU, with PyTorch's number of threads, which rest where no run of
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +23,18 @@ NAME = "ONNX Runtime"
 def is_installed() -> bool:
     """Whether the package onnxruntime can be imported."""
     try:
-        import onnxruntime  # noqa: F401
+        _runtime()
     except ImportError:
         return False
     return True
+
+
+def _runtime() -> Any:
+    """The package, which sends nothing: when imported, it would keep files for its telemetry."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
 
 
 def session(model: bytes) -> Any:
@@ -37,8 +46,7 @@ def session(model: bytes) -> Any:
     Raises:
         Exception: it does not take the model; onnxruntime's own errors have no common base.
     """
-    import onnxruntime
-
+    onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
     options.log_severity_level = 4
