@@ -66,7 +66,8 @@ class _PassRun:
 
 class _Thread(threading.local):
     """Of one thread: passes under way, how many there were when each context began, the module
-    that was seen last, the context that was, and whether passes are the recording's own."""
+    that was seen last, the context that was, whether passes are the recording's own, and seconds
+    that the recording took: threads that record at once would count the same ones twice."""
 
     def __init__(self) -> None:
         self.passes: list[_PassRun] = []
@@ -74,6 +75,7 @@ class _Thread(threading.local):
         self.module: _RecordedModule | None = None
         self.context: int | None = None
         self.busy = False
+        self.spent = 0.0
 
 
 @dataclass
@@ -96,7 +98,6 @@ class Events:
     _modules: int = 0
     _contexts: int = 0
     _began: float = field(default_factory=time.perf_counter)
-    _spent: float = 0.0  # seconds of the recording's own
     _frames: bool | None = None  # whether `_Run.caller` tells what is under way; None: not known
 
     def forked(self) -> None:
@@ -170,7 +171,7 @@ class Events:
             thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
             about: dict[str, Any] = {"begin": number, "depth": len(here.passes), "name": name}
             about |= {"opt_level": opt_level, "context": self._context()}
-            about |= {"at": start - self._began - self._spent}
+            about |= {"at": start - self._began - here.spent}
             about |= {"kind": kind} if kind != "pass" else {}
             about |= {"required": list(map(str, required))} if len(required) else {}
             about |= {"thread": thread} if thread else {}
@@ -201,10 +202,10 @@ class Events:
 
     def _taken(self, start: float) -> float:
         """Count the time since then as the recording's own, and no pass's."""
-        now = time.perf_counter()
-        for run in self._here.passes:
+        now, here = time.perf_counter(), self._here
+        for run in here.passes:
             run.recording += now - start
-        self._spent += now - start
+        here.spent += now - start
         return now
 
     def _context(self) -> int:

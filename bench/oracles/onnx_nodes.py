@@ -122,7 +122,7 @@ def look(backend: Any, target: str, frontend: Any, theirs: set[str], test: Any) 
     row: Row = {"op": test.name, "known": ops <= theirs, "operators": sorted(ops)}
     try:
         model, values = _model(test)
-        given = prepare(model, frontend.known(), backend.ir, test.name)
+        given = prepare(model, frontend.known_operators(), backend.ir, test.name)
         program = frontend.import_onnx(given, test.name)
         for step in Pipeline.parse(REGISTRY[backend.ir].live):
             program = info(backend.ir, step).applied(program, step)

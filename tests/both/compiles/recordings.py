@@ -23,6 +23,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.recorder import environment
 from relascope.recorder.contents import Contents
 from relascope.recorder.reading import Context, read
+from relascope.recorder.writing import Writer
 from relascope.viz.compare.runs import compare
 from relascope.viz.compare.sides import of_recording
 from relascope.viz.rows.recording import step_diff
@@ -161,8 +162,14 @@ def test_what_python_does_not_see_fail_is_found_out_by_the_next_pass(mod, tmp_pa
     assert (good.name, good.depth, good.failure) == ("inner", 0, None)
 
 
-def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path):
-    path = tmp_path / "run.rsc"
+def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path, monkeypatch):
+    path, written = tmp_path / "run.rsc", Writer.line
+
+    def slowly(self, fields):
+        time.sleep(0.005)  # so that threads wait for one another, for most of the time
+        return written(self, fields)
+
+    monkeypatch.setattr(Writer, "line", slowly)
 
     def twice():
         outer(mod)
