@@ -13,7 +13,7 @@ from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
 from relascope.passes.relay.training.decompose_norms import (
     decompose_batch_norm,
     decompose_layer_norm,
-    deviation,
+    normalized,
     weighted,
 )
 
@@ -42,8 +42,5 @@ def _group_norm(call: Any, args: list[Any]) -> Any:
     data, gamma, beta = args
     size = shape(call.args[0])
     groups = int(getattr(call.attrs, "num_groups", size[1]))
-    apart = relay.reshape(data, [size[0], groups, -1])
-    centred = apart - relay.mean(apart, axis=[2], keepdims=True)
-    variance = relay.mean(centred * centred, axis=[2], keepdims=True)
-    result = relay.reshape(centred / deviation(call, variance), size)
-    return weighted(call, result, gamma, beta)
+    made = normalized(call, relay.reshape(data, [size[0], groups, -1]), 2)
+    return weighted(call, relay.reshape(made, size), gamma, beta)

@@ -306,6 +306,7 @@ DOUBLE = {
     "angle": (torch.angle, drawn(5)),
     "atan2": (torch.atan2, drawn(7), drawn(7).flip(0)),
     "affine grid": (lambda x: F.affine_grid(x, (2, 1, 3, 4), True), drawn(2, 2, 3)),
+    "expm1": (torch.expm1, torch.tensor([-30.0, -1, 0.5, 1, 21, 30])),
     "group norm": (lambda x: F.group_norm(x, 2, eps=0.3), drawn(2, 4, 5)),
     "instance norm": (lambda x: F.instance_norm(x, eps=0.3), drawn(2, 4, 5)),
     "layer norm": (lambda x: F.layer_norm(x, (5,), eps=0.3), drawn(3, 5)),
@@ -336,9 +337,12 @@ NAN, INF = float("nan"), float("inf")
 STEEP = {
     "atan2": (torch.atan2, [0.0, 1.0, 3.0], [-0.5, 0.0, -0.0]),
     "clamp": (lambda x, low: torch.clamp(x, min=low), [NAN, 1.0, 2.0], [0.0, 1.0, 3.0]),
-    "cosh": (torch.cosh, [0.01, -200.0, 3.0]),
+    "cosh": (torch.cosh, [0.01, -1e3, 3.0]),
     "distance": (lambda x, y: torch.cdist(x, y, 1.5), [[0.0, 2.0]], [[0.0, 2.0], [1.0, 5.0]]),
-    "elu": (lambda x: torch.stack([F.elu(x), F.celu(x), F.selu(x)]), [-9.0, -1.0, -1e-6, 2.0]),
+    "elu": (  # whose slope at -9 is 1e-4
+        lambda x: 1e4 * torch.stack([F.elu(x), F.celu(x), F.selu(x)]),
+        [-9.0, -1.0, -1e-6, 2.0],
+    ),
     "erfc": (torch.erfc, [NAN, 1.0]),
     "likelihood": (
         lambda x, v: F.gaussian_nll_loss(x, 2 * x, v),
@@ -356,7 +360,6 @@ STEEP = {
         [[[[NAN, -1.0], [0.3, 0.7], [INF, 0.1], [-3.0, 0.0]]]],
     ),
     "sinc": (torch.sinc, [0.0, 1.0]),
-    "response": (lambda x: F.local_response_norm(x, 3), [[[1.0], [NAN], [2.0], [3.0], [4.0]]]),
     "softplus": (lambda x: F.softplus(x, beta=3, threshold=0.2), -8.8),
 }
 

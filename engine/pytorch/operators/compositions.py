@@ -166,41 +166,38 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _angle(x: Tensor) -> Tensor:
-    like = _floating(x)
-    turned = torch.where(like < 0, torch.full_like(like, math.pi), torch.zeros_like(like))
+    turned = (x < 0).to(_floating(x).dtype) * math.pi
     return torch.where(x.isnan(), x, turned) if x.is_floating_point() else turned
 
 
 def _expm1(x: Tensor) -> Tensor:
     x = _floating(x)
-    # Elsewhere, nothing is lost by subtracting 1, and the gradient keeps its digits.
-    near, far = x.clamp(-1.0, 20.0), x.exp()
-    close = (near / 2).tanh() * (near.exp() + 1)
-    return torch.where(x > 20, far, torch.where(x < -1, far - 1, close))
+    near = x.clamp(-1.0, 1.0)  # elsewhere, nothing is lost by subtracting 1
+    return torch.where(x.abs() < 1, (near / 2).tanh() * (near.exp() + 1), x.exp() - 1)
+
+
+def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    bent = x <= 0  # at 0, too, the slope is the curve's
+    below = torch.where(bent, x, 0.0)  # powers of large numbers would make NaN of gradients
+    curve = _expm1(below if input_scale == 1 else below * input_scale)
+    curve = curve if alpha * scale == 1 else curve * (alpha * scale)
+    return torch.where(bent, curve, x if scale == 1 else x * scale)
 
 
 def _hyperbolic(x: Tensor, odd: int) -> Tensor:
-    """sinh, or cosh where `odd` is 0, of x >= 0: by their series below 1, whose gradients keep all
-    digits there."""
-    half = (x / 2).exp()  # whose square overflows where they do
+    """sinh, or cosh where `odd` is 0: by their series below 1, whose gradients keep all digits."""
+    x = _floating(x)
+    size = torch.where(x < 0, -x, x)
+    half = (size / 2).exp()  # whose square overflows where they do
     rest = 0.5 / half / half
-    near = torch.where(x < 1, x, 0.0)
+    near = torch.where(size < 1, x, 0.0)
     square, series = near * near, torch.ones_like(near)
     for step in range(9, 0, -1):
         series = series * square / (2 * step * (2 * step + 2 * odd - 1)) + 1
     far = half * (half / 2) + (-rest if odd else rest)
-    return torch.where(x < 1, near * series if odd else series, far)
-
-
-def _sinh(x: Tensor) -> Tensor:
-    x = _floating(x)
-    found = _hyperbolic(torch.where(x < 0, -x, x), 1)
-    return torch.where(x < 0, -found, found)
-
-
-def _cosh(x: Tensor) -> Tensor:
-    x = _floating(x)
-    return _hyperbolic(torch.where(x < 0, -x, x), 0)
+    if odd:
+        series, far = near * series, torch.where(x < 0, -far, far)
+    return torch.where(size < 1, series, far)
 
 
 def _asinh(x: Tensor) -> Tensor:
@@ -231,9 +228,8 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     neither = (x == 0) & (y == 0)
     slope = torch.where(neither, 0.0, above) / torch.where(neither, 1.0, below)
     slope = torch.where(x.isinf() & y.isinf(), x.sign() * y.sign(), slope)
-    zero, quarter = torch.zeros_like(y), torch.full_like(y, math.pi / 2)
-    half = torch.where(_signbit(y), -quarter, quarter)
-    flat = torch.where(_signbit(x), 2 * half, zero)
+    half = torch.where(_signbit(y), -1.0, 1.0).to(y.dtype) * (math.pi / 2)
+    flat = torch.where(_signbit(x), 2 * half, 0.0)
     found = torch.where(steep, half - slope.atan(), slope.atan() + flat)
     return found + _no_slope(y, x.isinf()) + _no_slope(x, y.isinf())
 
@@ -432,10 +428,11 @@ def _nll_loss(
     classes = min(x.dim() - 1, 1)
     seen = target != ignore_index
     label = torch.where(seen, target, 0)
-    loss = -x.gather(classes, label.unsqueeze(classes)).squeeze(classes)
-    each = torch.ones_like(loss) if weight is None else weight[label]
-    loss, each = torch.where(seen, loss * each, 0.0), torch.where(seen, each, 0.0)
-    total = each.sum()
+    loss, each = -x.gather(classes, label.unsqueeze(classes)).squeeze(classes), seen.to(x.dtype)
+    if weight is not None:
+        each = torch.where(seen, weight[label], 0.0)
+        loss = loss * each
+    loss, total = torch.where(seen, loss, 0.0), each.sum()
     if not reduction:
         return loss, torch.zeros_like(total)
     return loss.sum() / total if reduction == 1 else loss.sum(), total
@@ -728,7 +725,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "clamp_min.Tensor": _clamp,
     "linalg_vector_norm": _vector_norm,
     "sinc": _sinc,
-    "celu": lambda x, alpha=1.0: torch.ops.aten.elu.default(x, alpha, 1.0, 1 / alpha),
+    "celu": lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
     "div.Scalar_mode": _divide,
     "div.Tensor_mode": _divide,
     "floor_divide": _floor_divide,
@@ -768,10 +765,11 @@ _OURS: dict[str, Callable[..., Any]] = {
     "atanh": _atanh,
     "copysign.Scalar": _copysign_scalar,
     "copysign.Tensor": _copysign,
-    "cosh": _cosh,
-    "sinh": _sinh,
+    "cosh": lambda x: _hyperbolic(x, 0),
+    "sinh": lambda x: _hyperbolic(x, 1),
     "diagonal": _diagonal,
     "diagonal_scatter": _diagonal_scatter,
+    "elu": _elu,
     "erfc": _erfc,
     "exp2": lambda x: torch.pow(2.0, _floating(x)),
     "expm1": _expm1,

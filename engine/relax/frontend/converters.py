@@ -31,7 +31,7 @@ GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
 _BY_NAME = (
-    "addmm batch_norm convolution cumsum dropout elu embedding "
+    "addmm batch_norm convolution cumsum dropout embedding "
     "layer_norm linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
@@ -47,9 +47,9 @@ _FILLED: dict[str, int | float] = {
 _LEFT_OUT = (
     "_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default "
     "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
-    "conv1d.default conv2d.default conv3d.default conv_transpose1d.default "
-    "conv_transpose2d.input copy_.default copy.default celu.default rsub.Scalar rsub.Tensor "
-    "lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
+    "conv1d.default conv2d.default conv3d.default conv_transpose1d.default conv_transpose2d.input "
+    "copy_.default copy.default celu.default elu.default rsub.Scalar rsub.Tensor lstm.input "
+    "gru.input selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
 )
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
@@ -776,22 +776,6 @@ class Converter(ExportedProgramImporter):
             return op(self.cast(data, node.meta["val"].dtype), axis)
 
         return convert
-
-    def elu(self, node: Node) -> Any:
-        """TVM's has no slope at 0, where PyTorch's has one."""
-        x, alpha, scale, input_scale = (*self.retrieve_args(node), 1.0, 1.0, 1.0)[:4]
-        op, zero = self.op, self.number(0.0, x)
-        bent = op.less_equal(x, zero)
-        below = op.where(bent, x, zero)  # exp of large numbers would make NaN gradients
-        below = op.multiply(below, self.number(input_scale, x))
-        # exp(x) - 1: near 0 with all digits of the value, elsewhere with all of the gradient.
-        one, far = self.number(1.0, x), op.less(below, self.number(-1.0, x))
-        near = op.where(far, self.number(-1.0, x), below)
-        curve = op.tanh(op.multiply(near, self.number(0.5, x)))
-        curve = op.multiply(curve, op.add(op.exp(near), one))
-        curve = op.where(far, op.subtract(op.exp(below), one), curve)
-        line = op.multiply(x, self.number(scale, x))
-        return op.where(bent, op.multiply(curve, self.number(alpha * scale, x)), line)
 
     def nearest(self, node: Node) -> Any:
         """Copies of whole pixels, exact in every dtype; TVM rounds places in a way of its own."""

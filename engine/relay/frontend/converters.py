@@ -353,28 +353,6 @@ class Converter(CoreOperators, TypedConverter):
         inner = self.number(math.sqrt(2 / math.pi), data) * (data + cube)
         return self.number(0.5, data) * data * (self.number(1.0, data) + relay.tanh(inner))
 
-    def elu(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `scale` and `input_scale`, and its gradient overflows for large inputs."""
-        data, alpha, scale, input_scale = (*inputs, 1.0, 1.0)[:4]
-        zero = self.number(0, data)
-        bent = data <= zero
-        below = self.times(relay.where(bent, data, zero), input_scale)
-        # exp(x) - 1: near 0 with all digits of the value, elsewhere with all of the gradient.
-        one, far = self.number(1, data), below < self.number(-1, data)
-        near = relay.where(far, self.number(-1, data), below)
-        close = relay.tanh(self.times(near, 0.5)) * (relay.exp(near) + one)
-        below = relay.where(far, relay.exp(below) - one, close)
-        return relay.where(bent, self.times(below, alpha * scale), self.times(data, scale))
-
-    def times(self, data: Any, factor: float) -> Any:
-        return data if factor == 1 else data * self.number(factor, data)
-
-    def celu(self, inputs: Any, input_types: Any) -> Any:
-        return self.elu([inputs[0], inputs[1], 1.0, 1 / inputs[1]], input_types)
-
-    def selu(self, inputs: Any, input_types: Any) -> Any:
-        return self.elu([inputs[0], 1.6732632423543772, 1.0507009873554805], input_types)
-
     def clamp_common(self, data: Any, min: Any = None, max: Any = None) -> Any:
         """TVM's takes the limits of integers through floats, which do not hold them."""
         bounds = ((relay.maximum, min), (relay.minimum, max))
@@ -722,7 +700,7 @@ class Converter(CoreOperators, TypedConverter):
             options = {"count_include_pad": count or divisor is not None}
             made = op(data, kernel, strides, [1] * dimensions, padding, **options)
             if divisor is not None:
-                made = self.times(made, math.prod(kernel) / divisor)
+                made = made * self.number(math.prod(kernel) / divisor, made)
             return relay.squeeze(made, [0]) if single else made
 
         return convert

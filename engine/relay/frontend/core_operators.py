@@ -16,12 +16,12 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 
 COMPOSED = (
     "acosh.default asinh.default baddbmm.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor "
-    "cosh.default "
-    "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode floor_divide.Scalar "
-    "floor_divide.default lerp.Scalar lerp.Tensor log_sigmoid.default logsumexp.default "
-    "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
-    "remainder.Tensor sinh.default softplus.default threshold.default var_mean.correction "
-    "var_mean.default var_mean.dim"
+    "celu.default cosh.default cross_entropy_loss.default div.Scalar_mode div.Tensor_mode "
+    "elu.default floor_divide.Scalar floor_divide.default lerp.Scalar lerp.Tensor "
+    "log_sigmoid.default logsumexp.default norm.Scalar norm.ScalarOpt_dim "
+    "norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar remainder.Tensor selu.default "
+    "sinh.default softplus.default threshold.default var_mean.correction var_mean.default "
+    "var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 

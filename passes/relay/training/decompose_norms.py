@@ -30,9 +30,7 @@ def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
             return None
         data, gamma, beta = args
         axis = int(call.attrs.axis) % len(shape(call.args[0]))
-        centred = relay.subtract(data, relay.mean(data, axis=[axis], keepdims=True))
-        variance = relay.mean(relay.multiply(centred, centred), axis=[axis], keepdims=True)
-        return weighted(call, relay.divide(centred, deviation(call, variance)), gamma, beta)
+        return weighted(call, normalized(call, data, axis), gamma, beta)
 
     return rewrite(program, visit)
 
@@ -55,15 +53,21 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
             return None
         data, gamma, beta, mean, variance = args
         centred = relay.subtract(data, _along(call, mean))
-        result = relay.divide(centred, _along(call, deviation(call, variance)))
+        result = relay.divide(centred, _along(call, _deviation(call, variance)))
         # The operator's other results are the statistics, as they came in.
         return relay.Tuple([weighted(call, result, gamma, beta), mean, variance])
 
     return rewrite(program, visit)
 
 
-def deviation(call: Any, variance: Any) -> Any:
-    """The root of a norm's variance and epsilon."""
+def normalized(call: Any, data: Any, axis: int) -> Any:
+    """Data along an axis, less its mean and over its deviation, with a norm's epsilon."""
+    centred = relay.subtract(data, relay.mean(data, axis=[axis], keepdims=True))
+    variance = relay.mean(relay.multiply(centred, centred), axis=[axis], keepdims=True)
+    return relay.divide(centred, _deviation(call, variance))
+
+
+def _deviation(call: Any, variance: Any) -> Any:
     epsilon = relay.const(float(call.attrs.epsilon), call.args[0].checked_type.dtype)
     return relay.sqrt(relay.add(variance, epsilon))
 

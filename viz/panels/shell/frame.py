@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from html import escape
 from mimetypes import guess_type
 from pathlib import Path
@@ -51,9 +52,14 @@ _DOING = {
 
 def style() -> None:
     """Put the page's own few rules on top of the theme."""
+    st.html(_style())
+
+
+@cache
+def _style() -> str:
     pairs = zip(PAGE["light"].items(), PAGE["dark"].values(), strict=True)
     colours = ";".join(f"--rs-{n}: light-dark({light}, {dark})" for (n, light), dark in pairs)
-    st.html(f"<style>:root {{{colours}}}\n{_STYLE.read_text(encoding='utf-8')}</style>")
+    return f"<style>:root {{{colours}}}\n{_STYLE.read_text(encoding='utf-8')}</style>"
 
 
 def looked_at(text: str) -> None:

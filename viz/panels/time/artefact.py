@@ -12,7 +12,8 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.table import show_sections, table
-from relascope.viz.rows import artefact
+from relascope.viz.rows import Row, artefact
+from relascope.viz.rows.sections import Section
 
 _HEIGHT = 420
 _MOST_LINES = 2000
@@ -30,15 +31,24 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
     if section(title, label, "compile", about, request, lambda: cache.forget("compile", request)):
         with boundary(cache, "_compile"):
             found: Artefact = cache.ask("compile", request)
-            # That it does not run here is said above, too.
-            said = replace(found, notes=found.notes[not found.target.runs_here :])
-            shown = artefact.compiled_sections(artefact.document(said, code=False))
+            ordered, shown = cache.derive(lambda: _largest_first(found), "compiled", request)
             show_sections(shown[:-1], "artefact")
-            _code(cache, found, request)
+            _code(cache, ordered, request, shown[-1]["rows"])
 
 
-def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
-    """The kernels as a table, the largest first, and the code of one of them."""
+def _largest_first(found: Artefact) -> tuple[Artefact, list[Section]]:
+    """With what `compile` says of it, but for what is said above: that it does not run here."""
+    kernels = tuple(sorted(found.kernels, key=lambda k: -(k.bytes or 0)))
+    found = replace(found, kernels=kernels, notes=found.notes[not found.target.runs_here :])
+    return found, artefact.compiled_sections(artefact.document(found, code=False))
+
+
+def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: list[Row]) -> None:
+    """The kernels as a table, and the code of one of them.
+
+    Args:
+        cells: of all kernels, in their order.
+    """
     languages = artefact.languages(found)
     if not languages:
         return
@@ -49,27 +59,23 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest) -> None:
     )
     packed = cache.derive(lambda: artefact.archive(found), "code", request)
     download("Code (.zip)", packed, "code.zip", "code_zip", save, width="stretch")
-    kernels = {
-        (k.phase, k.name): (k, text) for k in found.kernels if (text := dict(k.code).get(language))
-    }
-    lines = {at: artefact.search(text, wanted) for at, (_, text) in kernels.items()}
+    kernels = [
+        (k, text, artefact.search(text, wanted), cell)
+        for k, cell in zip(found.kernels, cells, strict=True)
+        if (text := dict(k.code).get(language))
+    ]
     if wanted:
-        kernels = {at: kernels[at] for at in kernels if lines[at]}
-        count = sum(map(len, lines.values()))
+        kernels = [one for one in kernels if one[2]]
+        count = sum(len(lines) for _, _, lines, _ in kernels)
         text = f"{count} lines of {language} in {len(kernels)} kernels have “{wanted}”."
         st.caption(plain_text(text))
     if not kernels:
         return
-    ordered = sorted(kernels.values(), key=lambda k: -(k[0].bytes or 0))
-    listed = artefact.document(replace(found, kernels=tuple(k for k, _ in ordered)), code=False)
-    rows = artefact.compiled_sections(listed)[-1]["rows"]
-    height: Any = "auto" if len(rows) < 9 else 320
+    height: Any = "auto" if len(kernels) < 9 else 320
+    rows = [cell for _, _, _, cell in kernels]
     chosen = table(rows, key="code_table", on_select="rerun", height=height)
-    kernel, text = ordered[chosen[0] if chosen else 0]
-    at = kernel.phase, kernel.name
-    shown = [line for _, line in lines[at]] if wanted else text.splitlines()
-    if wanted:
-        shown = [f"{number:6}  {line}" for number, line in lines[at]]
+    kernel, text, lines, _ = kernels[chosen[0] if chosen else 0]
+    shown = [f"{number:6}  {line}" for number, line in lines] if wanted else text.splitlines()
     more = len(shown) - _MOST_LINES
     shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
     st.caption(plain_text(f"{kernel.phase}, {kernel.name}"))
