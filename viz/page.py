@@ -14,7 +14,8 @@ from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
-from relascope.viz.panels import code, cut, graph, presenting, side_by_side, steps, time, tour
+from relascope.viz.panels import code, cut, graph, presenting, steps, time, tour
+from relascope.viz.panels.compared import against
 from relascope.viz.panels.shell import keeping, opening, session_list, sidebar
 from relascope.viz.panels.shell.frame import (
     boundary,
@@ -29,7 +30,7 @@ from relascope.viz.panels.shell.tab_engines import cache_of_session, settled
 from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
 
-_SHOWN = (graph.show, steps.show, cut.show, time.show, side_by_side.show, code.show)
+_SHOWN = (graph.show, steps.show, cut.show, time.show, against.of_screen, code.show)
 _PICTURES = (graph.show, steps.show, cut.show)
 
 _NO_GATE = (

@@ -35,7 +35,8 @@ from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, read_pipeline
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
-from relascope.viz.compare.align import align
+from relascope.viz.compare.align import Alignment
+from relascope.viz.compare.match import match
 from relascope.viz.compare.runs import ComparedRun, compare
 from relascope.viz.compare.sides import of_model, of_recording
 from relascope.viz.rows import tables
@@ -149,7 +150,7 @@ def _operators(a: ComparedRun, b: ComparedRun) -> Document:
         }
         for run, graph in zip((a, b), graphs, strict=True)
     }
-    return {"engines": engines, **tables.alignment_document(align(*graphs))}
+    return {"engines": engines, **tables.alignment_document(Alignment(match(*graphs)))}
 
 
 def _open_page(
@@ -158,11 +159,7 @@ def _open_page(
     """Keep both as sessions, and become the page's server on the first."""
     about = "B of relascope diff"
     other = _kept_session(second, lambda session: session, about)
-    choices: dict[str, bool | str] = {
-        "keep_both_with": "other",
-        "keep_against": "session",
-        "keep_against_session": other,
-    }
+    choices: dict[str, bool | str] = {"keep_against": "session", "keep_against_session": other}
     look = ScreenState("Side by side", choices=choices)
     here = _kept_session(first, lambda session: replace(session, look=look), "relascope diff")
     serve(args, {store.OPEN: f"{store.OF_SESSION}{here}"})

@@ -81,12 +81,14 @@ def side_by_side(page: Page) -> None:
     _settle(page)
     ask(page, 0, "v.select(d.node.id[d.node.title.indexOf('nn.batch_matmul')])")
     page.get_by_text("same PyTorch operator", exact=True).wait_for()
+    page.get_by_role("heading", name="Programs beside each other").scroll_into_view_if_needed()
+    page.locator(".rs[data-ready]").nth(1).scroll_into_view_if_needed()
 
 
 def against(page: Page) -> None:
     """A layer with and without the step that joins products."""
     _tab(page, "Side by side")
-    page.get_by_role("radio", name="Another pipeline, model, file or session").click()
+    page.get_by_role("radio", name="Another pipeline", exact=True).click()
     _settle(page)
     passes = page.get_by_label("Passes of B", exact=True)
     passes.fill("default|-combine_batch_matmul")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 def open_both(page):
     page.get_by_role("tab", name="Side by side").click()
     wait(page, 1, "d.node.id.includes('m1')")
-    page.get_by_text("What each operator became").wait_for()
+    page.get_by_text("What differs between A and B").wait_for()
     settle(page)
 
 

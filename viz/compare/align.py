@@ -12,44 +12,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import flat
 from relascope.core.operators import category
-from relascope.viz.compare.match import match
-from relascope.viz.compare.words import common_word
+from relascope.viz.compare.match import Matching
 
 Key = tuple[str, str]  # scope, framework operator
-
-
-class Confidence(str, Enum):
-    """How sure a counterpart is; the value is what people read."""
-
-    OPERATOR = "same PyTorch operator"
-    NAME = "same input or parameter"
-    MODULE = "same module only"
-    ENCLOSING = "enclosing module only"
-    NONE = "no counterpart"
-
-
-@dataclass(frozen=True, slots=True)
-class Counterpart:
-    """What stands in the other graph for a node or a module of this one.
-
-    Args:
-        confidence: how sure it is.
-        nodes: ids in the other graph, in its order: those made of the same operator, or of the
-            whole module. Empty for an enclosing module and where there is none.
-        focus: the id among them to look at first, or None where the module is to be looked at.
-        module: the path of the other graph's module that was found, where one was.
-    """
-
-    confidence: Confidence
-    nodes: tuple[str, ...] = ()
-    focus: str | None = None
-    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +45,12 @@ class MatchedGroup:
 
 
 class Alignment:
-    """Two graphs of one model, held side by side: side 0 is the left one, side 1 the right one."""
+    """The graphs of a matching, side 0 the left one, by what both say of where nodes came from."""
 
-    def __init__(self, left: Graph, right: Graph) -> None:
-        self.graphs = (left, right)
-        self._sides = (_ModelSide(left), _ModelSide(right))
-        shared = set(self._sides[0].by_key) & set(self._sides[1].by_key)
-        self._partner = _pair(*self._sides, shared)
-        self._back = {theirs: ours for ours, theirs in self._partner.items()}
+    def __init__(self, matching: Matching) -> None:
+        self.graphs = (matching.left, matching.right)
+        self._sides = (_ModelSide(matching.left), _ModelSide(matching.right))
+        self._partner = _pair(*self._sides, matching)
 
     @cached_property
     def groups(self) -> tuple[MatchedGroup, ...]:
@@ -96,60 +64,17 @@ class Alignment:
         made = (Kind.CALL, Kind.FUNCTION)
         return tuple(n.id for n in one.graph if n.kind in made and not one.keys[n.id])
 
-    def counterpart(self, side: int, node_id: str) -> Counterpart:
-        """What stands in the other graph for a node of this one.
-
-        It is what the same PyTorch operator became, the node of the same kind first; for an input
-        or parameter the one of the same name; else the module; else nothing. A constant goes with
-        the first node that reads it.
-
-        Raises:
-            KeyError: the graph has no such node.
-        """
-        here, there = self._sides[side], self._sides[1 - side]
-        node = here.graph.by_id[node_id]
-        if node.kind in (Kind.INPUT, Kind.PARAMETER):
-            if (found := there.named.get(node.name)) is not None:
-                return Counterpart(Confidence.NAME, (found,), found)
-            return self.module(side, _module_of(node))
-        if node.kind is Kind.CONSTANT and here.graph.readers[node_id]:
-            node = here.graph.by_id[here.graph.readers[node_id][0]]
-        partner = self._back if side else self._partner
-        ours = [here.occurrence[node.id, key] for key in here.keys[node.id]]
-        theirs = [partner[o] for o in ours if o in partner]
-        if theirs:
-            nodes = there.in_order(n for o in theirs for n in there.occurrences[o].nodes)
-            same = there.occurrences[theirs[-1]].nodes
-            own = here.occurrences[next(o for o in ours if partner.get(o) == theirs[-1])].nodes
-            focus = _same_kind(here.graph, own, node, there.graph, same)
-            return Counterpart(Confidence.OPERATOR, nodes, focus, node.scope)
-        keys = [k for k in here.keys[node.id] if k in there.by_key]
-        if keys:  # that operator of that module, but which of several is not known
-            nodes = there.in_order(n for k in keys for n in there.nodes_of(k))
-            return Counterpart(Confidence.MODULE, nodes, None, keys[0][0])
-        return self.module(side, node.scope)
-
-    def module(self, side: int, path: str) -> Counterpart:
-        """What stands in the other graph for a module: the same one, or the nearest around it."""
-        there = self._sides[1 - side]
-        around = path
-        while around:
-            if around in there.modules:
-                if around != path:
-                    return Counterpart(Confidence.ENCLOSING, module=around)
-                return Counterpart(Confidence.MODULE, there.inside(path), None, path)
-            around = around.rpartition(".")[0]
-        return Counterpart(Confidence.NONE)
-
-    def inside(self, side: int, path: str) -> tuple[str, ...]:
-        """Ids of a graph's nodes in a module and in those within it, in graph order."""
-        return self._sides[side].inside(path)
-
-    def occurrence(self, side: int, node_id: str) -> tuple[str, ...]:
-        """The node and what the same PyTorch operator became beside it, in graph order."""
+    def of_one_origin(self, side: int, node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Ids of what came, in the left and in the right graph, from the occurrences that a node of
+        a side came from; none where the node names no origin or none of them has a partner."""
         one = self._sides[side]
-        found = (one.occurrence[node_id, key] for key in one.keys.get(node_id, ()))
-        return one.in_order([node_id, *(n for o in found for n in one.occurrences[o].nodes)])
+        found = {one.occurrence[node_id, key] for key in one.keys.get(node_id, ())}
+        pairs = [both for both in self._partner.items() if both[side] in found]
+        left, right = (
+            one.in_order(n for both in pairs for n in one.occurrences[both[at]])
+            for at, one in enumerate(self._sides)
+        )
+        return left, right
 
     def _group(self, key: Key) -> MatchedGroup:
         left, right = self._sides
@@ -157,17 +82,6 @@ class Alignment:
         nodes = left.nodes_of(key), right.nodes_of(key)
         counts = len(left.by_key.get(key, ())), len(right.by_key.get(key, ()))
         return MatchedGroup(*key, nodes, (left.called(key), right.called(key)), counts, paired)
-
-
-def align(left: Graph, right: Graph) -> Alignment:
-    """Hold two graphs of one model side by side; see the module."""
-    return Alignment(left, right)
-
-
-@dataclass(frozen=True, slots=True)
-class _Occurrence:
-    key: Key
-    nodes: tuple[str, ...]
 
 
 class _ModelSide:
@@ -178,37 +92,18 @@ class _ModelSide:
         self.place = {n.id: i for i, n in enumerate(graph)}
         self.bodies: dict[str, Counter[tuple[Key, str]]] = {}
         self.keys = self._keys()
-        self.named = {n.name: n.id for n in graph if n.kind in (Kind.INPUT, Kind.PARAMETER)}
         self.occurrence: dict[tuple[str, Key], int] = {}
-        self.occurrences: list[_Occurrence] = []
+        self.occurrences: list[tuple[str, ...]] = []  # ids of the nodes of each
         self.by_key: dict[Key, list[int]] = defaultdict(list)
         for parts in self._parts():
             number, key = len(self.occurrences), parts[0][1]
-            self.occurrences.append(_Occurrence(key, tuple(n for n, _ in parts)))
+            self.occurrences.append(tuple(n for n, _ in parts))
             self.occurrence.update(dict.fromkeys(parts, number))
             self.by_key[key].append(number)
         self.by_key = dict(self.by_key)
 
-    @cached_property
-    def modules(self) -> dict[str, list[str]]:
-        """Ids of the nodes right in each module; a module around others is there, too."""
-        modules: dict[str, list[str]] = {}
-        for node in self.graph:
-            scopes = {_module_of(node), *(scope for scope, _ in self.keys[node.id])}
-            for scope in filter(None, scopes):
-                modules.setdefault(scope, []).append(node.id)
-        for scope in list(modules):
-            while scope := scope.rpartition(".")[0]:
-                modules.setdefault(scope, [])
-        return modules
-
-    def inside(self, path: str) -> tuple[str, ...]:
-        below = path + "."
-        found = (ids for at, ids in self.modules.items() if at == path or at.startswith(below))
-        return self.in_order(i for ids in found for i in ids)
-
     def nodes_of(self, key: Key) -> tuple[str, ...]:
-        parts = (self.occurrences[o].nodes for o in self.by_key.get(key, ()))
+        parts = (self.occurrences[o] for o in self.by_key.get(key, ()))
         return self.in_order(n for nodes in parts for n in nodes)
 
     def in_order(self, ids: Iterable[str]) -> tuple[str, ...]:
@@ -275,14 +170,15 @@ class _ModelSide:
         return sorted(parts.values(), key=lambda part: self.place[part[-1][0]])
 
 
-def _pair(left: _ModelSide, right: _ModelSide, shared: set[Key]) -> dict[int, int]:
+def _pair(left: _ModelSide, right: _ModelSide, matching: Matching) -> dict[int, int]:
     """For occurrences of the left side their partners on the right.
 
     They are those that most of their nodes are matched with; what no node tells goes in order,
     where as many are left on both sides.
     """
+    shared = set(left.by_key) & set(right.by_key)
     votes: dict[tuple[int, int], float] = defaultdict(float)
-    for pair in match(left.graph, right.graph).pairs:
+    for pair in matching.pairs:
         for key in left.keys.get(pair.left, ()):
             if key in shared and key in right.keys.get(pair.right, ()):
                 both = left.occurrence[pair.left, key], right.occurrence[pair.right, key]
@@ -299,35 +195,6 @@ def _pair(left: _ModelSide, right: _ModelSide, shared: set[Key]) -> dict[int, in
         if len(free) == len(others):
             partner.update(zip(free, others, strict=True))
     return partner
-
-
-def _same_kind(
-    here: Graph, ours: tuple[str, ...], node: Node, there: Graph, theirs: tuple[str, ...]
-) -> str:
-    """Of the other graph's nodes the k-th that does what this node does, or the last of all.
-
-    What a node does is its operator, under the name that both IRs know it by, or else its sort.
-    """
-    for what in (_word, _sort):
-        same = [i for i in theirs if what(there.by_id[i]) == what(node)]
-        if same:
-            alike = [i for i in ours if what(here.by_id[i]) == what(node)]
-            return same[min(alike.index(node.id), len(same) - 1)]
-    return theirs[-1]
-
-
-def _word(node: Node) -> str:
-    return common_word(node) if node.kind is Kind.CALL else node.kind.value
-
-
-def _sort(node: Node) -> str:
-    return category(node.op) if node.kind is Kind.CALL else node.kind.value
-
-
-def _module_of(node: Node) -> str:
-    """A node's module; a parameter may be filed under its own name."""
-    own = node.scope == node.name
-    return node.scope.rpartition(".")[0] if own else node.scope
 
 
 def _calls(body: Graph) -> list[Node]:

@@ -103,7 +103,7 @@ def test_what_it_is_held_against_is_there_after_a_reload(beside):
 
 
 def test_two_pipelines_of_one_model(clients):
-    page = opened(keep_model="mlp", ir="relay", keep_tab="Side by side", keep_both_with="other")
+    page = opened(keep_model="mlp", ir="relay", keep_tab="Side by side", keep_against="pipeline")
     assert "They are the same." in words(page)
     page.text_input(key="keep_against_pipeline").set_value("default|-fold")
     run(page)
@@ -118,7 +118,6 @@ def test_another_sample_in_the_other_ir(clients):
         keep_model="mlp",
         ir="relay",
         keep_tab="Side by side",
-        keep_both_with="other",
         keep_against="sample",
         keep_against_sample="mlp",
         keep_against_ir="relax",

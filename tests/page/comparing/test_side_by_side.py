@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
@@ -12,6 +13,7 @@ from engines import shared
 from page import LONG, open_tab, words
 from place import PAGES
 from relascope.core.errors import EngineError
+from relascope.viz.panels import compared
 from relascope.viz.panels.shell import settings, tab_engines
 
 
@@ -121,113 +123,130 @@ def both(new_page, clients):
     return page
 
 
-def select(page, ir, what):
-    """What the browser does when something is selected in a view."""
-    page.session_state[f"both_{ir}"] = {"selected": what, "toggles": None}
-    page.session_state.both_choice = (("relay", "relax").index(ir), what)
-    return settle(page.run())
+@pytest.fixture
+def choose(both, monkeypatch):
+    """Does what the browser does when something is chosen in a view (0: Relay's) or a table."""
+    places, looks = [], compared._looks
+
+    def looking(held, choice):
+        places.append(held.place)
+        return looks(held, choice)
+
+    monkeypatch.setattr(compared, "_looks", looking)
+    both.run()
+
+    def choose_it(kind, side, what):
+        both.session_state["against_choice"] = (places[-1], kind, side, what)
+        return settle(both.run())
+
+    return choose_it
+
+
+def asked(page):
+    """What either view was asked to select."""
+    return [page.session_state[f"against_asked_{side}"] for side in (0, 1)]
+
+
+def became(page):
+    """The table of what each operator became."""
+    (rows,) = (d.value for d in page.dataframe if "only in" in d.value)
+    return rows
 
 
 def test_the_table_says_what_each_operator_became(both):
-    rows = both.dataframe[0].value
+    rows = became(both)
     assert list(rows.columns) == ["module", "PyTorch operator", "Relay", "Relax", "only in"]
     first = rows[rows["module"] == "layers.2"].iloc[0]
     assert (first["Relay"], first["Relax"]) == ("nn.dense", "matmul, permute_dims")
     assert list(rows[rows["PyTorch operator"] == "aten::t"]["only in"]) == ["Relay"]
     assert "<b>1</b> only in Relay" in words(both)
-    both.session_state["keep_both_rows"] = "calls"
+    both.session_state["keep_against_table"] = "By TVM operator"
     settle(both.run())
-    rows = both.dataframe[0].value.set_index("TVM operator")
+    rows = became(both).set_index("TVM operator")
     assert tuple(rows.loc["matmul"]) == (0, 2, "Relax")
-    both.session_state["keep_both_rows"] = "operators"
+    both.session_state["keep_against_table"] = "By PyTorch operator"
     settle(both.run())
-    rows = both.dataframe[0].value.set_index("PyTorch operator")
+    rows = became(both).set_index("PyTorch operator")
     assert rows.loc["aten::linear", "Relax"] == "matmul ×2, permute_dims ×2"
 
 
-def test_a_chosen_node_goes_to_its_counterpart_and_back(both):
-    select(both, "relay", "d1")
+def test_a_chosen_node_goes_to_its_counterpart_and_back(both, choose):
+    choose("node", 0, "d1")
     assert "same PyTorch operator" in words(both)
-    assert "Relax: <b>permute_dims, matmul</b>" in words(both)
-    assert both.session_state["both_asked_relax"] == "m1"
-    assert both.session_state["both_asked_relay"] is None  # its own view stays where it is
-    select(both, "relax", "a")
-    assert both.session_state["both_asked_relay"] == "r"
-    assert both.session_state["both_asked_relax"] is None
-    select(both, "relay", "w0")
-    assert "same input or parameter" in words(both)
+    assert "<b>permute_dims, matmul</b> in B" in words(both)
+    assert asked(both) == ["d1", "m1"]
+    choose("node", 1, "a")
+    assert asked(both) == ["r", "a"]
+    choose("node", 0, "w0")
+    assert "same name" in words(both)
+    assert asked(both) == ["w0", "w0"]
+    choose("node", 0, "t0")  # of an operator that Relax's does not name: the pair stands for it
+    assert "% sure" in words(both)
+    assert asked(both) == ["t0", "p0"]
 
 
-def test_a_chosen_module_goes_to_the_same_module(both):
-    select(both, "relax", "group:layers.0")
-    assert both.session_state["both_asked_relay"] == "group:layers.0"
+def test_a_chosen_module_goes_to_the_same_module_or_to_the_one_around_it(both, choose):
+    choose("node", 1, "group:layers.0")
+    assert asked(both)[0] == "group:layers.0"
     assert "same module only" in words(both)
+    choose("node", 1, "group:layers.0.gone")
+    assert asked(both)[0] == "group:layers.0"
+    assert "enclosing module only" in words(both)
+    choose("node", 1, "group:other")
+    assert asked(both)[0] is None
+    assert "no counterpart" in words(both)
 
 
 def test_what_the_page_itself_selects_is_no_choice(monkeypatch):
-    from relascope.viz.panels import side_by_side
-
-    class State(dict):
-        def __getattr__(self, name):
-            return self[name]
-
-        def __setattr__(self, name, value):
-            self[name] = value
-
-    state = State()
-    monkeypatch.setattr(side_by_side.st, "session_state", state)
-    state.both_relay = {"selected": "d1"}
-    side_by_side._picked(0)
-    assert state.both_choice == (0, "d1")
-    state.both_asked_relax = "m1"
-    state.both_relax = {"selected": "m1"}  # the echo of what was asked
-    side_by_side._picked(1)
-    assert state.both_choice == (0, "d1")
-    state.both_relax = {"selected": "a"}
-    side_by_side._picked(1)
-    assert state.both_choice == (1, "a")
-    state.both_relax = {"selected": None}
-    side_by_side._picked(1)
-    assert state.both_choice is None
-    state.both_origins = [("layers.0", "aten::linear")]
-    state.both_table = {"selection": {"rows": [0]}}
-    side_by_side._row_picked()
-    assert state.both_choice == ("row", ("layers.0", "aten::linear"))
+    state = {}
+    monkeypatch.setattr(compared.st, "session_state", state)
+    held = SimpleNamespace(place="here")
+    state["against_view_a"] = {"selected": "d1"}
+    compared._picked_in(held, 0)
+    assert state["against_choice"] == ("here", "node", 0, "d1")
+    state["against_asked_1"] = "m1"
+    state["against_view_b"] = {"selected": "m1"}  # the echo of what was asked
+    compared._picked_in(held, 1)
+    assert state["against_choice"] == ("here", "node", 0, "d1")
+    state["against_view_b"] = {"selected": "a"}
+    compared._picked_in(held, 1)
+    assert state["against_choice"] == ("here", "node", 1, "a")
+    state["against_view_b"] = {"selected": None}
+    compared._picked_in(held, 1)
+    assert state["against_choice"] is None
 
 
-def test_a_chosen_row_goes_to_both_sides(both):
-    both.session_state.both_choice = ("row", ("layers.2", "aten::linear"))
-    settle(both.run())
-    assert both.session_state["both_asked_relay"] == "d1"
-    assert both.session_state["both_asked_relax"] == "m1"
-    both.session_state.both_choice = ("row", ("layers.0", "aten::t"))
-    settle(both.run())
-    assert both.session_state["both_asked_relax"] is None
-    assert "Relax: <b>nothing</b>" in words(both)
+def test_a_chosen_row_goes_to_both_sides(both, choose):
+    choose("origin", 0, ("layers.2", "aten::linear"))
+    assert asked(both) == ["d1", "m1"]
+    assert "aten::linear of layers.2: nn.dense in A; permute_dims, matmul in B" in words(both)
+    choose("origin", 0, ("layers.0", "aten::t"))
+    assert asked(both)[1] is None
+    assert "nothing in B" in words(both)
+    choose("origin", 0, (None, "aten::linear"))
+    assert asked(both) == ["d0", "m0"]
+    choose("operator", 0, "matmul")
+    assert asked(both) == [None, "m0"]
 
 
 def pictures(page):
-    return [c.key for c in page.get("bidi_component") if c.key.startswith("both_")]
+    return [c.key for c in page.get("bidi_component") if c.key.startswith("against_view")]
 
 
-def test_where_one_engine_fails_its_side_says_why_and_the_other_stands(both):
+def test_where_the_other_engine_fails_the_page_says_why(both):
     both.number_input(key="keep_seed").set_value(page_session.RELAX_SEED)
     settle(both.run())
     assert len(both.error) == 1
     assert "Relax knows no operator aten::frobnicate" in both.error[0].value
     assert "layers.1" in both.error[0].value
-    assert pictures(both) == ["both_relay"]
-    assert not both.dataframe
-    both.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED)
-    settle(both.run())
-    assert len(both.error) == 2  # with a button of its own each
+    assert not pictures(both)
     both.number_input(key="keep_seed").set_value(0)
     settle(both.run())
     assert not both.error
-    assert both.dataframe
+    assert len(pictures(both)) == 2
 
 
-def test_where_relay_cannot_be_loaded_its_side_says_so(monkeypatch, new_page):
+def test_where_relay_cannot_be_loaded_the_page_says_so(monkeypatch, new_page):
     missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
     monkeypatch.setattr("relascope.viz.page.available", lambda: missing)
     sessions = {"relay": "fake_session:BrokenSession"}
@@ -237,14 +256,14 @@ def test_where_relay_cannot_be_loaded_its_side_says_so(monkeypatch, new_page):
     open_tab(page, "Side by side")
     settle(page)
     assert any("there is no compiler here" in e.value for e in page.error)  # its engine said
-    assert pictures(page) == ["both_relax"]
 
 
 def test_each_side_has_its_step(both):
-    assert list(both.dataframe[0].value["PyTorch operator"]).count("aten::t") == 1
-    box = both.selectbox(key="keep_both_relay_False")
-    assert box.options[0] == "Relay as imported"
-    fold = next(i for i, o in enumerate(box.options) if "FoldConstant" in o)
+    assert list(became(both)["PyTorch operator"]).count("aten::t") == 1
+    box = both.selectbox(key="keep_program_a")
+    assert box.options[0] == "A before all passes"
+    fold = next(i for i, o in enumerate(box.options) if o.endswith("fold"))
     box.set_value(fold - 1)
     settle(both.run())
-    assert list(both.dataframe[0].value["PyTorch operator"]).count("aten::t") == 0
+    assert list(became(both)["PyTorch operator"]).count("aten::t") == 0
+    assert both.selectbox(key="keep_program_b").value == -1

@@ -10,19 +10,28 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, Kind, Node
+from relascope.core.identity import flat
+from relascope.core.operators import category
+from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import Matching, Pair, match
 from relascope.viz.compare.runs import SURE, ComparedRun, compare, program_document
 from relascope.viz.compare.words import KERNELS, kernel_name
 from relascope.viz.component import graph_view
-from relascope.viz.drawing.drawing import MOST_NODES, View, group_of
+from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
+from relascope.viz.drawing.modules import BACKWARD, FORWARD
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
 from relascope.viz.panels.shell.table import picked, show_sections, table
-from relascope.viz.rows import Row, formats
+from relascope.viz.rows import Row, formats, tables
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
 HEIGHT = 520
-_TABLES = ("Nodes", "Operators", "Kernels")
+_TABLES = {
+    "Nodes": "No node differs.",
+    "Operators": "Both call the same operators as often.",
+    "Kernels": "Both have the same kernels.",
+}
+"""What differs, and what is said where nothing does."""
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
 _STEPS = ("against_steps", "against_all_steps")  # the tables of those that differ, and of all
@@ -40,12 +49,19 @@ class _Comparison:
     Args:
         place: names them, and all that they depend on.
         outer: of each side, for a node in a fused function the node that is drawn for it.
+        alignment: of programs in two IRs, by what both say of where nodes came from.
     """
 
     place: str
     matching: Matching
     document: Row
     outer: tuple[dict[str, str], dict[str, str]]
+    alignment: Alignment | None
+
+    @property
+    def graphs(self) -> tuple[Graph, Graph]:
+        """A's and B's."""
+        return self.matching.left, self.matching.right
 
     def drawn(self, side: int, ident: str | None) -> str | None:
         """The node that is drawn for one; None for none."""
@@ -153,7 +169,9 @@ def _figures_and_graphs(
     key: tuple[Hashable, ...],
     at: tuple[str, int, int],
 ) -> None:
-    _, i, j = at
+    words, columns, tables = st.container(), side_by_side("against", [1, 1]), st.container()
+    sides = zip((a, b), _SIDES, at[1:], columns, strict=True)
+    i, j = (_program(run, side, index, (*key, *at), place) for run, side, index, place in sides)
     left, right = a.graph(i), b.graph(j)
     if left is None or right is None:
         gone = " and ".join(s.upper() for s, g in zip(_SIDES, (left, right), strict=True) if not g)
@@ -161,12 +179,8 @@ def _figures_and_graphs(
         return
     place = repr((*key, i, j))
     held: _Comparison = derive(lambda: _held(place, left, right), "held", *key, i, j)
-    words = st.container()
-    columns = side_by_side("against", [1, 1])
-    tables = st.container()
-    choice = st.session_state.get(_CHOICE)
     with words:
-        looks = _looks(held, choice)
+        looks = _looks(held, st.session_state.get(_CHOICE))
     for side, (column, graph) in enumerate(zip(columns, (left, right), strict=True)):
         with column:
             _view(held, side, graph, looks[side])
@@ -174,9 +188,28 @@ def _figures_and_graphs(
         _tables(held)
 
 
+def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: Any) -> int:
+    """Which program of a run is looked at, as the index of its step: at first that of the place."""
+    if not run.steps:
+        return index
+    state, key = st.session_state, f"keep_program_{side}"
+    if state.get(f"program_{side}_of") != place:
+        state[f"program_{side}_of"], state[key] = place, index
+    names = ["before all passes", *(f"after {n}. {s.name}" for n, s in enumerate(run.steps, 1))]
+    chosen: int = column.selectbox(
+        f"Program of {side.upper()}",
+        range(-1, len(run.steps)),
+        key=key,
+        format_func=lambda at: f"{side.upper()} {names[at + 1]}",
+        label_visibility="collapsed",
+    )
+    return chosen
+
+
 def _held(place: str, left: Graph, right: Graph) -> _Comparison:
-    matching = match(left, right)
-    return _Comparison(place, matching, program_document(matching), (_outer(left), _outer(right)))
+    matching, outer = match(left, right), (_outer(left), _outer(right))
+    alignment = Alignment(matching) if left.ir != right.ir else None
+    return _Comparison(place, matching, program_document(matching), outer, alignment)
 
 
 def _outer(graph: Graph) -> dict[str, str]:
@@ -218,82 +251,122 @@ def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
         if not held.document["nodes"]:
             _told("Choose a node to see both.")
             return Marks(), Marks()
-        choice = _row_choice(held, held.document["nodes"][0])
+        choice = (held.place, *_row_choice(held, "Nodes", 0, {}))
     _, kind, side, what = choice
-    if kind == "operator":
-        marked = tuple(tuple(_called(g, what)) for g in _graphs(held))
-        counts = " and ".join(
-            f"{len(ids)} in {s.upper()}" for s, ids in zip(_SIDES, marked, strict=True)
+    if kind in ("operator", "origin"):
+        ids = [_called(g, what) for g in held.graphs] if kind == "operator" else _from(held, *what)
+        left, right = (
+            Marks(_work(g, marked), marked) for g, marked in zip(held.graphs, ids, strict=True)
         )
-        _told(f"{what}: {counts}")
-        left, right = (Marks(ids[0] if ids else None, ids) for ids in marked)
+        title = what if kind == "operator" else " of ".join(filter(None, reversed(what)))
+        counts = [_counted(g, marked) for g, marked in zip(held.graphs, ids, strict=True)]
+        _told(f"{title}: {counts[0]} in A; {counts[1]} in B")
         return left, right
-    if group_of(what) is not None:
-        _told("Choose a node in the module to see what stands for it on the other side.")
-        return Marks(), Marks()
-    return _pair_looks(held, side, what)
+    module = group_of(what)
+    if module is None:
+        return _node_looks(held, side, what)
+    module = module.removeprefix(BACKWARD).removeprefix(FORWARD)
+    return _module_looks(held, side, module, f"module {module}", Marks())
 
 
-def _row_choice(held: _Comparison, row: Row) -> tuple[str, str, int, str]:
-    """What is chosen by a row of the nodes that differ."""
-    side = 0 if row["a"] is not None else 1
-    return held.place, "node", side, row[_SIDES[side]]
+def _row_choice(held: _Comparison, kind: str, at: int, cells: Row) -> tuple[str, int, Any]:
+    """What is chosen by a row of a table."""
+    if kind == "Nodes":
+        row = held.document["nodes"][at]
+        side = 0 if row["a"] is not None else 1
+        return "node", side, row[_SIDES[side]]
+    if "PyTorch operator" in cells:
+        return "origin", 0, (cells.get("module"), cells["PyTorch operator"])
+    return "operator", 0, next(iter(cells.values()))
 
 
-def _pair_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
-    graphs = _graphs(held)
-    pair = held.pair(side, what)
-    inner = held.outer[side].get(what)
-    title = _title(graphs[side], what)
-    if pair is None:
-        only = _SIDES[side].upper()
-        st.html(
-            f"<div class='rs-aligned'><b>{escape(title)}</b> is in {only} alone "
-            "<span class='rs-sure rs-sure-none'>no counterpart</span></div>"
-        )
-        own = Marks(held.drawn(side, what), (inner or what,))
-        return (Marks(), own) if side else (own, Marks())
-    other = pair.left if side else pair.right
-    sure = "sure" if pair.sure >= SURE else "part"
-    there = _title(graphs[1 - side], other)
-    changed = "the same" if pair.same else "changed"
-    st.html(
-        f"<div class='rs-aligned'><b>{escape(title)}</b> in {_SIDES[side].upper()} → "
-        f"<b>{escape(there)}</b> in {_SIDES[1 - side].upper()}, {changed} "
-        f"<span class='rs-sure rs-sure-{sure}'>{pair.rule.value}, {100 * pair.sure:.0f} % sure"
-        "</span></div>"
-    )
-    ours, theirs = held.drawn(side, what), held.drawn(1 - side, other)
-    looks = Marks(ours, (ours or what,)), Marks(theirs, (theirs or other,))
+def _node_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
+    """Of a node of a side: what came of the same PyTorch operator, or else its pair."""
+    pair, drawn = held.pair(side, what), held.drawn(side, what) or what
+    paired = "" if pair is None else pair.left if side else pair.right
+    other = held.drawn(1 - side, paired) or ""
+    title, scope = _title(held.graphs[side], what)
+    marked = held.alignment.of_one_origin(side, drawn) if held.alignment else ((), ())
+    if theirs := marked[1 - side]:
+        became = _counted(held.graphs[1 - side], theirs)
+        _told_of(side, title, became, "sure", "same PyTorch operator")
+        own, there = marked[side], Marks(other if other in theirs else theirs[-1], theirs)
+    elif pair is None:
+        return _module_looks(held, side, scope, title, Marks(drawn, (drawn,)))
+    else:
+        name, _ = _title(held.graphs[1 - side], paired)
+        how = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
+        changed = "the same" if pair.same else "changed"
+        _told_of(side, title, name, "sure" if pair.sure >= SURE else "part", how, changed)
+        own, there = (drawn,), Marks(other, (other,))
+    looks = Marks(drawn, own), there
     return (looks[1], looks[0]) if side else looks
+
+
+def _module_looks(
+    held: _Comparison, side: int, path: str, title: str, own: Marks
+) -> tuple[Marks, Marks]:
+    """Of a module, or of a node that one side alone has: the same module, or the nearest around."""
+    scopes, found = [f"{n.scope}." for n in held.graphs[1 - side]], path
+    while found and not any(s.startswith(f"{found}.") for s in scopes):
+        found = found.rpartition(".")[0]
+    how = "same module only" if found == path else "enclosing module only"
+    if found:
+        _told_of(side, title, f"module {found}", "part", how)
+    else:
+        _told_of(side, title, "–", "none", "no counterpart")
+    there = Marks(focus_on(found) if found else None)
+    return (there, own) if side else (own, there)
+
+
+def _told_of(side: int, title: str, there: str, sure: str, how: str, same: str = "") -> None:
+    """What stands for something of a side on the other side, and how sure that is."""
+    here, other = (_SIDES[s].upper() for s in (side, 1 - side))
+    st.html(
+        f"<div class='rs-aligned'><b>{escape(title)}</b> in {here} → <b>{escape(there)}</b> in "
+        f"{other}{same and f', {same}'} <span class='rs-sure rs-sure-{sure}'>{how}</span></div>"
+    )
 
 
 def _told(text: str) -> None:
     st.html(f"<div class='rs-aligned'>{escape(text)}</div>")
 
 
-def _graphs(held: _Comparison) -> tuple[Graph, Graph]:
-    return held.matching.left, held.matching.right
+def _title(graph: Graph, ident: str) -> tuple[str, str]:
+    """What a node is called with its module, and that module."""
+    node = next((n for n in flat(graph) if n.id == ident), None)
+    if node is None:
+        return ident, ""
+    return (f"{node.title} of {node.scope}" if node.scope else node.title), node.scope
 
 
-def _title(graph: Graph, ident: str) -> str:
-    todo = [graph]
-    while todo:
-        for node in todo.pop():
-            if node.id == ident:
-                return f"{node.title} of {node.scope}" if node.scope else node.title
-            if node.body is not None:
-                todo.append(node.body)
-    return ident
-
-
-def _called(graph: Graph, operator: str) -> Iterable[str]:
+def _called(graph: Graph, operator: str) -> tuple[str, ...]:
     """Ids of the drawn nodes that call an operator or a kernel, in themselves or fused."""
-    for node in graph:
-        calls = Counter(node.body.operators) if node.body is not None else Counter[str]()
+
+    def calls(node: Node) -> bool:
+        inner = Counter(node.body.operators) if node.body is not None else Counter[str]()
         kernel = kernel_name(node) if node.attrs.get("call") in KERNELS else ""
-        if operator in (node.op, kernel, *calls):
-            yield node.id
+        return operator in (node.op, kernel, *inner)
+
+    return tuple(n.id for n in graph if calls(n))
+
+
+def _from(held: _Comparison, module: str | None, source: str) -> list[tuple[str, ...]]:
+    """By side, ids of what came of a PyTorch operator in a module, or in all of them (None)."""
+    groups = held.alignment.groups if held.alignment is not None else ()
+    found = [g for g in groups if g.source == source and module in (None, g.scope)]
+    return [tuple(n for g in found for n in g.nodes[side]) for side in (0, 1)]
+
+
+def _counted(graph: Graph, ids: Iterable[str]) -> str:
+    return formats.counts_text(Counter(graph.by_id[i].title for i in ids))
+
+
+def _work(graph: Graph, ids: tuple[str, ...]) -> str | None:
+    """The node to look at first: one that does more than move data about, if there is one."""
+    nodes = [graph.by_id[i] for i in ids if graph.by_id[i].kind in (Kind.CALL, Kind.FUNCTION)]
+    works = (n.id for n in nodes if category(n.op) != "shape")
+    return next(works, ids[0] if ids else None)
 
 
 def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
@@ -339,53 +412,26 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
 
 
 def _tables(held: _Comparison) -> None:
-    figures, *tables = programs_beside(held.document)
+    figures, *differ = programs_beside(held.document)
+    shown = dict(zip(_TABLES, differ, strict=True))
+    if held.alignment is not None:
+        facts, *became = tables.alignment_sections(tables.alignment_document(held.alignment))
+        figures["items"] += facts["items"]
+        shown = {s["title"]: s for s in became} | shown
     show_sections([figures], "against")
     heading("What differs between A and B")
-    kind = one_of("Table", _TABLES, _TABLE, hidden=True)
-    rows: list[Row] = dict(zip(_TABLES, tables, strict=True))[kind or _TABLES[0]]["rows"]
-    if kind == "Operators":
-        _counts(held, rows, "operator", "Both call the same operators as often.")
-    elif kind == "Kernels":
-        _counts(held, rows, "kernel", "Both have the same kernels.")
-    else:
-        _nodes(held, rows)
-
-
-def _nodes(held: _Comparison, cells: list[Row]) -> None:
-    rows = held.document["nodes"]
-    if not rows:
-        st.caption("No node differs.")
+    kind = one_of("Table", list(shown), _TABLE, hidden=True)
+    cells: list[Row] = shown[kind]["rows"]
+    if not cells:
+        st.caption(_TABLES.get(kind, "Neither has any."))
         return
-    key = f"against_nodes_{abs(hash(held.place))}"
+    key = f"against_{kind}_{abs(hash(held.place))}"
 
     def select() -> None:
-        row = picked(key, len(rows))
-        if row is None:
-            st.session_state[_CHOICE] = None
-            return
-        st.session_state[_CHOICE] = _row_choice(held, rows[row])
+        row = picked(key, len(cells))
+        chosen = None if row is None else (held.place, *_row_choice(held, kind, row, cells[row]))
+        st.session_state[_CHOICE] = chosen
 
-    table(
-        cells,
-        key=key,
-        on_select=select,
-        wide={"what": "small", "what became of it": "large"},
-        height="auto" if len(rows) < 10 else 360,
-    )
-    st.caption("Click a row's box to go to the node in both graphs.")
-
-
-def _counts(held: _Comparison, rows: list[Row], name: str, none: str) -> None:
-    if not rows:
-        st.caption(none)
-        return
-    key = f"against_{name}_{abs(hash(held.place))}"
-
-    def select() -> None:
-        row = picked(key, len(rows))
-        what = None if row is None else (held.place, "operator", 0, rows[row][name])
-        st.session_state[_CHOICE] = what
-
-    table(rows, key=key, on_select=select, wide={name: "large"})
+    wide = {"what": "small", "what became of it": "large", "operator": "large", "kernel": "large"}
+    table(cells, key=key, on_select=select, wide={**wide, "Relay": 300, "Relax": 300})
     st.caption("Click a row's box to see where in both graphs.")

@@ -1,4 +1,4 @@
-"""What the page is held against: another pipeline, sample, file or kept session, as chosen."""
+"""What the page is held against: the other IR, another pipeline, sample, file or session."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from relascope.viz.sessions import store
 from relascope.viz.sessions.state import pipeline_text
 
 _KINDS = {
+    "ir": "The other IR",
     "pipeline": "Another pipeline",
     "sample": "Another sample",
     "file": "A file",
@@ -124,6 +125,12 @@ def _ir(screen: Screen | None) -> str:
     if screen is not None and _IR not in st.session_state:
         st.session_state[_IR] = screen.ir
     return one_of("In", ENGINES, _IR, st, format_func=str.capitalize)
+
+
+def _other_ir(screen: Screen | None) -> _ChosenSide | None:
+    assert screen is not None
+    other = ENGINES[1 - ENGINES.index(screen.ir)]
+    return _of_source(screen, other, screen.source, sidebar.summary_of(replace(screen, ir=other)))
 
 
 def _pipeline(screen: Screen | None) -> _ChosenSide | None:
@@ -232,6 +239,7 @@ def _session(screen: Screen | None) -> _ChosenSide | None:
 
 
 _CHOOSE: dict[str, Callable[[Screen | None], _ChosenSide | None]] = {
+    "ir": _other_ir,
     "pipeline": _pipeline,
     "sample": _sample,
     "file": _file,
