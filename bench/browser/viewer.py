@@ -19,13 +19,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 from common import Row
 
+from layouts import flaws, layout
 from relascope.core.graph import Graph
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import cut as cutting
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
-from relascope.viz.drawing.layout import flaws, layout
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.drawing.union import Union
 

@@ -3,12 +3,12 @@
 import pytest
 
 from engines import shared
+from layouts import flaws, layout
 from relascope.core.identity import carry_identity, flat, makers, own_key
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.compare.changes import start_of
 from relascope.viz.compare.origins import How, origins
-from relascope.viz.drawing.layout import flaws, layout
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.drawing.union import Union
 

@@ -8,9 +8,10 @@ from py_mini_racer import JSEvalException
 
 from effort import builtins_called
 from graphs import Builder, chain, joint, random_graph, transformer
+from layouts import Box, Layout, flaws, layout
 from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.viz.drawing import javascript, palette
-from relascope.viz.drawing.layout import Box, Layout, flaws, layout, question
+from relascope.viz.drawing.layout import question
 from relascope.viz.drawing.modules import fold_constants, module_groups
 
 CHILD, IN, OUT = 0, 1, 2

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphs import joint
+from layouts import flaws, layout
 from relascope.core.graph import Graph, Kind, Node, TensorType
-from relascope.viz.drawing.layout import flaws, layout
 from relascope.viz.drawing.union import Union
 
 TYPE = (TensorType((4, 4), "float32"),)

@@ -19,16 +19,14 @@ from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
-from relascope.viz.drawing.layout import Direction, Layout, layout
+from relascope.viz.drawing.layout import Direction, laid_out
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
 from relascope.viz.drawing.union import Union
 
 MOST_NODES = 20_000
 """More nodes are not drawn: the layout would take minutes."""
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
-_BOX = "id x y w h depth group lines"
 _HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours say
-_EDGE_KINDS = {"plain": 0, "long": 1, "crossing": 2}
 
 
 @dataclass(frozen=True)
@@ -247,9 +245,9 @@ class Drawing:
         """The groups to open until the person says otherwise."""
         return opened_groups(self.around, view.open_groups, {})
 
-    def laid_out(self, opened: Iterable[str], direction: Direction) -> Layout:
-        """Where everything stands with these groups open."""
-        return layout(self.graph, opened, direction, self.union)
+    def laid_out(self, opened: Iterable[str], direction: Direction) -> dict[str, Any]:
+        """Where everything stands with these groups open, as of `layout.laid_out`."""
+        return laid_out(self.graph, opened, direction, self.union)
 
     def focus(self, focus: str | None) -> str | None:
         """A node or group that is drawn; for a module without a group, its first node."""
@@ -320,29 +318,6 @@ class Drawing:
             "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
             "palette": palette.table(),
             "legend": _legend(used, {FORWARD, BACKWARD} <= halves),
-        }
-
-    def placed(self, drawn: Layout) -> dict[str, Any]:
-        """A layout in the lists in which the browser makes its own."""
-        nodes = {n.id: i for i, n in enumerate(self.graph.nodes)}
-        at = {b.id: i for i, b in enumerate(drawn.boxes)}
-        return {
-            "width": drawn.width,
-            "height": drawn.height,
-            "box": {k: [getattr(b, k) for b in drawn.boxes] for k in _BOX.split()}
-            | {
-                "kind": [int(b.kind == "group") for b in drawn.boxes],
-                "open": [int(b.open) for b in drawn.boxes],
-                "node": [-1 if b.kind == "group" else nodes[b.id] for b in drawn.boxes],
-            },
-            "edge": {
-                "s": [at[e.source] for e in drawn.edges],
-                "t": [at[e.target] for e in drawn.edges],
-                "p": [[v for point in e.points for v in point] for e in drawn.edges],
-                "kind": [_EDGE_KINDS[e.kind] for e in drawn.edges],
-                "label": [e.label for e in drawn.edges],
-            },
-            "shown": [at[drawn.shown[n.id]] for n in self.graph.nodes],
         }
 
     def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:

@@ -7,8 +7,7 @@ is written to a file, is what is on the screen.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from typing import Literal as OneOf
 
 from relascope.core.graph import Graph
@@ -17,81 +16,14 @@ from relascope.viz.drawing.block import Strings, drawn_block
 from relascope.viz.drawing.union import Union
 
 Direction = OneOf["TB", "LR"]
-Point = tuple[float, float]
-EdgeKind = OneOf["plain", "long", "crossing"]
-
-_EDGE_KINDS: tuple[EdgeKind, ...] = ("plain", "long", "crossing")
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle of the drawing, in pixels from the top left.
-
-    Args:
-        id: a node's id, or "group:" and the group's, with "#2" and on for its further parts.
-        kind: "node" or "group".
-        lines: what is written in it, the title first.
-        group: the group that a group's box stands for; for a node, the one it stands in.
-        open: whether a group's content is drawn inside.
-        depth: how many open groups are around it.
-    """
-
-    id: str
-    kind: OneOf["node", "group"]
-    x: float
-    y: float
-    w: float
-    h: float
-    lines: tuple[str, ...]
-    group: str
-    open: bool = False
-    depth: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A curve between two boxes: all edges of the graph that end in these two.
-
-    Args:
-        source: the box it leaves.
-        target: the box it enters.
-        points: places it passes, ends included. Between two of them it is a cubic whose tangents
-            point along the drawing's direction, or across it where `kind` is "crossing".
-        label: type of the value; where several values pass, how many.
-        kind: "plain", "long" (no lane was free: it passes beneath boxes) or "crossing" (from the
-            forward half to the backward half).
-        count: how many of the graph's edges it stands for.
-    """
-
-    source: str
-    target: str
-    points: tuple[Point, ...]
-    label: str
-    kind: EdgeKind = "plain"
-    count: int = 1
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A drawing: boxes (a group before what is in it), edges, size in pixels.
-
-    `shown` gives for every node of the graph the box that stands for it.
-    """
-
-    boxes: tuple[Box, ...]
-    edges: tuple[Edge, ...]
-    width: float
-    height: float
-    direction: Direction
-    shown: dict[str, str]
-
-
-def layout(
+def laid_out(
     graph: Graph,
     open_groups: Iterable[str],
     direction: Direction = "TB",
     union: Union | None = None,
-) -> Layout:
+) -> dict[str, Any]:
     """Lay a graph out.
 
     Args:
@@ -102,10 +34,12 @@ def layout(
         union: steps of which the graph is one, to draw it in the places that all of them have.
 
     Returns:
-        The same drawing for the same arguments, always.
+        Boxes, edges and size in pixels, in the lists of `layout.js`; the same for the same
+        arguments, always.
     """
     asked = question(graph, open_groups, direction, union)
-    return _read(graph, javascript.call("layout/outside", "layoutOutside", asked))
+    found: dict[str, Any] = javascript.call("layout/outside", "layoutOutside", asked)
+    return found
 
 
 def question(
@@ -114,7 +48,7 @@ def question(
     direction: Direction = "TB",
     union: Union | None = None,
 ) -> dict[str, Any]:
-    """What `layout` asks of the viewer's JavaScript, as JSON values."""
+    """What `laid_out` asks of the viewer's JavaScript, as JSON values."""
     strings = Strings()
     _, block = drawn_block(graph, union, strings)
     return {
@@ -122,83 +56,3 @@ def question(
         "opened": sorted(set(open_groups)),
         "options": {"direction": direction},
     }
-
-
-class Flaws(NamedTuple):
-    """What is wrong with a drawing, by its geometry.
-
-    Args:
-        through: edges (source, target) with a box that they run through and do not touch.
-        overlaps: pairs of boxes that meet, neither an open group around the other.
-        crossings: how often two edges cross that share neither end.
-    """
-
-    through: tuple[tuple[str, str, str], ...]
-    overlaps: tuple[tuple[str, str], ...]
-    crossings: int
-
-
-def flaws(drawn: Layout) -> Flaws:
-    """Find what is wrong with a drawing, for tests and benches."""
-    at = {b.id: i for i, b in enumerate(drawn.boxes)}
-    found = javascript.call(
-        "layout/flaws",
-        "flaws",
-        {
-            "direction": drawn.direction,
-            "box": {
-                name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")
-            },
-            "edge": {
-                "s": [at[e.source] for e in drawn.edges],
-                "t": [at[e.target] for e in drawn.edges],
-                "p": [[v for point in e.points for v in point] for e in drawn.edges],
-                "kind": [_EDGE_KINDS.index(e.kind) for e in drawn.edges],
-            },
-        },
-    )
-    ids = [b.id for b in drawn.boxes]
-    return Flaws(
-        tuple((drawn.edges[e].source, drawn.edges[e].target, ids[b]) for e, b in found["through"]),
-        tuple((ids[a], ids[b]) for a, b in found["overlaps"]),
-        found["crossings"],
-    )
-
-
-def _read(graph: Graph, drawn: dict[str, Any]) -> Layout:
-    box, edge = drawn["box"], drawn["edge"]
-    ids = box["id"]
-    return Layout(
-        boxes=tuple(
-            Box(
-                ident,
-                "group" if box["kind"][i] else "node",
-                box["x"][i],
-                box["y"][i],
-                box["w"][i],
-                box["h"][i],
-                tuple(box["lines"][i]),
-                box["group"][i],
-                bool(box["open"][i]),
-                box["depth"][i],
-            )
-            for i, ident in enumerate(ids)
-        ),
-        edges=tuple(
-            Edge(
-                ids[s],
-                ids[t],
-                tuple(zip(points[::2], points[1::2], strict=True)),
-                label,
-                _EDGE_KINDS[kind],
-                count,
-            )
-            for s, t, points, label, kind, count in zip(
-                *(edge[k] for k in ("s", "t", "p", "label", "kind", "count")), strict=True
-            )
-        ),
-        width=drawn["width"],
-        height=drawn["height"],
-        direction=drawn["direction"],
-        shown={n.id: ids[drawn["shown"][i]] for i, n in enumerate(graph.nodes)},
-    )

@@ -30,7 +30,7 @@ def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> 
     made = drawing_of(graph, view.fewer_than)
     opened = made.first(view)
     data = made.data(_settled(view, made.family, None))
-    return svg(data, made.placed(made.laid_out(opened, view.direction)), theme, view.show_shapes)
+    return svg(data, made.laid_out(opened, view.direction), theme, view.show_shapes)
 
 
 def _settled(view: View, family: str, focus: str | None) -> View:

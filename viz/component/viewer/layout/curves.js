@@ -27,3 +27,16 @@ export function flattened(p, kind, direction) {
   }
   return line;
 }
+
+// Whether a line runs through a rectangle (Liang and Barsky, 1984).
+export function meets(x0, y0, x1, y1, left, top, right, bottom) {
+  let from = 0, to = 1;
+  const dx = x1 - x0, dy = y1 - y0;
+  for (const [p, q] of [[-dx, x0 - left], [dx, right - x0], [-dy, y0 - top], [dy, bottom - y0]]) {
+    if (p === 0) { if (q <= 0) return false; continue; }
+    const r = q / p;
+    if (p < 0) from = Math.max(from, r); else to = Math.min(to, r);
+    if (from >= to) return false;
+  }
+  return true;
+}

@@ -4,7 +4,7 @@
 // sides of the boxes near it (Hart, Nilsson and Raphael's A*, 1968); a turn costs as much as some
 // pixels more, and so does running along another line.
 
-import { meets } from "./flaws.js";
+import { meets } from "./curves.js";
 
 const CLEAR = 7, TURN = 40, BESIDE = 3, CELL = 256;
 const EFFORT = 6e6; // crossings of lines that are looked at in one picture, for time's sake

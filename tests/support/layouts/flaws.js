@@ -1,6 +1,6 @@
 // What is wrong with a picture, by its geometry: for tests and for the bench.
 
-import { flattened } from "./curves.js";
+import { flattened, meets } from "../../../viz/component/viewer/layout/curves.js";
 
 // Of a layout: `through`, pairs of an edge and a box that it runs through without touching it;
 // `crossings`, how often two edges cross that share neither end; `overlaps`, pairs of boxes that
@@ -42,19 +42,6 @@ function throughBoxes({ box, edge }, lines) {
     for (const b of hit) found.push([e, b]);
   });
   return found;
-}
-
-// Whether a line runs through a rectangle (Liang and Barsky, 1984).
-export function meets(x0, y0, x1, y1, left, top, right, bottom) {
-  let from = 0, to = 1;
-  const dx = x1 - x0, dy = y1 - y0;
-  for (const [p, q] of [[-dx, x0 - left], [dx, right - x0], [-dy, y0 - top], [dy, bottom - y0]]) {
-    if (p === 0) { if (q <= 0) return false; continue; }
-    const r = q / p;
-    if (p < 0) from = Math.max(from, r); else to = Math.min(to, r);
-    if (from >= to) return false;
-  }
-  return true;
 }
 
 // How often lines cross that share neither the box they leave nor the one they enter.
