@@ -15,7 +15,7 @@ import faulty_session
 import page_session
 import relascope.commands.main as cli
 from engines import shared
-from page import LONG, settle, step
+from page import LONG, press, settle, step
 from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect as bisection
@@ -433,8 +433,7 @@ def page(monkeypatch, connect):
 
 
 def find(page, seed):
-    page.number_input(key="keep_seed").set_value(seed)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(seed).run())
     page.button(key="bisect_button").click()
     return page.run()
 
@@ -459,29 +458,22 @@ def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
 
 
 def test_the_page_takes_a_tolerance(page):
-    page.number_input(key="keep_seed").set_value(faulty_session.WRONG_FOLD)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(faulty_session.WRONG_FOLD).run())
     page.number_input(key="keep_bisect_rtol").set_value(0.6)
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    press(page, "bisect_button")
     assert page.success[0].value.startswith("Nothing to find")
 
 
 def test_the_page_repeats_and_has_memory_as_a_kind(page):
-    page.number_input(key="keep_seed").set_value(faulty_session.FLAKY_FOLD)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(faulty_session.FLAKY_FOLD).run())
     page.number_input(key="keep_bisect_runs").set_value(4)
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    press(page, "bisect_button")
     assert "in 2 of 4 runs" in page.error[0].value
     page.number_input(key="keep_seed").set_value(faulty_session.TAKING_FOLD)
-    page.selectbox(key="keep_bisect_kind").set_value("keeping memory")
-    settle(page.run())
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    settle(page.selectbox(key="keep_bisect_kind").set_value("keeping memory").run())
+    press(page, "bisect_button")
     assert "fold (FoldConstant), keeps memory: " in page.error[0].value
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     assert "the fault shows with 1 of the" in page.info[0].value
 
 
@@ -499,8 +491,7 @@ def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, monkeypa
         return real(rows, *args, **options)
 
     monkeypatch.setattr(steps_panel, "step_list", spy)
-    page.number_input(key="keep_seed").set_value(faulty_session.FATAL_CSE)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(faulty_session.FATAL_CSE).run())
     (failed,) = marked[-1].items()
     assert failed[0] == "EliminateCommonSubexpr"
     assert "exit status 3 during step" in failed[1]
@@ -535,8 +526,7 @@ def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
 
 def test_a_search_can_be_given_up(page):
     find(page, faulty_session.SLOW_CHECK)
-    page.button(key="cancel").click()
-    settle(page.run())
+    press(page, "cancel")
     assert not page.success
     assert not page.error
     assert page.session_state.bisect is None
@@ -621,8 +611,7 @@ def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, o
     monkeypatch.setenv(user.VARIABLE, str(own))
     settle(page.run())
     page.text_input(key="keep_pipeline_text").set_value("bind|mine")
-    page.button(key="FormSubmitter:pipeline_form-Use it").click()
-    settle(page.run())
+    settle(page.button(key="FormSubmitter:pipeline_form-Use it").click().run())
     assert not page.error
     assert "bind|mine" in [c.value for c in page.code]
     own.write_text("x = 1")

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from command_line import document
-from page import LONG, settle, words
+from page import LONG, press, words
 from place import PAGES
 from relascope.viz.panels.shell import keeping
 
@@ -43,14 +43,11 @@ def test_the_page_does_so_too(compiled, monkeypatch):
     monkeypatch.setenv(keeping.OPEN, compiled)
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run()
     assert not [b for b in page.button if b.key == "bisect_button"], "no engine is started yet"
-    page.button(key="recorded_compare").click()
-    settle(page.run())
+    press(page, "recorded_compare")
     errors = page.dataframe[0].value
     (wrong,) = errors[errors["verdict"] == "wrong"]["pass"]
     assert wrong.endswith(" ReluAway")
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    press(page, "bisect_button")
     assert "ReluAway, makes it wrong" in words(page)
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     assert "ReluAway: the fault shows with 2 of the" in words(page)

@@ -19,7 +19,7 @@ import faulty_session
 import relascope.commands.main as cli
 from engines import shared
 from graphs import chain
-from page import LONG, settle
+from page import LONG, press, settle
 from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
@@ -581,10 +581,8 @@ def page(monkeypatch, connect):
 
 
 def bisect(page, seed):
-    page.number_input(key="keep_seed").set_value(seed)
-    settle(page.run())
-    page.button(key="bisect_button").click()
-    return settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(seed).run())
+    return press(page, "bisect_button")
 
 
 def keys(page):
@@ -598,13 +596,11 @@ def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch)
         reports, "zipped", lambda report, folder: given.append(real(report, folder)) or given[-1]
     )
     bisect(page, faulty_session.WRONG_FOLD)
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     (said,) = [i.value for i in page.info if "the fault shows" in i.value]
     assert "1 of the 4 nodes" in said
     assert "before the pass" in {c.value for c in page.code}
-    page.segmented_control(key="reduce_side").set_value("after the pass")
-    settle(page.run())
+    settle(page.segmented_control(key="reduce_side").set_value("after the pass").run())
     assert "after the pass" in {c.value for c in page.code}
     log = next(d.value for d in page.dataframe if "nodes" in d.value.columns)
     assert next(iter(log["outcome"])) == "wrong"
@@ -618,15 +614,13 @@ def test_the_page_says_what_cannot_be_narrowed(page):
     bisect(page, 0)
     assert "reduce_button" not in keys(page)
     bisect(page, faulty_session.WHOLE_FOLD)
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     assert "cannot be narrowed" in page.warning[-1].value
 
 
 def test_another_pipeline_asks_anew(page):
     bisect(page, faulty_session.WRONG_FOLD)
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     bisect(page, faulty_session.RAISING_FOLD)
     assert not [i for i in page.info if "the fault shows" in i.value]
 
@@ -635,24 +629,19 @@ def test_narrowing_can_be_given_up(page):
     bisect(page, faulty_session.SLOW_NARROW)
     page.button(key="reduce_button").click()
     page.run()
-    page.button(key="cancel").click()
-    settle(page.run())
+    press(page, "cancel")
     assert page.session_state.reduce is None
     assert not [i for i in page.info if "the fault shows" in i.value]
 
 
 def test_the_page_looks_for_what_is_slow(page):
-    page.number_input(key="keep_seed").set_value(faulty_session.SLOW_FOLD)
-    settle(page.run())
-    page.selectbox(key="keep_bisect_kind").set_value("slow")
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(faulty_session.SLOW_FOLD).run())
+    settle(page.selectbox(key="keep_bisect_kind").set_value("slow").run())
     page.number_input(key="keep_bisect_factor").set_value(2.0)
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    press(page, "bisect_button")
     (said,) = page.error
     assert "makes it slow: 3.00 times the time without it" in said.value
     log = next(d.value for d in page.dataframe if "whole to this" in d.value.columns)
     assert log["whole to this"].max() == 3.0
-    page.button(key="reduce_button").click()
-    settle(page.run())
+    press(page, "reduce_button")
     assert [i for i in page.info if "it takes 3\\.00 times" in i.value or "3.00 times" in i.value]

@@ -64,8 +64,7 @@ def select(page, node_id):
 
 
 def strategy(page, name):
-    page.selectbox(key="keep_strategy").set_value(name)
-    return settle(page.run())
+    return settle(page.selectbox(key="keep_strategy").set_value(name).run())
 
 
 def test_the_minimum_cut_is_chosen_first(gradient):

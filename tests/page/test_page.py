@@ -8,7 +8,7 @@ import pytest
 import streamlit as st
 
 import page_session
-from page import INFERENCE, TRAINING, open_tab, settle, step, training, words
+from page import INFERENCE, TRAINING, open_tab, press, settle, step, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
@@ -30,13 +30,11 @@ def test_the_first_look_shows_the_sample_and_its_facts(page):
 
 
 def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
-    page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
     assert "aten::frobnicate" in page.error[0].value
     assert "encoder.layer.0" in page.error[0].value
     assert "Take this module out" in page.error[0].value
-    page.number_input(key="keep_seed").set_value(0)
-    settle(page.run())
+    settle(page.number_input(key="keep_seed").set_value(0).run())
     assert not page.error
     assert "<b>7</b> nodes" in words(page)
 
@@ -52,8 +50,7 @@ def test_every_sample_can_be_chosen(page):
 
 def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
     open_tab(page, "Compile & time")
-    page.number_input(key="keep_repeats").set_value(7)
-    settle(page.run())
+    settle(page.number_input(key="keep_repeats").set_value(7).run())
     open_tab(page, "Graph")
     open_tab(page, "Compile & time")
     assert page.number_input(key="keep_repeats").value == 7
@@ -98,8 +95,7 @@ def test_next_change_walks_over_what_the_step_touched(page):
     page.session_state["step_inference"] = [s.name for s in INFERENCE].index("fold")
     settle(page.run())
     for expected in ("Next change 1 of 1", "Next change 1 of 1"):
-        page.button(key="next_change").click()
-        settle(page.run())
+        press(page, "next_change")
         assert page.button(key="next_change").label == expected
 
 
@@ -112,11 +108,9 @@ def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
     assert page.code[0].value == "cse|-bind|fold"
     assert step(page) == (3, 3)
     page.text_input(key="keep_pipeline_text").set_value("cse|nope")
-    next(b for b in page.button if b.label == "Use it").click()
-    settle(page.run())
+    settle(next(b for b in page.button if b.label == "Use it").click().run())
     assert "nope" in page.error[0].value
-    next(b for b in page.button if b.label == "Back to the default").click()
-    settle(page.run())
+    settle(next(b for b in page.button if b.label == "Back to the default").click().run())
     assert page.code[0].value == str(INFERENCE)
 
 
@@ -133,8 +127,7 @@ def test_a_pass_that_failed_says_why(page):
 def test_gradient_invites_to_training_and_then_shows_the_cut(page):
     open_tab(page, "Gradient & cut")
     assert not page.dataframe
-    page.button(key="to_training").click()
-    settle(page.run())
+    press(page, "to_training")
     assert page.session_state["keep_mode"] == "Training"
     text = words(page)
     assert "<b>2</b> captures" in text
@@ -147,27 +140,22 @@ def test_gradient_invites_to_training_and_then_shows_the_cut(page):
 def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
     training(page)
     open_tab(page, "Gradient & cut")
-    page.selectbox(key="keep_strategy").set_value("inputs_only")
-    settle(page.run())
+    settle(page.selectbox(key="keep_strategy").set_value("inputs_only").run())
     assert "<b>2</b> nodes recomputed" in words(page)
     for view in ("Forward", "Backward"):
-        page.segmented_control(key="keep_cut_view").set_value(view)
-        settle(page.run())
+        settle(page.segmented_control(key="keep_cut_view").set_value(view).run())
         assert not page.error
 
 
 def test_a_budget_is_moved_by_a_slider_and_stands_in_the_command(page):
     training(page)
     open_tab(page, "Gradient & cut")
-    page.selectbox(key="keep_strategy").set_value("budget")
-    settle(page.run())
+    settle(page.selectbox(key="keep_strategy").set_value("budget").run())
     assert "<b>1</b> captures" in words(page)
-    page.slider(key="keep_budget").set_value(0)
-    settle(page.run())
+    settle(page.slider(key="keep_budget").set_value(0).run())
     text = words(page)
     assert "<b>0</b> captures" in text and "<b>0 B</b>" in text
-    page.slider(key="keep_budget").set_value(100)
-    settle(page.run())
+    settle(page.slider(key="keep_budget").set_value(100).run())
     assert "<b>2.0 KiB</b>" in words(page)
     open_tab(page, "In your code")
     assert any("--strategy budget --budget 100%" in c.value for c in page.code)
@@ -187,8 +175,7 @@ def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
         training(page)
     open_tab(page, "Compile & time")
     assert not page.dataframe  # nothing runs unasked
-    page.button(key="run").click()
-    settle(page.run())
+    press(page, "run")
     table = page.dataframe[0].value
     assert len(table) == rows
     assert "1.32× slower than eager" in list(table["against eager"])
@@ -198,8 +185,7 @@ def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
 
 def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
     open_tab(page, "Compile & time")
-    page.button(key="profile").click()
-    settle(page.run())
+    press(page, "profile")
     table = next(d.value for d in page.dataframe if "kernel" in d.value)
     assert list(table["kernel"]) == ["dense", "fused_relu_dense", "fused_add"]
     assert list(table["NaN or Inf"]) == [0, 3, 0]
@@ -210,15 +196,13 @@ def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
 
 def test_kernels_stand_under_roofs_that_can_be_measured_again(page):
     open_tab(page, "Compile & time")
-    page.button(key="profile").click()
-    settle(page.run())
+    press(page, "profile")
     table = next(d.value for d in page.dataframe if "kernel" in d.value)
     assert list(table["bound by"]) == ["compute", "compute", "unknown"]
     assert table["of peak"][0] == pytest.approx(51.2)
     assert any("20 MFLOP/s in float32" in c.value for c in page.caption)
     assert not any("runs at" in c.value for c in page.caption)  # a kernel is quicker than the peaks
-    page.button(key="peaks_again").click()
-    settle(page.run())
+    press(page, "peaks_again")
     table = next(d.value for d in page.dataframe if "kernel" in d.value)
     assert table["of peak"][0] == pytest.approx(25.6)
     assert any("40 MFLOP/s in float32" in c.value for c in page.caption)
@@ -228,16 +212,13 @@ def test_kernels_stand_under_roofs_that_can_be_measured_again(page):
 def test_what_could_be_faster_is_listed_and_its_pass_added(page):
     page.session_state["pipeline_relay_inference"] = "cse"
     open_tab(page, "Compile & time")
-    page.button(key="lint").click()
-    settle(page.run())
+    press(page, "lint")
     table = next(d.value for d in page.dataframe if "hazard" in d.value)
     assert list(table["hazard"]) == ["Constant work"]
     assert list(table["removed by"]) == ["bind|fold"]
-    page.button(key="remedy_0").click()
-    settle(page.run())
+    press(page, "remedy_0")
     assert page.session_state["pipeline_relay_inference"] == "cse|bind|fold"
-    page.button(key="lint").click()
-    settle(page.run())
+    press(page, "lint")
     assert "None of 13 linters" in page.success[0].value
 
 
@@ -245,8 +226,7 @@ def test_two_timings_are_a_history(page):
     open_tab(page, "Compile & time")
     for repeats in (5, 6):
         page.number_input(key="keep_repeats").set_value(repeats)
-        page.button(key="run").click()
-        settle(page.run())
+        press(page, "run")
     assert len(page.selectbox(key="shown_run").options) == 2
     buttons = {b.proto.label for b in page.get("download_button")}
     assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
@@ -259,27 +239,22 @@ def test_two_timings_are_a_history(page):
 
 def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
     open_tab(page, "Compile & time")
-    page.button(key="check_all").click()
-    settle(page.run())
+    press(page, "check_all")
     table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
     assert len(table) == 2 * (3 + 2 * len(STRATEGIES))
     assert set(table["outcome"]) == {"right"}
     assert "Every stage agrees" in page.success[0].value
-    page.multiselect(key="keep_check_inputs").set_value(["tiny", "edges"])
-    settle(page.run())
-    page.button(key="check_all").click()
-    settle(page.run())
+    settle(page.multiselect(key="keep_check_inputs").set_value(["tiny", "edges"]).run())
+    press(page, "check_all")
     each = next(d.value for d in page.dataframe if "worst tensor" in d.value)
     assert len(each) == 2 * len(table)
     assert set(each["inputs"]) == {"tiny", "edges"}
 
 
 def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
-    page.sidebar.number_input(key="keep_seed").set_value(page_session.WRONG_SEED)
-    settle(page.run())
+    settle(page.sidebar.number_input(key="keep_seed").set_value(page_session.WRONG_SEED).run())
     open_tab(page, "Compile & time")
-    page.button(key="check_all").click()
-    settle(page.run())
+    press(page, "check_all")
     table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
     wrong = table[table["outcome"] == "wrong"]
     assert set(wrong["stage"]) == {"gradient", "cut", "split"}
@@ -299,15 +274,13 @@ def test_a_target_can_be_typed_and_built_for_without_its_device(page):
     said = words(page)
     assert "llvm -mtriple=aarch64-linux-gnu: what is built for it cannot be timed here" in said
     assert "It is elsewhere." in said
-    page.button(key="compile").click()
-    settle(page.run())
+    press(page, "compile")
     assert "<b>8.0 KiB</b> library" in words(page)
     table = next(d.value for d in page.dataframe if "machine code" in d.value)
     assert list(table["machine code"]) == ["2.0 KiB"]
     assert any("fma();" in c.value for c in page.code)
     page.segmented_control(key="code_language").set_value("PTX")
-    page.text_input(key="code_search").set_value("FMA")
-    settle(page.run())
+    settle(page.text_input(key="code_search").set_value("FMA").run())
     assert "1 lines of PTX in 1 kernels" in words(page)
     assert any("     1  fma.rn.f32;" in c.value for c in page.code)
 
@@ -325,10 +298,8 @@ def test_ways_are_compared_in_one_table(page, mode):
     if mode == "training":
         training(page)
     open_tab(page, "Compile & time")
-    page.button_group(key="keep_ways").set_value(["library", "layout"])
-    settle(page.run())
-    page.button(key="run").click()
-    settle(page.run())
+    settle(page.button_group(key="keep_ways").set_value(["library", "layout"]).run())
+    press(page, "run")
     table = page.dataframe[0].value
     forward = table[table["phase"] == "forward"]
     assert list(forward["what"]) == [
@@ -345,8 +316,7 @@ def test_ways_are_compared_in_one_table(page, mode):
 
 def test_a_target_that_does_not_run_here_says_why(page):
     open_tab(page, "Compile & time")
-    page.selectbox(key="keep_target").set_value("cuda")
-    settle(page.run())
+    settle(page.selectbox(key="keep_target").set_value("cuda").run())
     assert page.button(key="run").disabled
     assert "this machine has no GPU" in words(page)
 
@@ -366,8 +336,7 @@ def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
     settle(page.run())
     assert "ancelled" in page.info[0].value
     page.number_input(key="keep_repeats").set_value(5)
-    page.button(key="run").click()
-    settle(page.run())
+    press(page, "run")
     assert len(page.dataframe[0].value) == 2
 
 
@@ -379,10 +348,8 @@ def test_an_engine_that_is_killed_is_named_and_replaced(page):
     os.kill(page.session_state["cache_relay"].client.pid, signal.SIGKILL)
     settle(page.run())
     assert "engine" in page.error[0].value
-    page.number_input(key="keep_repeats").set_value(5)
-    settle(page.run())
-    page.button(key="run").click()
-    settle(page.run())
+    settle(page.number_input(key="keep_repeats").set_value(5).run())
+    press(page, "run")
     assert not page.error
     assert len(page.dataframe[0].value) == 2
 
@@ -406,8 +373,7 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
 
 def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(page):
     assert "what it gets there" not in words(page)
-    page.button(key="modules").click()
-    settle(page.run())
+    press(page, "modules")
     shown = page.dataframe[-1].value
     assert list(shown["module"]) == ["the whole model", "layers.0", "layers.1"]
     assert list(shown["class"]) == ["Net", "Linear", "ReLU"]
@@ -417,27 +383,23 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     assert page.query_params["module"] == "layers.0"
     assert "What the whole gives it: layers.0, call 1" in words(page)
     assert page.number_input(key="keep_call").label == "Call of 2"
-    page.number_input(key="keep_call").set_value(2)
-    settle(page.run())
+    settle(page.number_input(key="keep_call").set_value(2).run())
     assert "What the whole gives it: layers.0, call 2" in words(page)
     open_tab(page, "In your code")
     snippet, _, commands = (c.value for c in page.code)
     assert 'part = module.get_submodule("layers.0")' in snippet
     compile(snippet, "snippet", "exec")
     assert all("--module layers.0 --call 2" in line for line in commands.splitlines())
-    page.button(key="whole").click()
-    settle(page.run())
+    press(page, "whole")
     assert "what it gets there" not in words(page) and "module" not in page.query_params
     page.session_state["keep_module"] = "layers.0"
     settle(page.run())
-    page.sidebar.selectbox(key="keep_model").set_value("mlp")
-    settle(page.run())
+    settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
     assert page.session_state["keep_module"] == ""  # another model has other modules
 
 
 def test_the_ir_is_chosen_in_the_sidebar(page):
-    page.sidebar.segmented_control(key="ir").set_value("relax")
-    settle(page.run())
+    settle(page.sidebar.segmented_control(key="ir").set_value("relax").run())
     assert "cache_relax" in page.session_state
 
 
@@ -445,17 +407,14 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
     page.sidebar.segmented_control(key="ir").set_value("relay")
     training(page)
     assert not [c for c in page.segmented_control if c.key == "keep_gradient"]  # Relay has one
-    page.sidebar.segmented_control(key="ir").set_value("relax")
-    settle(page.run())
-    page.sidebar.segmented_control(key="keep_gradient").set_value("pytorch")
-    settle(page.run())
+    settle(page.sidebar.segmented_control(key="ir").set_value("relax").run())
+    settle(page.sidebar.segmented_control(key="keep_gradient").set_value("pytorch").run())
     open_tab(page, "In your code")
     lines = page.code[-1].value.splitlines()
     assert all("--gradient pytorch" in line for line in lines[:4])
     open_tab(page, "Gradient & cut")
     assert not page.error
-    page.toggle(key="keep_two_gradients").set_value(True)
-    settle(page.run())
+    settle(page.toggle(key="keep_two_gradients").set_value(True).run())
     figures, operators = (d.value for d in page.dataframe[-2:])
     assert list(figures.columns) == ["", "TVM's", "PyTorch's"]
     assert "largest error of a gradient" in list(figures[""])

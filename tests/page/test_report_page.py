@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from page import open_tab, settle, words
+from page import open_tab, press, settle, words
 from relascope.engine.measure.timing import Measured, row, unsteady
 from relascope.engine.protocol.targets import Target
 from relascope.viz.rows.timings import short, verdicts
@@ -59,17 +59,13 @@ def test_targets_are_told_by_whose_kernels_they_take():
 
 def test_a_timing_of_another_model_or_setting_is_said_to_be_one(page):
     open_tab(page, "Compile & time")
-    page.button(key="run").click()
-    settle(page.run())
+    press(page, "run")
     assert "These are not the times" not in words(page)
     assert "1.32× slower than eager" in words(page)
-    page.number_input(key="keep_repeats").set_value(7)
-    settle(page.run())
+    settle(page.number_input(key="keep_repeats").set_value(7).run())
     assert "Since they were taken, the repeats changed. Press Run" in words(page)
-    page.number_input(key="keep_repeats").set_value(30)
-    settle(page.run())
+    settle(page.number_input(key="keep_repeats").set_value(30).run())
     assert "These are not the times" not in words(page)
-    page.sidebar.selectbox(key="keep_model").set_value("mlp")
-    settle(page.run())
+    settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
     said = words(page).replace("\\", "")
     assert "They are of bert_layer, inference. Press Run to time mlp, inference." in said

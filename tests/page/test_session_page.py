@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from engines import shared_fake
-from page import INFERENCE, LONG, open_tab, settle, step, words
+from page import INFERENCE, LONG, open_tab, press, settle, step, words
 from page_session import WRONG_SEED
 from place import PAGES
 from relascope.commands.main import main
@@ -55,11 +55,9 @@ def test_the_show_turns_to_training_where_the_address_has_its_tab():
 
 
 def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
-    page.sidebar.selectbox(key="keep_model").set_value(NAMED)
-    settle(page.run())
+    settle(page.sidebar.selectbox(key="keep_model").set_value(NAMED).run())
     assert "hf:distilbert" in page.sidebar.selectbox(key="keep_name").options
-    page.sidebar.selectbox(key="keep_name").set_value("hf:bert")
-    settle(page.run())
+    settle(page.sidebar.selectbox(key="keep_name").set_value("hf:bert").run())
     assert "Net, 1\u202f234 parameters by default." in [c.value for c in page.sidebar.caption]
     page.sidebar.text_input(key="keep_changes_hf:bert").set_value("num_hidden_layers=2")
     settle(page.run())
@@ -88,8 +86,7 @@ def test_a_bad_address_is_said_in_a_sentence(page):
 def test_forced_tensors_that_are_gone_can_be_taken_back(page):
     page = opened(mode="training", tab="Gradient & cut", save="no_such_node")
     assert not page.exception
-    page.button(key="undo_no_such_node").click()
-    settle(page.run())
+    press(page, "undo_no_such_node")
     assert "save" not in page.query_params
 
 
@@ -99,14 +96,11 @@ def timed(page):
     open_tab(page, "Passes")
     open_tab(page, "Gradient & cut")
     page = open_tab(page, "Compile & time")
-    page.number_input(key="keep_repeats").set_value(7)
-    settle(page.run())
+    settle(page.number_input(key="keep_repeats").set_value(7).run())
     for button in ("run", "profile", "check_all"):
-        page.button(key=button).click()
-        settle(page.run())
+        settle(page.button(key=button).click().run())
     open_tab(page, "Passes")
-    page.button(key="bisect_button").click()
-    settle(page.run())
+    press(page, "bisect_button")
     return open_tab(page, "Compile & time")
 
 
@@ -138,8 +132,7 @@ def test_what_was_found_is_kept_with_the_session(page):
 
 def test_the_pipeline_of_another_mode_is_kept(page):
     page.session_state["pipeline_relay_training"] = "cse"
-    page.sidebar.number_input(key="keep_seed").set_value(4)
-    settle(page.run())
+    settle(page.sidebar.number_input(key="keep_seed").set_value(4).run())
     (entry,) = store.entries()
     assert store.get(entry.id).pipelines == {"pipeline_relay_training": "cse"}
     assert opened(session=entry.id).session_state["pipeline_relay_training"] == "cse"

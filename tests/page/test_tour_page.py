@@ -1,6 +1,6 @@
 """The tour: ten screens, each what its card says, and back to what there was before."""
 
-from page import INFERENCE, open_tab, settle, step, words
+from page import INFERENCE, open_tab, press, settle, step, words
 from relascope.viz.panels.tour.stops import STOPS
 
 
@@ -8,8 +8,7 @@ def test_the_tour_goes_through_ten_screens_and_back_to_the_one_before(page):
     assert len(STOPS) == 10
     page.sidebar.selectbox(key="keep_model").set_value("mlp")
     open_tab(page, "Passes")
-    page.button(key="tour_begin").click()
-    settle(page.run())
+    press(page, "tour_begin")
     seen = []
     for number, stop in enumerate(STOPS, 1):
         assert f"**{number} of 10: {stop.title}.**" in words(page)
@@ -25,14 +24,11 @@ def test_the_tour_goes_through_ten_screens_and_back_to_the_one_before(page):
         for name, value in stop.choices.items():
             assert state[name] == value
         if number < 10:
-            page.button(key="tour_next").click()
-            settle(page.run())
+            press(page, "tour_next")
     assert seen[0] == ("Graph", "Inference") and seen[-1] == ("Compile & time", "Training")
-    page.button(key="tour_back").click()
-    settle(page.run())
+    press(page, "tour_back")
     assert "**9 of 10" in words(page)
-    page.button(key="tour_end").click()
-    settle(page.run())
+    press(page, "tour_end")
     state = page.session_state
     assert (state["keep_model"], state["keep_tab"]) == ("mlp", "Passes")
     assert "tour" not in page.query_params and " of 10" not in words(page)
@@ -42,8 +38,7 @@ def test_the_show_begins_from_its_stop(page):
     number = next(n for n, stop in enumerate(STOPS, 1) if stop.show)
     page.query_params["tour"] = str(number)
     settle(page.run())
-    page.button(key="tour_show").click()
-    settle(page.run())
+    press(page, "tour_show")
     assert page.query_params["show"] == "1" and page.session_state["show_asked"]
     assert f"**{number} of 10" in words(page)
 

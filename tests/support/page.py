@@ -36,14 +36,18 @@ def settle(page, seconds=LONG):
     return page
 
 
+def press(page, key):
+    page.button(key=key).click()
+    return settle(page.run())
+
+
 def open_tab(page, name):
     page.session_state["keep_tab"] = name
     return settle(page.run())
 
 
 def training(page):
-    page.sidebar.segmented_control(key="keep_mode").set_value("Training")
-    return settle(page.run())
+    return settle(page.sidebar.segmented_control(key="keep_mode").set_value("Training").run())
 
 
 def words(page):

@@ -55,8 +55,7 @@ def new_page(clients):
 
 
 def choose_ir(page, ir):
-    page.sidebar.segmented_control(key="ir").set_value(ir)
-    return settle(page.run())
+    return settle(page.sidebar.segmented_control(key="ir").set_value(ir).run())
 
 
 def served_by(page):
