@@ -2,8 +2,7 @@
 
 import pytest
 
-from graphs import Builder
-from joints import node, tensor
+from graphs import Builder, graph_of
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.passes.cost import (
     NOMINAL,
@@ -97,48 +96,28 @@ def test_a_transcendental_function_costs_more_than_an_addition():
     assert flops(other)[exp.id] > flops(one)[node.id]
 
 
-@pytest.mark.parametrize(
-    ("op", "product", "reduction", "view", "random", "fusible"),
-    [
-        ("nn.dense", True, False, False, False, False),
-        ("matmul", True, False, False, False, False),
-        ("nn.conv2d", True, False, False, False, False),
-        ("nn.conv2d_transpose", True, False, False, False, False),
-        ("nn.softmax", False, True, False, False, False),
-        ("nn.max_pool2d", False, True, False, False, False),
-        ("sum", False, True, False, False, False),
-        ("reshape", False, False, True, False, True),
-        ("transpose", False, False, False, False, True),
-        ("multiply", False, False, False, False, True),
-        ("random.uniform", False, False, False, True, False),
-        ("nn.dropout", False, False, False, True, False),
-        # Relax's names
-        ("concat", False, False, False, False, True),
-        ("permute_dims", False, False, False, False, True),
-        ("index_tensor", False, False, False, False, True),
-        ("strided_slice", False, False, False, False, True),
-        ("image.resize2d", False, False, False, False, True),
-        ("where", False, False, False, False, True),
-        ("expand_dims", False, False, True, False, True),
-        ("nn.batch_flatten", False, False, True, False, True),
-        ("slice_scatter", False, False, False, False, False),
-        ("scatter_elements", False, False, False, False, False),
-        ("index_put", False, False, False, False, False),
-        ("argsort", False, False, False, False, False),
-        ("grad.take_backward", False, True, False, False, False),
-        ("grad.max_pool2d_backward", False, True, False, False, False),
-        ("grad.avg_pool2d_backward", False, True, False, False, False),
-        ("nn.adaptive_avg_pool2d", False, True, False, False, False),
-        ("nn.log_softmax", False, True, False, False, False),
-        ("nn.conv1d", True, False, False, False, False),
-        ("einsum", True, False, False, False, False),
-        ("multinomial_from_uniform", False, False, False, True, False),
-    ],
-)
-def test_kinds_of_operators(op, product, reduction, view, random, fusible):
+KINDS = {
+    is_product: "nn.dense matmul nn.conv2d nn.conv2d_transpose nn.conv1d einsum",
+    is_reduction: "nn.softmax nn.max_pool2d sum grad.take_backward grad.max_pool2d_backward"
+    " grad.avg_pool2d_backward nn.adaptive_avg_pool2d nn.log_softmax",
+    is_view: "reshape expand_dims nn.batch_flatten",
+    is_random: "random.uniform nn.dropout multinomial_from_uniform",
+    is_fusible: "reshape transpose multiply concat permute_dims index_tensor strided_slice"
+    " image.resize2d where expand_dims nn.batch_flatten",
+}
+NO_KIND = "slice_scatter scatter_elements index_put argsort"
+
+
+@pytest.mark.parametrize("op", sorted({op for ops in KINDS.values() for op in ops.split()}))
+def test_kinds_of_operators(op):
     _, node = call(op, [(4, 4), (4, 4)], (4, 4))
-    found = (is_product(node), is_reduction(node), is_view(node), is_random(node), is_fusible(node))
-    assert found == (product, reduction, view, random, fusible)
+    assert [is_it(node) for is_it in KINDS] == [op in ops.split() for ops in KINDS.values()]
+
+
+def test_operators_of_no_kind():
+    for op in NO_KIND.split():
+        _, node = call(op, [(4, 4), (4, 4)], (4, 4))
+        assert not any(is_it(node) for is_it in KINDS)
 
 
 def test_a_fused_group_is_the_sum_of_what_is_inside():
@@ -150,66 +129,47 @@ def test_a_fused_group_is_the_sum_of_what_is_inside():
 
 
 def test_views_of_views_share_one_storage_and_a_transpose_has_its_own():
-    b = Builder()
-    x = b.add(Kind.INPUT, (2, 3), name="x")
-    t = b.call("tanh", x, shape=(2, 3))
-    r = b.call("reshape", t, shape=(6,))
-    e = b.call("expand_dims", r, shape=(6, 1))
-    o = b.call("transpose", e, shape=(1, 6))
-    v = b.call("reshape", x, shape=(3, 2))
-    owner = storages(b.graph(o, v))
-    assert (owner[t], owner[r], owner[e], owner[o], owner[v]) == (t, t, t, o, x)
+    owner = storages(
+        graph_of(
+            "x; t tanh x; r reshape t :8; e expand_dims r :8x1; o transpose e :1x8;"
+            " v reshape x :4x2",
+            "o v",
+        )
+    )
+    assert [owner[i] for i in "treov"] == ["t", "t", "t", "o", "x"]
 
 
-def chain():
-    b = Builder()
-    x = b.add(Kind.INPUT, (100,), name="x")
-    t = b.call("tanh", x, shape=(100,))
-    n = b.call("negative", t, shape=(100,))
-    s = b.call("sum", n, shape=(1,))
-    return b.graph(s), (x, t, n, s)
+CHAIN = graph_of("x; t tanh x; n negative t; s sum n :1", of="100")
 
 
 def test_what_is_fused_moves_no_bytes_in_between():
-    graph, (x, t, n, s) = chain()
-    slow_memory = Work(graph, Machine(flops=1e30, bandwidth=1.0)).seconds
-    assert slow_memory == pytest.approx({x: 0, t: 400, n: 0, s: 4})
+    slow_memory = Work(CHAIN, Machine(flops=1e30, bandwidth=1.0)).seconds
+    assert slow_memory == pytest.approx({"x": 0, "t": 400, "n": 0, "s": 4})
 
 
 def test_seconds_are_the_longer_of_arithmetic_and_traffic():
-    graph, (_, t, n, s) = chain()
-    slow_arithmetic = Work(graph, Machine(flops=1.0, bandwidth=1e30)).seconds
-    assert (slow_arithmetic[t], slow_arithmetic[n], slow_arithmetic[s]) == (800, 100, 100)
+    slow_arithmetic = Work(CHAIN, Machine(flops=1.0, bandwidth=1e30)).seconds
+    assert [slow_arithmetic[i] for i in "tns"] == [800, 100, 100]
     assert Machine(2.0, 4.0).seconds(6, 4) == 3
     assert Machine(2.0, 4.0).seconds(2, 40) == 10
 
 
 def test_a_view_between_a_pointwise_operator_and_a_product_does_not_hide_the_write():
-    b = Builder()
-    x = b.add(Kind.INPUT, (4, 4), name="x")
-    t = b.call("tanh", x, shape=(4, 4))
-    r = b.call("reshape", t, shape=(4, 4))
-    d = b.call("nn.dense", r, x, shape=(4, 4))
-    seconds = Work(b.graph(d), Machine(flops=1e30, bandwidth=1.0)).seconds
-    assert [seconds[i] for i in (t, r, d)] == pytest.approx([64 + 64, 0, 3 * 64])
+    graph = graph_of("x; t tanh x; r reshape t; d nn.dense r x", of="4x4")
+    seconds = Work(graph, Machine(flops=1e30, bandwidth=1.0)).seconds
+    assert [seconds[i] for i in "trd"] == pytest.approx([64 + 64, 0, 3 * 64])
 
 
 def test_unknown_dimensions_count_as_one():
-    b = Builder()
-    x = b.add(Kind.INPUT, ("n", 8), name="x")
-    w = b.add(Kind.INPUT, (4, 8), name="w")
-    d = b.call("nn.dense", x, w, shape=("n", 4))
-    assert flops(b.graph(d))[d] == 2 * 4 * 8
+    assert flops(graph_of("x :nx8; w :4x8; d nn.dense x w :nx4"))["d"] == 2 * 4 * 8
+
+
+def of_1000(text):
+    return graph_of(text, ir="relax", of="1000")
 
 
 def test_what_is_fused_into_one_kernel_is_not_moved_within_it():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(1000)),
-        node("a", reads=("x",), op="mean", out=tensor(1000)),
-        node("b", reads=("a",), op="transpose", out=tensor(1000)),
-        node("c", reads=("b",), op="nn.dense", out=tensor(1000)),
-    ]
-    graph = Graph("main", "relax", tuple(nodes), ("x",), ("c",))
+    graph = of_1000("x; a mean x; b transpose a; c nn.dense b")
     unit = 4000 / NOMINAL.bandwidth
     apart = Work(graph, kernels=[("a",), ("b",), ("c",)]).seconds
     assert (apart["a"], apart["b"]) == pytest.approx((2 * unit, 2 * unit))
@@ -218,25 +178,12 @@ def test_what_is_fused_into_one_kernel_is_not_moved_within_it():
 
 
 def test_a_border_between_pointwise_kernels_does_not_make_recomputing_dearer():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(1000)),
-        node("a", reads=("x",), op="exp", out=tensor(1000)),
-        node("b", reads=("a",), op="add", out=tensor(1000)),
-    ]
-    graph = Graph("main", "relax", tuple(nodes), ("x",), ("b",))
+    graph = of_1000("x; a exp x; b add a")
     assert Work(graph, kernels=[("a",), ("b",)]).seconds == Work(graph).seconds
 
 
 def line():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(1000)),
-        node("w", Kind.INPUT, out=tensor(1000)),
-        node("a", reads=("x",), op="exp", out=tensor(1000)),
-        node("d", reads=("a", "w"), op="nn.dense", out=tensor(1000)),
-        node("b", reads=("d",), op="add", out=tensor(1000)),
-        node("c", reads=("b",), op="reshape", out=tensor(1000)),
-    ]
-    return Graph("main", "relax", tuple(nodes), ("x", "w"), ("c",))
+    return of_1000("x; w; a exp x; d nn.dense a w; b add d; c reshape b")
 
 
 def test_a_measured_kernel_is_shared_out_by_the_estimates():
@@ -257,10 +204,5 @@ def test_what_was_not_measured_is_estimated_at_the_pace_of_what_was():
 
 
 def test_a_measured_kernel_of_views_alone_costs_its_views_alike():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(8)),
-        node("v", reads=("x",), op="reshape", out=tensor(8)),
-        node("u", reads=("v",), op="squeeze", out=tensor(8)),
-    ]
-    graph = Graph("main", "relax", tuple(nodes), ("x",), ("u",))
+    graph = of_1000("x; v reshape x; u squeeze v")
     assert Work(graph, measured=[(("v", "u"), 1.0)]).seconds == {"x": 0, "v": 0.5, "u": 0.5}

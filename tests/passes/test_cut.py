@@ -1,10 +1,13 @@
 """What is captured, on joint graphs made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from effort import calls_of
-from joints import F32, joint, node, small, split_graph, tensor
-from relascope.core.graph import Graph, Kind, Role, TensorType
+from graphs import graph_of
+from joints import small, split_graph
+from relascope.core.graph import Graph, Role, TensorType
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
 
 
@@ -12,7 +15,7 @@ def test_keep_all_saves_what_crosses_and_nothing_else():
     result = cut(small())
     assert result.ids == ("t",)
     (capture,) = result.captures
-    assert (capture.op, capture.shape, capture.dtype, capture.bytes) == ("t", (2, 4), F32, 32)
+    assert (capture.op, capture.shape, capture.dtype, capture.bytes) == ("t", (2, 4), "float32", 32)
     assert (capture.scope, capture.source, capture.readers) == ("act", "aten::tanh", ("dh",))
     assert not capture.is_output
     assert capture.reason
@@ -36,17 +39,11 @@ def test_masks_are_listed_with_their_bytes_which_every_total_counts():
 
 def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
     """x wants no gradient; t = x * m can be kept (8 bytes a row) or drawn from the mask (32)."""
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("m", Kind.INPUT, name="dropout_mask_0"),
-        node("g", Kind.INPUT),
-        node("d", reads=("x", "m"), op="multiply"),
-        node("s", reads=("d",), op="reshape", out=tensor(8)),
-        node("t", reads=("s",), op="tanh", out=tensor(8, dtype="float16")),
-        node("y", reads=("t",), op="exp"),
-        node("dy", reads=("g", "t"), op="multiply"),
-        outputs=("y",),
-        gradients=("dy",),
+    graph = graph_of(
+        "x; m=dropout_mask_0; g; d multiply x m; s reshape d :8;"
+        " t tanh s :8/float16; y exp t; dy multiply g t",
+        "y",
+        gradients="dy",
     )
     kept = cut(graph, "keep_all")
     assert (kept.bytes, kept.masks, kept.mask_bytes) == (16, (), 0)
@@ -61,15 +58,8 @@ def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
 
 
 def test_a_view_of_a_mask_is_the_mask():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("m", Kind.INPUT, name="dropout_mask_0"),
-        node("g", Kind.INPUT),
-        node("v", reads=("m",), op="reshape"),
-        node("y", reads=("x", "v"), op="multiply"),
-        node("dx", reads=("g", "v"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        "x; m=dropout_mask_0; g; v reshape m; y multiply x v; dx multiply g v", "y", gradients="dx"
     )
     for found in (cut(graph), cut(graph, "keep_all"), cut_at(graph, ["v"])):
         assert (found.bytes, found.mask_bytes, [m.id for m in found.masks]) == (32, 32, ["m"])
@@ -77,15 +67,7 @@ def test_a_view_of_a_mask_is_the_mask():
 
 
 def test_a_mask_that_only_the_forward_reads_is_not_kept():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("m", Kind.INPUT, name="dropout_mask_0"),
-        node("g", Kind.INPUT),
-        node("y", reads=("x", "m")),
-        node("dx", reads=("g",)),
-        outputs=("y",),
-        gradients=("dx",),
-    )
+    graph = graph_of("x; m=dropout_mask_0; g; y . x m; dx . g", "y", gradients="dx")
     assert cut(graph, "keep_all").masks == ()
 
 
@@ -110,14 +92,7 @@ def test_readers_count_what_is_computed_again():
 
 
 def test_an_output_that_the_backward_reads_is_captured_and_marked():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("y", reads=("x",)),
-        node("dx", reads=("g", "y")),
-        outputs=("y",),
-        gradients=("dx",),
-    )
+    graph = graph_of("x; g; y . x; dx . g y", "y", gradients="dx")
     result = cut(graph, "keep_all")
     assert result.ids == ("y",)
     assert result.captures[0].is_output
@@ -126,26 +101,14 @@ def test_an_output_that_the_backward_reads_is_captured_and_marked():
 
 
 def test_a_gradient_that_is_a_forward_value_is_captured():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("h", reads=("x",)),
-        node("y", reads=("h",)),
-        node("dx", reads=("g",)),
-        outputs=("y",),
-        gradients=("h", "dx"),
-    )
+    graph = graph_of("x; g; h . x; y . h; dx . g", "y", gradients="h dx")
     result = cut(graph, "keep_all")
     assert result.ids == ("h",)
     assert result.captures[0].readers == ("h",)
 
 
 def test_a_field_is_captured_and_never_the_tuple():
-    graph = split_graph(
-        node("s1", Kind.ITEM, ("s",), out=tensor(2, 2), attrs={"index": 1}),
-        node("dx", reads=("g", "s1", "s0")),
-        gradients=("dx",),
-    )
+    graph = split_graph("s1 [1] s :2x2; dx . g s1 s0")
     result = cut(graph, "keep_all")
     assert result.ids == ("s0", "s1")  # s1 stands in the backward, but costs only what s costs
     assert result.bytes == 32
@@ -153,51 +116,31 @@ def test_a_field_is_captured_and_never_the_tuple():
 
 
 def test_fields_of_a_tuple_that_the_backward_reads_whole_are_captured():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("a", reads=("x",)),
-        node("b", reads=("x",)),
-        node("t", Kind.TUPLE, ("a", "b"), out=(tensor(2, 4), tensor(2, 4))),
-        node("y", reads=("t",), op="concatenate"),
-        node("dx", reads=("g", "t"), op="concatenate"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        "x; g; a . x; b . x; t () a b; y concatenate t; dx concatenate g t", "y", gradients="dx"
     )
     assert cut(graph, "keep_all").ids == ("a", "b")
     assert cut(graph, "keep_all").recomputed == ("t",)
 
 
 def test_a_call_with_several_results_read_whole_is_computed_again():
-    graph = split_graph(node("dx", reads=("g", "s"), op="concatenate"), gradients=("dx",))
+    graph = split_graph("dx concatenate g s")
     result = cut(graph, "keep_all")
     assert result.ids == ()
     assert result.recomputed == ("s",)
 
 
 def test_what_comes_from_constants_alone_is_never_captured():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("c", Kind.CONSTANT),
-        node("z", op="zeros"),
-        node("n", reads=("c", "z")),
-        node("y", reads=("x", "n")),
-        node("dx", reads=("g", "n", "c", "z")),
-        outputs=("y",),
-        gradients=("dx",),
-    )
+    graph = graph_of("x; g; c#; z zeros; n . c z; y . x n; dx . g n c z", "y", gradients="dx")
     result = cut(graph, "keep_all")
     assert result.captures == ()
     assert result.recomputed == ()
 
 
 def test_an_unknown_size_makes_the_sum_unknown():
-    nodes = [
-        node(n.id, n.kind, n.inputs, TensorType(("n", 4), F32), name=n.name) if n.id == "t" else n
-        for n in small().nodes
-    ]
-    graph = joint(*nodes, outputs=("y",), gradients=("dx", "dw"))
+    unknown = (TensorType(("n", 4), "float32"),)
+    nodes = (replace(n, outputs=unknown) if n.id == "t" else n for n in small())
+    graph = small().with_nodes(nodes)
     assert cut(graph, "keep_all").bytes is None
 
 
@@ -212,7 +155,7 @@ def test_by_hand_says_why_a_node_cannot_be_captured(ident, reason):
 
 
 def test_by_hand_refuses_a_tuple():
-    graph = split_graph(node("dx", reads=("g", "s0")), gradients=("dx",))
+    graph = split_graph("dx . g s0")
     with pytest.raises(ValueError, match="tuple"):
         cut_at(graph, ["s"])
 
@@ -227,13 +170,11 @@ def test_a_graph_without_gradients_and_an_unknown_strategy_are_refused():
 
 
 def long_chain(length):
-    nodes = [node("x", Kind.INPUT), node("g", Kind.INPUT)]
-    nodes += [node(f"f{i}", reads=(f"f{i - 1}" if i else "x",), op="tanh") for i in range(length)]
-    before = "g"
-    for i in reversed(range(length)):
-        nodes.append(node(f"b{i}", reads=(before, f"f{i}"), op="mul"))
-        before = f"b{i}"
-    return joint(*nodes, outputs=(f"f{length - 1}",), gradients=(before,))
+    last = length - 1
+    forward = "".join(f"; f{i} tanh f{i - 1}" for i in range(1, length))
+    backward = "".join(f"; b{i} mul b{i + 1} f{i}" for i in reversed(range(last)))
+    text = f"x; g; f0 tanh x{forward}; b{last} mul g f{last}{backward}"
+    return graph_of(text, f"f{last}", gradients="b0")
 
 
 @pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
@@ -250,10 +191,9 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
 
 
 def test_what_the_cap_on_work_decided_is_said():
-    chain = [node("x", Kind.INPUT), node("g", Kind.INPUT)]
-    chain += [node(f"c{i}", reads=(f"c{i - 1}" if i else "x",), op="cos") for i in range(3)]
-    chain.append(node("b", reads=("g", "c0", "c1"), op="multiply"))
-    graph = joint(*chain, outputs=("c2",), gradients=("b",))
+    graph = graph_of(
+        "x; g; c0 cos x; c1 cos c0; c2 cos c1; b multiply g c0 c1", "c2", gradients="b"
+    )
     found = cut(graph)
     assert found.bytes > found.uncapped_bytes == 0
     assert found.cap == (
@@ -266,16 +206,10 @@ def test_what_the_cap_on_work_decided_is_said():
 
 def with_a_view():
     """z = exp(t), where the backward reads t as a view and as it is; a head that nothing reads."""
-    return joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("t", reads=("x",), op="nn.dense"),
-        node("v", reads=("t",), op="reshape", out=tensor(4, 2)),
-        node("z", reads=("v",), op="exp"),
-        node("idle", reads=("z",), op="exp"),
-        node("b", reads=("g", "v", "t"), op="multiply"),
-        outputs=("idle",),
-        gradients=("b",),
+    return graph_of(
+        "x; g; t nn.dense x; v reshape t :4x2; z exp v; idle exp z; b multiply g v t",
+        "idle",
+        gradients="b",
     )
 
 

@@ -50,17 +50,8 @@ def test_wishes_hold_on_all_of_it():
 
 
 def test_what_draws_random_numbers_is_saved_on_all_of_it():
-    from joints import joint, node, tensor
-    from relascope.core.graph import Kind
-
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("r", reads=("x",), op="nn.dropout", out=tensor(9, 9)),
-        node("y", reads=("r",), op="exp"),
-        node("b", reads=("g", "r", "y"), op="multiply"),
-        outputs=("y",),
-        gradients=("b",),
+    graph = graphs.graph_of(
+        "x; g; r nn.dropout x :9x9; y exp r; b multiply g r y", "y", gradients="b"
     )
     points = frontier(Joint(graph))
     assert points

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from joints import node, tensor
+from graphs import graph_of
 from relascope.core.graph import Graph, Kind
 from relascope.passes.peak_memory import plan
 
 
-def graph(*nodes, outputs):
-    inputs = tuple(n.id for n in nodes if n.kind is Kind.INPUT)
-    return Graph("main", "relax", nodes, inputs, outputs)
+def graph(text, outputs=""):
+    return graph_of(text, outputs, ir="relax", of="10")
 
 
 def chain(*sizes):
     """Each value from the one before; the first is an input."""
-    nodes = [node("x", Kind.INPUT, out=tensor(sizes[0]))]
-    for i, size in enumerate(sizes[1:]):
-        nodes.append(node(f"f{i}", reads=(nodes[-1].id,), op="exp", out=tensor(size)))
-    return graph(*nodes, outputs=(nodes[-1].id,))
+    last = f"; f0 exp x :{sizes[1]}"
+    rest = (f"; f{i} exp f{i - 1} :{s}" for i, s in enumerate(sizes[2:], 1))
+    return graph(f"x :{sizes[0]}" + last + "".join(rest))
 
 
 def kernels(g):
@@ -42,29 +40,17 @@ def test_a_storage_grows_to_what_it_must_hold_but_not_beyond_16_times():
 
 
 def test_views_tuples_and_items_hold_what_they_are_of():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(10)),
-        node("a", reads=("x",), op="exp", out=tensor(10)),
-        node("v", reads=("a",), op="reshape", out=tensor(5, 2)),
-        node("b", reads=("x",), op="exp", out=tensor(10)),
-        node("t", Kind.TUPLE, reads=("v", "b")),
-        node("c", reads=("x",), op="tanh", out=tensor(10)),
-        node("d", reads=("t",), op="concatenate", out=tensor(20)),
-        node("e", reads=("c", "d"), op="add", out=tensor(20)),
-    ]
-    g = graph(*nodes, outputs=("e",))
+    g = graph(
+        "x; a exp x; v reshape a :5x2; b exp x; t () v b; c tanh x; d concatenate t :20;"
+        " e add c d :20"
+    )
     # a, b and c live when d is made: nothing may have been given away before.
     found = plan(g, [("a",), ("b",), ("c",), ("d",), ("e",)])
     assert (found.between, found.results) == (40 + 40 + 40 + 80, 80)
 
 
 def test_a_result_that_is_read_on_is_counted_once_and_kept():
-    nodes = [
-        node("x", Kind.INPUT, out=tensor(10)),
-        node("a", reads=("x",), op="exp", out=tensor(10)),
-        node("b", reads=("a",), op="exp", out=tensor(10)),
-    ]
-    g = graph(*nodes, outputs=("a", "b"))
+    g = graph("x; a exp x; b exp a", "a b")
     assert plan(g, [("a",), ("b",)]).bytes == plan(g, [("a",), ("b",)]).results == 80
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from effort import calls_of
-from joints import choices, joint, messy, node, seconds, small, split_graph, tensor, views
-from relascope.core.graph import Kind
+from graphs import graph_of
+from joints import choices, messy, seconds, small, split_graph, views
 from relascope.passes.cost import is_product, is_random, is_reduction
 from relascope.passes.cuts import budget as budgets
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
@@ -146,15 +146,8 @@ def test_everything_that_crosses_counts_each_storage_once():
 
 
 def test_an_output_that_is_saved_costs_its_bytes_like_any_other():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("g", Kind.INPUT),
-        node("y", reads=("x", "w"), op="nn.dense"),
-        node("z", reads=("y",), op="reshape", out=tensor(8)),
-        node("dx", reads=("g", "z"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        "x; w! :4x4; g; y nn.dense x w; z reshape y :8; dx multiply g z", "y", gradients="dx"
     )
     found = cut(graph, "min_cut")
     assert found.ids == ("y",)
@@ -164,14 +157,8 @@ def test_an_output_that_is_saved_costs_its_bytes_like_any_other():
 
 @pytest.mark.parametrize("strategy", CHOOSING)
 def test_random_operators_are_never_computed_again(strategy):
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("r", reads=("x",), op="random.uniform"),
-        node("y", reads=("x", "r"), op="multiply"),
-        node("dx", reads=("g", "r", "y"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        "x; g; r random.uniform x; y multiply x r; dx multiply g r y", "y", gradients="dx"
     )
     found = cut(graph, strategy, *([32] if strategy == "budget" else []))
     assert "r" in found.ids
@@ -179,14 +166,8 @@ def test_random_operators_are_never_computed_again(strategy):
 
 
 def test_a_budget_below_what_must_be_saved_is_refused():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("r", reads=("x",), op="random.uniform"),
-        node("y", reads=("x", "r"), op="multiply"),
-        node("dx", reads=("g", "r"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        "x; g; r random.uniform x; y multiply x r; dx multiply g r", "y", gradients="dx"
     )
     with pytest.raises(ValueError, match="no cut keeps less than 32"):
         cut(graph, "budget", 31)
@@ -198,7 +179,7 @@ def test_a_budget_below_what_must_be_saved_is_refused():
 
 @pytest.mark.parametrize("strategy", CHOOSING)
 def test_a_tuple_read_whole_is_computed_again_and_never_saved(strategy):
-    graph = split_graph(node("dx", reads=("g", "s"), op="concatenate"), gradients=("dx",))
+    graph = split_graph("dx concatenate g s")
     found = cut(graph, strategy)
     assert "s" in found.recomputed
     assert found.ids == ()
@@ -217,20 +198,11 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
 
 def idle_graph():
     """h = x @ w, v a view of it that the backward reads; z is of no matter to it."""
-    return joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("g", Kind.INPUT),
-        node("xv", reads=("x",), op="reshape"),
-        node("h", reads=("x", "w"), op="nn.dense"),
-        node("v", reads=("h",), op="reshape"),
-        node("t", reads=("v",), op="tanh"),
-        node("z", reads=("t",), op="negative"),
-        node("y", reads=("z", "xv"), op="add"),
-        node("dy", reads=("g", "t"), op="power"),
-        node("dz", reads=("dy", "xv"), op="power"),
-        outputs=("y",),
-        gradients=("dz",),
+    return graph_of(
+        "x; w! :4x4; g; xv reshape x; h nn.dense x w; v reshape h; t tanh v;"
+        " z negative t; y add z xv; dy power g t; dz power dy xv",
+        "y",
+        gradients="dz",
     )
 
 
@@ -298,16 +270,8 @@ def test_wishes_that_cannot_be_met(arguments, reason):
 
 
 def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("g", Kind.INPUT),
-        node("h", reads=("x", "w"), op="nn.dense"),
-        node("t", reads=("h",), op="tanh"),
-        node("y", reads=("t",), op="negative"),
-        node("dy", reads=("g", "t"), op="power"),
-        outputs=("y",),
-        gradients=("dy",),
+    graph = graph_of(
+        "x; w! :4x4; g; h nn.dense x w; t tanh h; y negative t; dy power g t", "y", gradients="dy"
     )
     (capture,) = cut(graph, "recompute_pointwise").captures
     assert capture.id in ("h", "t")
@@ -321,19 +285,11 @@ def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
 
 def test_sizes_far_apart_lose_no_more_than_the_scaling_allows():
     # 4 bytes beside terabytes: the sum is scaled into 30 bits.
-    large = tensor(2**38)
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("g", Kind.INPUT),
-        node("a", reads=("x", "w"), op="nn.dense", out=large),
-        node("b", reads=("a",), op="add", out=tensor(2**38 - 2**20)),
-        node("c", reads=("x", "w"), op="nn.dense", out=tensor(1)),
-        node("d", reads=("c",), op="add", out=tensor(2)),
-        node("y", reads=("b", "d"), op="add"),
-        node("dx", reads=("g", "b", "d"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    graph = graph_of(
+        f"x; w! :4x4; g; a nn.dense x w :{2**38}; b add a :{2**38 - 2**20}; c nn.dense x w :1;"
+        " d add c :2; y add b d; dx multiply g b d",
+        "y",
+        gradients="dx",
     )
     it = Joint(graph)
     free = dict.fromkeys(graph.by_id, 0.0)
@@ -354,18 +310,11 @@ def test_a_graph_of_10000_nodes_is_cut_with_work_that_its_size_explains():
 
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
     """Two pointwise values of one size, each read by the backward; either could be made again."""
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("d", reads=("x", "w"), op="nn.dense", out=tensor(50, 4)),
-        node("a", reads=("x",), op="tanh", out=tensor(4, 4)),
-        node("b", reads=("x",), op="exp", out=tensor(4, 4)),
-        node("y", reads=("d", "a", "b"), op="add", out=tensor(50, 4)),
-        node("ga", reads=("g", "a"), op="multiply"),
-        node("gb", reads=("ga", "b"), op="multiply"),
-        outputs=("y",),
-        gradients=("gb",),
+    graph = graph_of(
+        "x; w; g; d nn.dense x w :50x4; a tanh x :4x4; b exp x :4x4;"
+        " y add d a b :50x4; ga multiply g a; gb multiply ga b",
+        "y",
+        gradients="gb",
     )
     others = [(("d",), 1.0), (("y",), 0.01)]
     for slow, quick in (("a", "b"), ("b", "a")):

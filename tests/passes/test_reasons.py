@@ -2,8 +2,8 @@
 
 import pytest
 
-from joints import chain, joint, messy, node, small, views
-from relascope.core.graph import Kind
+from graphs import graph_of
+from joints import chain, messy, small, views
 from relascope.passes.cuts.cut import cut, cut_at
 from relascope.passes.cuts.depth import depth
 
@@ -35,15 +35,7 @@ def test_what_is_forced_says_so():
 
 
 def test_a_random_node_cannot_be_computed_again_by_wish():
-    graph = joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("r", reads=("x",), op="random.uniform"),
-        node("y", reads=("r",), op="exp"),
-        node("dx", reads=("g", "r"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
-    )
+    graph = graph_of("x; g; r random.uniform x; y exp r; dx multiply g r", "y", gradients="dx")
     found = cut(graph).reasons.standing("r")
     assert found.can_save and not found.can_recompute
 

@@ -3,8 +3,83 @@
 from __future__ import annotations
 
 import random
+import re
+from ast import literal_eval
+from collections.abc import Sequence
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+
+_HEAD = re.compile(r"([^=!#]+)([=!#]?)(.*)")
+
+
+def _type(word: str) -> TensorType:
+    sizes, _, dtype = word.partition("/")
+    return TensorType(
+        tuple(int(s) if s.isdigit() else s for s in sizes.split("x") if s), dtype or "float32"
+    )
+
+
+def _node(statement: str, of: str) -> Node:
+    head, *words = statement.split()
+    ident, mark, more = _HEAD.fullmatch(head).groups()
+    attrs = {"digest": more} if mark == "#" else {}
+    at = {prefix: [w[1:] for w in words if w[0] == prefix] for prefix in "@<:"}
+    plain = [w for w in words if w[0] not in at]
+    attrs |= {w.split("=")[0]: literal_eval(w.split("=")[1]) for w in plain if "=" in w}
+    op, *reads = [w for w in plain if "=" not in w] or [""]
+    kind = {"!": Kind.PARAMETER, "#": Kind.CONSTANT}.get(mark, Kind.CALL if op else Kind.INPUT)
+    name = (more or ident) if kind in (Kind.INPUT, Kind.PARAMETER) else ""
+    if op == "()" or op[:1] == "[":
+        kind = Kind.TUPLE if op == "()" else Kind.ITEM
+        attrs |= {"index": int(op[1:-1])} if kind is Kind.ITEM else {}
+        op = ""
+    outputs = tuple(map(_type, at[":"] or [of]))
+    scope, source = ((*at[prefix], "")[0].replace("~", " ") for prefix in "@<")
+    op = ident if op == "." else op
+    return Node(ident, kind, op, name, attrs, tuple(reads), outputs, scope, source)
+
+
+def nodes_of(text: str, of: str = "2x4") -> list[Node]:
+    """Nodes as text: an id, an operator and what it reads, with semicolons between nodes.
+
+    "x; w!; k#1; a exp x; b . a w @m <aten::mul axis=0 :4x8/float16; t () a b; i [0] t" has an
+    input, a parameter, a constant by its digest; a call; one whose operator is named as it is,
+    with module, source, attribute and type; a tuple, an item. "x=name" and "w!name" have names of
+    their own; "~" is a space.
+
+    Args:
+        of: the type of what has none.
+    """
+    return [_node(statement, of) for statement in text.split(";")]
+
+
+def group(ident: str, op: str, read: str, body: Graph, of: str = "2x4") -> Node:
+    """A fused function of one result."""
+    return Node(ident, Kind.FUNCTION, op, inputs=(read,), outputs=(_type(of),), body=body)
+
+
+def graph_of(
+    made: str | Sequence[Node | str],
+    outputs: str = "",
+    *,
+    ir: str = "relay",
+    of: str = "2x4",
+    gradients: str = "",
+    name: str = "main",
+) -> Graph:
+    """A graph of nodes, as text or between others; its result is the last, or the ids in a text.
+
+    Args:
+        gradients: ids of the gradients of a joint graph.
+    """
+    parts = [made] if isinstance(made, str) else made
+    found = [n for p in parts for n in (nodes_of(p, of) if isinstance(p, str) else [p])]
+    inputs = tuple(n.id for n in found if n.kind in (Kind.INPUT, Kind.PARAMETER))
+    ends = tuple((outputs or found[-1].id).split())
+    forward = len(ends) if gradients else None
+    whole = Graph(name, ir, tuple(found), inputs, (*ends, *gradients.split()), forward)
+    whole.validate()
+    return whole
 
 
 class Builder:

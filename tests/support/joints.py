@@ -3,87 +3,49 @@
 import itertools
 import random
 
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from graphs import graph_of
 from relascope.passes.cuts.cut import Joint
-
-F32 = "float32"
-
 
 OPS = ("nn.dense", "add", "tanh", "mean", "multiply", "reshape", "transpose", "exp")
 
 
-def tensor(*shape, dtype=F32):
-    return TensorType(shape, dtype)
-
-
-def node(ident, kind=Kind.CALL, reads=(), out=None, **fields):
-    outputs = out if isinstance(out, tuple) else (out or tensor(2, 4),)
-    fields.setdefault("op", ident if kind is Kind.CALL else "")
-    fields.setdefault("name", ident if kind in (Kind.INPUT, Kind.PARAMETER) else "")
-    return Node(ident, kind, inputs=tuple(reads), outputs=outputs, **fields)
-
-
-def joint(*nodes, outputs, gradients):
-    inputs = tuple(n.id for n in nodes if n.kind in (Kind.INPUT, Kind.PARAMETER))
-    graph = Graph("main", "relay", nodes, inputs, (*outputs, *gradients), len(outputs))
-    graph.validate()
-    return graph
-
-
 def small():
     """y = drop(tanh(x @ w)); its gradients read x, w, tanh and the mask."""
-    return joint(
-        node("x", Kind.INPUT),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("m", Kind.INPUT, name="dropout_mask_0"),
-        node("g", Kind.INPUT, name="grad_out_0"),
-        node("h", reads=("x", "w"), scope="fc", source="aten::linear"),
-        node("t", reads=("h",), scope="act", source="aten::tanh"),
-        node("y", reads=("t", "m")),
-        node("dt", reads=("g", "m")),
-        node("dh", reads=("dt", "t")),
-        node("dx", reads=("dh", "w")),
-        node("dw", reads=("x", "dh"), out=tensor(4, 4)),
-        outputs=("y",),
-        gradients=("dx", "dw"),
+    return graph_of(
+        "x; w! :4x4; m=dropout_mask_0; g=grad_out_0; h . x w @fc <aten::linear;"
+        " t . h @act <aten::tanh; y . t m; dt . g m; dh . dt t; dx . dh w;"
+        " dw . x dh :4x4",
+        "y",
+        gradients="dx dw",
     )
 
 
-def split_graph(*backward, gradients, shared=True):
+def split_graph(backward):
     """split(x) gives two tensors; only the first goes into the output."""
-    two = (tensor(2, 2), tensor(2, 2))
-    return joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("s", reads=("x",), out=two),
-        node("s0", Kind.ITEM, ("s",), out=tensor(2, 2), attrs={"index": 0}),
-        node("y", reads=("s0",)),
-        *backward,
-        outputs=("y",),
-        gradients=gradients,
-    )
+    text = f"x; g; s . x :2x2 :2x2; s0 [0] s :2x2; y . s0; {backward}"
+    return graph_of(text, "y", gradients="dx")
 
 
 def messy(seed, values, reach=4, crossing=0.6):
     """A joint graph of `values` values in a mess, sizes and operators drawn."""
     draw = random.Random(seed)
-    nodes = [node("x", Kind.INPUT, out=tensor(4, 4)), node("g", Kind.INPUT)]
-    names = ["x"]
+    text, sizes = "x :4x4; g", {"x": 4}
     for i in range(values):
-        reads = tuple({draw.choice(names[-reach:]) for _ in range(draw.randint(1, 3))})
+        names = list(sizes)[-reach:]
+        reads = tuple({draw.choice(names) for _ in range(draw.randint(1, 3))})
         op = draw.choice(OPS)
-        size = tensor(draw.randint(1, 40), 4)
+        size = draw.randint(1, 40)
         if op == "reshape":
             reads = reads[:1]
-            size = next(n for n in nodes if n.id == reads[0]).outputs[0]
-        nodes.append(node(f"f{i}", reads=sorted(reads), op=op, out=size))
-        names.append(f"f{i}")
+            size = sizes[reads[0]]
+        text += f"; f{i} {op} {' '.join(sorted(reads))} :{size}x4"
+        sizes[f"f{i}"] = size
     before = "g"
     for i in reversed(range(values)):
-        extra = (f"f{i}",) if draw.random() < crossing else ()
-        nodes.append(node(f"b{i}", reads=(before, *extra), op="multiply"))
+        extra = f"f{i}" if draw.random() < crossing else ""
+        text += f"; b{i} multiply {before} {extra}"
         before = f"b{i}"
-    return joint(*nodes, outputs=(f"f{values - 1}",), gradients=(before,))
+    return graph_of(text, f"f{values - 1}", gradients=before)
 
 
 def choices(graph):
@@ -101,33 +63,19 @@ def seconds(it, ids):
 
 def views():
     """The backward reads two views of one tensor, and a view of the input."""
-    return joint(
-        node("x", Kind.INPUT, out=tensor(2, 4)),
-        node("w", Kind.PARAMETER, out=tensor(4, 4)),
-        node("g", Kind.INPUT),
-        node("v", reads=("x",), op="reshape", out=tensor(8)),
-        node("h", reads=("x", "w"), op="nn.dense"),
-        node("a", reads=("h",), op="reshape", out=tensor(8)),
-        node("b", reads=("h",), op="expand_dims", out=tensor(1, 2, 4)),
-        node("y", reads=("a", "b", "v"), op="add"),
-        node("dx", reads=("g", "a", "b", "v"), op="multiply"),
-        outputs=("y",),
-        gradients=("dx",),
+    return graph_of(
+        "x; w! :4x4; g; v reshape x :8; h nn.dense x w; a reshape h :8;"
+        " b expand_dims h :1x2x4; y add a b v; dx multiply g a b v",
+        "y",
+        gradients="dx",
     )
 
 
 def chain():
     """a, b, c in a row, whose backward reads b and c; u is read by nothing of the backward."""
-    return joint(
-        node("x", Kind.INPUT),
-        node("g", Kind.INPUT),
-        node("a", reads=("x",), op="exp"),
-        node("b", reads=("a",), op="tanh", out=tensor(4, 8)),
-        node("c", reads=("b",), op="tanh", out=tensor(4, 16)),
-        node("y", reads=("c",), op="exp"),
-        node("u", reads=("x",), op="exp"),
-        node("dc", reads=("g", "c"), op="multiply"),
-        node("db", reads=("dc", "b"), op="multiply"),
-        outputs=("y", "u"),
-        gradients=("db",),
+    return graph_of(
+        "x; g; a exp x; b tanh a :4x8; c tanh b :4x16; y exp c; u exp x;"
+        " dc multiply g c; db multiply dc b",
+        "y u",
+        gradients="db",
     )

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 from fake_tuning import FakeTuning
+from graphs import graph_of, nodes_of
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.engine.protocol.accuracy import Comparison, NodeError
@@ -44,55 +45,13 @@ def tensor(*shape: int) -> TensorType:
 
 def forward_nodes(transposed: bool = True) -> list[Node]:
     """x @ w0.T, relu, @ w1.T."""
-    nodes = [
-        Node("x", Kind.INPUT, name="x", outputs=(tensor(8, 16),)),
-        Node("w0", Kind.PARAMETER, name="layers.0.weight", outputs=(tensor(32, 16),)),
-        Node("w1", Kind.PARAMETER, name="layers.2.weight", outputs=(tensor(4, 32),)),
-    ]
-    weight = "w0"
-    if transposed:
-        nodes.append(
-            Node(
-                "t0",
-                Kind.CALL,
-                "transpose",
-                inputs=("w0",),
-                outputs=(tensor(16, 32),),
-                scope="layers.0",
-                source="aten::t",
-            )
-        )
-        weight = "t0"
-    return [
-        *nodes,
-        Node(
-            "d0",
-            Kind.CALL,
-            "nn.dense",
-            inputs=("x", weight),
-            outputs=(tensor(8, 32),),
-            scope="layers.0",
-            source="aten::linear",
-        ),
-        Node(
-            "r",
-            Kind.CALL,
-            "nn.relu",
-            inputs=("d0",),
-            outputs=(tensor(8, 32),),
-            scope="layers.1",
-            source="aten::relu",
-        ),
-        Node(
-            "d1",
-            Kind.CALL,
-            "nn.dense",
-            inputs=("r", "w1"),
-            outputs=(tensor(8, 4),),
-            scope="layers.2",
-            source="aten::linear",
-        ),
-    ]
+    turned = "t0 transpose w0 @layers.0 <aten::t :16x32;" if transposed else ""
+    return nodes_of(
+        f"x :8x16; w0!layers.0.weight :32x16; w1!layers.2.weight :4x32; {turned}"
+        f" d0 nn.dense x {'t0' if transposed else 'w0'} @layers.0 <aten::linear;"
+        " r nn.relu d0 @layers.1 <aten::relu; d1 nn.dense r w1 @layers.2 <aten::linear :8x4",
+        of="8x32",
+    )
 
 
 def forward_graph(transposed: bool = True) -> Graph:
@@ -105,62 +64,15 @@ def joint_graph() -> Graph:
     forward, captured = Role.FORWARD, Role.CAPTURED
     roles = {"d0": captured, "r": captured, "d1": forward}
     nodes = [replace(n, role=roles.get(n.id, Role.NONE)) for n in forward_nodes(False)]
-    nodes += [
-        Node("g", Kind.INPUT, name="grad_out", outputs=(tensor(8, 4),)),
-        Node(
-            "gr",
-            Kind.CALL,
-            "nn.matmul",
-            inputs=("g", "w1"),
-            outputs=(tensor(8, 32),),
-            role=Role.BACKWARD,
-            scope="layers.2",
-        ),
-        Node(
-            "m",
-            Kind.CALL,
-            "greater",
-            inputs=("d0",),
-            outputs=(tensor(8, 32),),
-            role=Role.BACKWARD,
-            scope="layers.1",
-        ),
-        Node(
-            "gd",
-            Kind.CALL,
-            "multiply",
-            inputs=("gr", "m"),
-            outputs=(tensor(8, 32),),
-            role=Role.BACKWARD,
-            scope="layers.1",
-        ),
-        Node(
-            "gw1",
-            Kind.CALL,
-            "nn.matmul",
-            inputs=("g", "r"),
-            outputs=(tensor(4, 32),),
-            role=Role.BACKWARD,
-            scope="layers.2",
-        ),
-        Node(
-            "gw0",
-            Kind.CALL,
-            "nn.matmul",
-            inputs=("gd", "x"),
-            outputs=(tensor(32, 16),),
-            role=Role.BACKWARD,
-            scope="layers.0",
-        ),
-    ]
-    return Graph(
-        "main",
-        "relay",
-        tuple(nodes),
-        ("x", "w0", "w1", "g"),
-        ("d1", "gw0", "gw1"),
-        forward_outputs=1,
+    backward = nodes_of(
+        "g=grad_out :8x4; gr nn.matmul g w1 @layers.2; m greater d0 @layers.1;"
+        " gd multiply gr m @layers.1; gw1 nn.matmul g r @layers.2 :4x32;"
+        " gw0 nn.matmul gd x @layers.0 :32x16",
+        of="8x32",
     )
+    nodes += [n if n.id == "g" else replace(n, role=Role.BACKWARD) for n in backward]
+    inputs, outputs = ("x", "w0", "w1", "g"), ("d1", "gw0", "gw1")
+    return Graph("main", "relay", tuple(nodes), inputs, outputs, forward_outputs=1)
 
 
 class PageSession(FakeTuning):
@@ -169,16 +81,12 @@ class PageSession(FakeTuning):
     ir = "relay"
 
     def describe(self, *, progress):
-        return EngineInfo(
-            "relay",
-            "0.0.test",
-            "nowhere",
-            (
-                Target("llvm", "the CPU of the test", True),
-                Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
-                Target("cuda", "a GPU", False, "this machine has no GPU"),
-            ),
+        targets = (
+            Target("llvm", "the CPU of the test", True),
+            Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
+            Target("cuda", "a GPU", False, "this machine has no GPU"),
         )
+        return EngineInfo("relay", "0.0.test", "nowhere", targets)
 
     def models(self, pattern, counted=True, *, progress):
         names = ("hf:bert", "hf:distilbert", "torchvision:resnet18")
@@ -187,12 +95,8 @@ class PageSession(FakeTuning):
 
     def load(self, source, *, progress):
         if source.seed == BROKEN_SEED:
-            raise EngineError(
-                "operator",
-                "Relay knows no operator aten::frobnicate.",
-                "encoder.layer.0",
-                "Take this module out.",
-            )
+            said = "Relay knows no operator aten::frobnicate.", "encoder.layer.0"
+            raise EngineError("operator", *said, "Take this module out.")
         if "not_a_trace" in source.model:
             raise EngineError("file", "This is no TorchScript file.", source.model, "Trace it.")
         graph = forward_graph()
@@ -222,20 +126,10 @@ class PageSession(FakeTuning):
                 error = EngineError("pass", "The pass met a shape it cannot take.", one.name)
             added = len(set(after.by_id) - set(before.by_id))
             removed = len(set(before.by_id) - set(after.by_id))
-            records.append(
-                StepRecord(
-                    one.name,
-                    one.enabled,
-                    1 if removed else 0,
-                    added,
-                    removed,
-                    len(after),
-                    0.002 if one.enabled else 0.0,
-                    after.operators,
-                    error,
-                    printed,
-                )
-            )
+            counts = 1 if removed else 0, added, removed, len(after)
+            took = 0.002 if one.enabled else 0.0
+            about = (*counts, took, after.operators, error, printed)
+            records.append(StepRecord(one.name, one.enabled, *about))
             before = after
         return tuple(records)
 
@@ -267,14 +161,9 @@ class PageSession(FakeTuning):
         missing = {s for n in own for s in n.edges} - {n.id for n in (*own, *saved)}
         again = tuple(n for n in joint.nodes if n.id in joint.ancestors(missing) if missing)
         nodes = {n.id: n for n in (*again, *saved, *own)}
-        backward = Graph(
-            "backward",
-            "relay",
-            tuple(nodes.values()),
-            tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL),
-            ("gw0", "gw1"),
-        )
-        return SplitResult(forward, backward, 0.01)
+        inputs = tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL)
+        ends = tuple(nodes.values()), inputs, ("gw0", "gw1")
+        return SplitResult(forward, Graph("backward", "relay", *ends), 0.01)
 
     def check(self, request, captures=False, *, progress):
         source, pipeline = request.source, request.pipeline
@@ -332,158 +221,59 @@ class PageSession(FakeTuning):
         phases = ["forward"] + (["forward_backward"] if request.split else [])
         rows = []
         for phase in phases:
-            rows.append(
-                TimeRow("pytorch eager", phase, 1.0, 0.9, 1.1, None, None, None, (0.9, 1.0, 1.1))
-            )
-            rows.append(
-                TimeRow(
-                    "relay, cpu",
-                    phase,
-                    1.32,
-                    1.3,
-                    1.4,
-                    1.32,
-                    3e-6,
-                    4096,
-                    (1.3, 1.32, 1.4),
-                    ratio_of_minima=1.44,
-                    build_seconds=0.5,
-                    target=request.target,
-                    capture_bytes=2048,
-                )
-            )
+            eager = 1.0, 0.9, 1.1, None, None, None, (0.9, 1.0, 1.1)
+            ours = 1.32, 1.3, 1.4, 1.32, 3e-6, 4096, (1.3, 1.32, 1.4)
+            quick = 0.66, 0.6, 0.7, 0.66, 1e-5, 512, (0.6, 0.66, 0.7)
+            built = {"ratio_of_minima": 1.44, "build_seconds": 0.5, "target": request.target}
             rows += [
-                TimeRow(
-                    f"relay, {one.name}",
-                    phase,
-                    0.66,
-                    0.6,
-                    0.7,
-                    0.66,
-                    1e-5,
-                    512,
-                    (0.6, 0.66, 0.7),
-                    ratio_of_minima=0.67,
-                    build_seconds=0.25,
-                    target=one.request.target,
-                )
-                for one in variants
+                TimeRow("pytorch eager", phase, *eager),
+                TimeRow("relay, cpu", phase, *ours, capture_bytes=2048, **built),
+            ]
+            built = {"ratio_of_minima": 0.67, "build_seconds": 0.25}
+            rows += [
+                TimeRow(f"relay, {v.name}", phase, *quick, target=v.request.target, **built)
+                for v in variants
             ]
             rows += [
                 TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
                 for name in baselines
             ]
+        where = "a test machine", request.target, request.threads or 2
         comparisons = self.check(request, progress=progress)
-        return TimeResult(
-            "a test machine",
-            request.target,
-            request.threads or 2,
-            tuple(rows),
-            comparisons,
-            0.5,
-            ("Another program keeps the machine busy.",),
-        )
+        notes = ("Another program keeps the machine busy.",)
+        return TimeResult(*where, tuple(rows), comparisons, 0.5, notes)
 
     def profile(self, request, *, progress):
         """The product takes most of the time, and the last kernel puts out NaN."""
         out = Output((8, 32), "float32", -1.0, 2.0, 0.5, 0, 0)
         bad = Output((8, 4), "float32", -1.0, 2.0, 0.5, 3, 0)
+        sizes = 0.08, 0.08, 1024, 128, (bad,), 2304.0, 0, 512
         kernels = (
             Kernel("fused_add", "forward", (), 0.02, 0.02, 64, 1024, (out,)),
             Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,), 8192.0, 0, 2048),
-            Kernel(
-                "fused_relu_dense",
-                "forward",
-                ("r", "d1"),
-                0.08,
-                0.08,
-                1024,
-                128,
-                (bad,),
-                2304.0,
-                0,
-                512,
-            ),
+            Kernel("fused_relu_dense", "forward", ("r", "d1"), *sizes),
         )
         phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
         comparisons = self.check(request, progress=progress)
         peaks = self.peaks(request.target, request.threads, ("float32",), progress=progress)
-        return Profile(
-            "a test machine",
-            request.target,
-            request.threads or 2,
-            request.repeats,
-            kernels,
-            phases,
-            comparisons,
-            0.5,
-            ("A note of the profile.",),
-            peaks,
-            8192,
-        )
+        where = "a test machine", request.target, request.threads or 2, request.repeats
+        about = comparisons, 0.5, ("A note of the profile.",), peaks, 8192
+        return Profile(*where, kernels, phases, *about)
 
     def peaks(self, target, threads, dtypes, turn=0, *, progress):
         """Twice as quick when they are measured again."""
-        return Peaks(
-            "a test machine",
-            threads or 2,
-            (("float32", 2e7 * (1 + turn)),),
-            ((2**18, 4e7), (2**28, 1e7)),
-            0.5,
-        )
+        found = (("float32", 2e7 * (1 + turn)),), ((2**18, 4e7), (2**28, 1e7))
+        return Peaks("a test machine", threads or 2, *found, 0.5)
 
 
 def relax_graph() -> Graph:
     """The same model in Relax's words."""
-    nodes = [
-        *forward_nodes(False)[:3],
-        Node(
-            "p0",
-            Kind.CALL,
-            "permute_dims",
-            inputs=("w0",),
-            outputs=(tensor(16, 32),),
-            scope="layers.0",
-            source="aten::linear",
-        ),
-        Node(
-            "m0",
-            Kind.CALL,
-            "matmul",
-            inputs=("x", "p0"),
-            outputs=(tensor(8, 32),),
-            scope="layers.0",
-            source="aten::linear",
-        ),
-        Node(
-            "a",
-            Kind.CALL,
-            "nn.relu",
-            inputs=("m0",),
-            outputs=(tensor(8, 32),),
-            scope="layers.1",
-            source="aten::relu",
-        ),
-        Node(
-            "p1",
-            Kind.CALL,
-            "permute_dims",
-            inputs=("w1",),
-            outputs=(tensor(32, 4),),
-            scope="layers.2",
-            source="aten::linear",
-        ),
-        Node(
-            "m1",
-            Kind.CALL,
-            "matmul",
-            inputs=("a", "p1"),
-            outputs=(tensor(8, 4),),
-            scope="layers.2",
-            source="aten::linear",
-        ),
-    ]
-    return Graph("main", "relax", tuple(nodes), ("x", "w0", "w1"), ("m1",))
+    more = (
+        "p0 permute_dims w0 @layers.0 <aten::linear :16x32; m0 matmul x p0 @layers.0 <aten::linear;"
+        " a nn.relu m0 @layers.1 <aten::relu; p1 permute_dims w1 @layers.2 <aten::linear :32x4;"
+        " m1 matmul a p1 @layers.2 <aten::linear :8x4"
+    )
+    return graph_of([*forward_nodes(False)[:3], more], ir="relax", of="8x32")
 
 
 class RelaxPageSession(PageSession):

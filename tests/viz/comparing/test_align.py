@@ -1,66 +1,33 @@
 """Which nodes of two graphs of one model belong together: made by hand, random, and real ones."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from effort import calls_of
 from engines import shared
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from graphs import graph_of, group
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
-
-T = (TensorType((2, 2), "float32"),)
 
 
 def align(left, right):
     return Alignment(match(left, right))
 
 
-def graph(ir, *rows, outputs=None):
-    """A graph of rows (id, operator, what it reads, scope, source); an input has no operator."""
-    nodes = []
-    for ident, op, reads, *origin in rows:
-        scope, source = (*origin, "", "")[:2]
-        if op:
-            kind = {"tuple": Kind.TUPLE, "item": Kind.ITEM}.get(op, Kind.CALL)
-            name = ""
-        else:
-            kind, name = Kind.INPUT, ident
-        nodes.append(Node(ident, kind, op, name, {}, tuple(reads), T, scope, source))
-    made = Graph(
-        "main",
-        ir,
-        tuple(nodes),
-        tuple(n.id for n in nodes if n.kind is Kind.INPUT),
-        tuple(outputs or [nodes[-1].id]),
-    )
-    made.validate()
-    return made
-
-
-LEFT = graph(
-    "relay",
-    ("x", "", ()),
-    ("w", "", ()),
-    ("b1", "reshape", ("x",), "net.fc", "aten::linear"),
-    ("b2", "nn.batch_matmul", ("b1", "w"), "net.fc", "aten::linear"),
-    ("b3", "nn.bias_add", ("b2",), "net.fc", "aten::linear"),
-    ("d", "nn.dropout", ("b3",), "net.drop", "aten::dropout"),
-    ("r", "nn.relu", ("d",), "net", "aten::relu"),
+LEFT = graph_of(
+    "x; w; b1 reshape x @net.fc <aten::linear; b2 nn.batch_matmul b1 w @net.fc <aten::linear;"
+    " b3 nn.bias_add b2 @net.fc <aten::linear; d nn.dropout b3 @net.drop <aten::dropout;"
+    " r nn.relu d @net <aten::relu"
 )
-RIGHT = graph(
-    "relax",
-    ("x", "", ()),
-    ("w", "", ()),
-    ("p", "permute_dims", ("w",), "net.fc", "aten::linear"),
-    ("m", "matmul", ("x", "p"), "net.fc", "aten::linear"),
-    ("a", "add", ("m",), "net.fc", "aten::linear"),
-    ("r2", "nn.relu", ("a",), "net", "aten::relu"),
-    ("own", "zeros", ()),
-    outputs=("r2", "own"),
+RIGHT = graph_of(
+    "x; w; p permute_dims w @net.fc <aten::linear; m matmul x p @net.fc <aten::linear;"
+    " a add m @net.fc <aten::linear; r2 nn.relu a @net <aten::relu; own zeros",
+    "r2 own",
+    ir="relax",
 )
 
 
@@ -91,14 +58,13 @@ def test_groups_tell_what_each_operator_became():
 
 def views(order):
     """Three views in one module, each of another layer's result, in some order."""
-    rows = [("x", "", ())]
-    for name in order:
-        rows += [
-            (f"{name}m", "matmul", ("x",), f"self.{name}", "aten::linear"),
-            (f"{name}v", "reshape", (f"{name}m",), "self", "aten::view"),
-            (f"{name}t", "transpose", (f"{name}v",), "self", "aten::transpose"),
-        ]
-    return graph("relay", *rows, outputs=[f"{n}t" for n in order])
+    text = "x"
+    for n in order:
+        text += (
+            f"; {n}m matmul x @self.{n} <aten::linear; {n}v reshape {n}m @self <aten::view;"
+            f" {n}t transpose {n}v @self <aten::transpose"
+        )
+    return graph_of(text, " ".join(f"{n}t" for n in order))
 
 
 def test_equal_operators_are_told_apart_by_what_they_read_not_by_their_order():
@@ -109,31 +75,25 @@ def test_equal_operators_are_told_apart_by_what_they_read_not_by_their_order():
                 assert both.of_one_origin(side, name + part) == ((name + part,),) * 2
 
 
+def zeros(ids, ir="relay"):
+    return graph_of("; ".join(f"{i} zeros @a <aten::zeros" for i in ids.split()), ids, ir=ir)
+
+
 def test_without_anything_else_to_go_by_the_order_counts():
-    rows = [(f"n{i}", "zeros", (), "a", "aten::zeros") for i in range(3)]
-    ends = [r[0] for r in rows]
-    both = align(graph("relay", *rows, outputs=ends), graph("relax", *rows, outputs=ends))
-    assert [both.of_one_origin(0, n)[1] for n in ends] == [(n,) for n in ends]
+    ends = "n0 n1 n2"
+    both = align(zeros(ends), zeros(ends, "relax"))
+    assert [both.of_one_origin(0, n)[1] for n in ends.split()] == [(n,) for n in ends.split()]
 
 
 def test_one_of_several_that_cannot_be_told_goes_to_nothing():
-    rows = [(f"n{i}", "zeros", (), "a", "aten::zeros") for i in range(3)]
-    left = graph("relay", *rows, outputs=["n0", "n1", "n2"])
-    right = graph("relax", *rows[:2], outputs=["n0", "n1"])
+    left, right = zeros("n0 n1 n2"), zeros("n0 n1", "relax")
     assert align(left, right).of_one_origin(0, "n2") == ((), ())
 
 
 def test_a_fused_function_goes_to_all_that_its_body_came_from():
-    body = graph(
-        "relay",
-        ("fx", "", ()),
-        ("f1", "nn.dense", ("fx",), "net.fc", "aten::linear"),
-        ("f2", "nn.relu", ("f1",), "net", "aten::relu"),
-    )
-    fused = Node(
-        "f", Kind.FUNCTION, "nn.dense+nn.relu", "", {}, ("x",), T, "net", "aten::relu", body=body
-    )
-    left = Graph("main", "relay", (LEFT.by_id["x"], fused), ("x",), ("f",))
+    body = graph_of("fx; f1 nn.dense fx @net.fc <aten::linear; f2 nn.relu f1 @net <aten::relu")
+    fused = replace(group("f", "nn.dense+nn.relu", "x", body), scope="net", source="aten::relu")
+    left = graph_of([LEFT.by_id["x"], fused])
     both = align(left, RIGHT)
     assert both.of_one_origin(0, "f") == (("f",), ("p", "m", "a", "r2"))
     for ours in ("m", "r2"):
@@ -142,13 +102,8 @@ def test_a_fused_function_goes_to_all_that_its_body_came_from():
 
 
 def test_tuples_go_with_their_reader_and_items_with_their_maker():
-    left = graph(
-        "relax",
-        ("x", "", ()),
-        ("t", "tuple", ("x", "x")),
-        ("c", "concat", ("t",), "a", "aten::cat"),
-        ("s", "split", ("c",), "b", "aten::split"),
-        ("i", "item", ("s",)),
+    left = graph_of(
+        "x; t () x x; c concat t @a <aten::cat; s split c @b <aten::split; i [0] s", ir="relax"
     )
     both = align(left, left)
     assert both.of_one_origin(0, "t")[1] == ("t", "c")
@@ -161,12 +116,13 @@ def test_tuples_go_with_their_reader_and_items_with_their_maker():
 
 def random_graph(seed, size):
     dice = random.Random(seed)
-    rows = [("x", "", ())]
+    ids, text = ["x"], "x"
     for i in range(size):
-        reads = {rows[dice.randrange(max(0, i - 9), i + 1)][0] for _ in range(2)}
-        origin = (f"m{dice.randrange(9)}", f"aten::{dice.randrange(4)}")
-        rows.append((f"n{i}", "op", tuple(reads), *(origin if dice.random() < 0.8 else ())))
-    return graph("relay", *rows)
+        reads = {ids[dice.randrange(max(0, i - 9), i + 1)] for _ in range(2)}
+        origin = f"@m{dice.randrange(9)} <aten::{dice.randrange(4)}"
+        text += f"; n{i} op {' '.join(reads)} {origin if dice.random() < 0.8 else ''}"
+        ids.append(f"n{i}")
+    return graph_of(text)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -188,11 +144,9 @@ def test_pairs_are_of_one_origin_and_go_both_ways(seed):
 
 
 def long_chain(length):
-    rows = [("x", "", ())]
-    for i in range(length):
-        origin = ("m", f"aten::{i % 2}") if i % 10 else ()
-        rows.append((f"n{i}", "op", (rows[-1][0],), *origin))
-    return graph("relay", *rows)
+    origins = [f" @m <aten::{i % 2}" if i % 10 else "" for i in range(length)]
+    rest = (f"; n{i} op n{i - 1}{origins[i]}" for i in range(1, length))
+    return graph_of("x; n0 op x" + "".join(rest))
 
 
 def test_a_long_chain_is_aligned_without_recursion():

@@ -7,44 +7,25 @@ import pytest
 from changed_by_hand import KINDS, changed_by_hand, nameless, without_layer, without_origins
 from effort import calls_of
 from engines import shared
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from graphs import graph_of, group
+from relascope.core.graph import TensorType
 from relascope.core.identity import carry_pairs, flat
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare.match import Rule, match
 
-T, W = (TensorType((2, 3), "float32"),), (TensorType((3, 3), "float32"),)
-
-
-def call(ident, op, *inputs, attrs=None, scope="", source="", outputs=T):
-    return Node(ident, Kind.CALL, op, "", attrs or {}, inputs, outputs, scope, source)
-
-
-def value(ident, name, kind=Kind.INPUT):
-    return Node(ident, kind, name=name, outputs=T)
-
-
-def graph(*nodes, outputs=None, ir="relay"):
-    inputs = [n.id for n in nodes if n.kind in (Kind.INPUT, Kind.PARAMETER)]
-    made = Graph("main", ir, nodes, tuple(inputs), tuple(outputs or [nodes[-1].id]))
-    made.validate()
-    return made
-
 
 def layers(count, origins=True):
     """A model of equal layers: a product with a weight of its own, a norm, a sum around both."""
-    nodes = [value("x", "x")]
-    last, turned = "x", {"axes": [1, 0]}
+    text, last = "x", "x"
     for i in range(count):
-        scope = f"layer.{i}" if origins else ""
-        nodes += [
-            replace(value(f"w{i}", f"layer.{i}.weight", Kind.PARAMETER), outputs=W),
-            call(f"t{i}", "transpose", f"w{i}", attrs=turned, scope=scope, source="t", outputs=W),
-            call(f"m{i}", "matmul", last, f"t{i}", scope=scope, source="linear"),
-            call(f"r{i}", "nn.relu", f"m{i}", attrs={"slope": 0.1}, scope=scope, source="relu"),
-            call(f"a{i}", "add", f"r{i}", last, scope=scope, source="add"),
-        ]
+        at = f"@layer.{i}" if origins else ""
+        text += (
+            f"; w{i}!layer.{i}.weight :4x4; t{i} transpose w{i} axes=[1,0] {at} <t :4x4;"
+            f" m{i} matmul {last} t{i} {at} <linear; r{i} nn.relu m{i} slope=0.1 {at} <relu;"
+            f" a{i} add r{i} {last} {at} <add"
+        )
         last = f"a{i}"
-    return graph(*nodes)
+    return graph_of(text)
 
 
 def pairs(found):
@@ -65,7 +46,7 @@ def test_an_equal_graph_under_other_ids_is_the_same_and_all_of_it_is_sure():
     [
         (lambda n: replace(n, attrs={"slope": 0.2}), Rule.PLACE),
         (lambda n: replace(n, op="nn.gelu", attrs={}), Rule.REPLACED),
-        (lambda n: replace(n, outputs=(TensorType((2, 3), "float16"),)), Rule.NEIGHBOURS),
+        (lambda n: replace(n, outputs=(TensorType((2, 4), "float16"),)), Rule.NEIGHBOURS),
     ],
 )
 def test_a_changed_node_is_the_one_change(edit, rule):
@@ -81,81 +62,64 @@ def test_a_changed_node_is_the_one_change(edit, rule):
 
 
 def test_an_inserted_node_is_added_and_a_left_out_one_removed():
-    left = graph(
-        value("x", "x"), call("a", "exp", "x"), call("b", "nn.relu", "a"), call("c", "log", "b")
-    )
-    right = graph(
-        value("x", "x"), call("1", "exp", "x"), call("2", "cast", "1"), call("3", "log", "2")
-    )
+    left = graph_of("x; a exp x; b nn.relu a; c log b")
+    right = graph_of("x; 1 exp x; 2 cast 1; 3 log 2")
     found = match(
         left,
-        graph(
-            *left.nodes[:2],
-            call("k", "cast", "a"),
-            *(replace(n, inputs=("k",)) if n.id == "b" else n for n in left.nodes[2:]),
+        graph_of(
+            [
+                *left.nodes[:2],
+                "k cast a",
+                *(replace(n, inputs=("k",)) if n.id == "b" else n for n in left.nodes[2:]),
+            ]
         ),
     )
     assert (found.added, found.removed) == (("k",), ())
     assert [p.left for p in found.changed] == ["b"]
-    found = match(right, graph(*right.nodes[:2], replace(right.nodes[3], inputs=("1",))))
+    found = match(right, graph_of([*right.nodes[:2], "3 log 1"]))
     assert (found.added, found.removed) == ((), ("2",))
 
 
 def test_other_results_are_a_difference_though_every_node_is_the_same():
-    left = graph(value("x", "x"), call("a", "exp", "x"), call("b", "log", "x"), outputs="ab")
+    left = graph_of("x; a exp x; b log x", "a b")
     found = match(left, replace(left, outputs=("b", "a")))
     assert all(p.same for p in found.pairs)
     assert not found.same
 
 
 def test_twins_are_told_apart_by_what_they_serve():
-    twice = [
-        value("x", "x"),
-        *(call(f"{n}1", "exp", "x") for n in "ab"),
-        call("a2", "log", "a1"),
-        call("b2", "sqrt", "b1"),
-    ]
-    left = graph(*twice, outputs=("a2", "b2"))
-    order = [0, 2, 1, 4, 3]
-    right = graph(*(twice[i] for i in order), outputs=("a2", "b2"))
+    left = graph_of("x; a1 exp x; b1 exp x; a2 log a1; b2 sqrt b1", "a2 b2")
+    right = graph_of("x; b1 exp x; a1 exp x; b2 sqrt b1; a2 log a1", "a2 b2")
     assert pairs(match(left, right)) == {n.id: n.id for n in left}
 
 
 def test_a_fused_group_goes_to_what_holds_most_of_it():
-    body = graph(value("f.p", "p0"), call("f.1", "exp", "f.p"), call("f.2", "log", "f.1"))
-    fused = Node("f", Kind.FUNCTION, "exp+log", inputs=("x",), outputs=T, body=body)
-    left = graph(value("x", "x"), fused, call("s", "sqrt", "f"))
-    small = graph(value("g.p", "p0"), call("g.1", "exp", "g.p"))
-    group = Node("g", Kind.FUNCTION, "exp", inputs=("x",), outputs=T, body=small)
-    right = graph(value("x", "x"), group, call("l", "log", "g"), call("s", "sqrt", "l"))
+    body = graph_of("f.p=p0; f.1 exp f.p; f.2 log f.1")
+    fused = group("f", "exp+log", "x", body)
+    left = graph_of(["x", fused, "s sqrt f"])
+    small = graph_of("g.p=p0; g.1 exp g.p")
+    right = graph_of(["x", group("g", "exp", "x", small), "l log g; s sqrt l"])
     found = match(left, right)
     assert pairs(found) == {"x": "x", "f.1": "g.1", "f.2": "l", "f": "g", "s": "s"}
-    group = found.by_left["f"]
-    assert (group.rule, group.sure, group.same) == (Rule.INSIDE, 0.5, False)
+    pair = found.by_left["f"]
+    assert (pair.rule, pair.sure, pair.same) == (Rule.INSIDE, 0.5, False)
     assert {p.left for p in found.changed} == {"f"}
 
 
 def test_kernels_counted_otherwise_are_the_same():
     def one(name):
-        return graph(value("x", "x"), call("k", name, "x", attrs={"call": "call_tir"}))
+        return graph_of(f"x; k {name} x call='call_tir'")
 
     assert match(one("fused_matmul2_add"), one("fused_matmul_add1")).same
     assert not match(one("fused_matmul_add"), one("fused_matmul_multiply")).same
 
 
 def test_two_irs_are_matched_by_words_that_both_know():
-    left = graph(
-        value("x", "x"),
-        value("w", "w", Kind.PARAMETER),
-        call("t", "transpose", "w", attrs={"axes": [1, 0]}, scope="fc", source="aten::linear"),
-        call("d", "nn.batch_matmul", "x", "t", scope="fc", source="aten::linear"),
+    left = graph_of(
+        "x; w!; t transpose w @fc <aten::linear axes=[1,0]; d nn.batch_matmul x t @fc <aten::linear"
     )
-    right = graph(
-        value("x", "x"),
-        value("w", "w", Kind.PARAMETER),
-        call("p", "permute_dims", "w", scope="fc", source="aten::linear"),
-        call("m", "matmul", "x", "p", scope="fc", source="aten::linear"),
-        ir="relax",
+    right = graph_of(
+        "x; w!; p permute_dims w @fc <aten::linear; m matmul x p @fc <aten::linear", ir="relax"
     )
     found = match(left, right)
     assert pairs(found) == {"x": "x", "w": "w", "t": "p", "d": "m"}
@@ -197,9 +161,8 @@ def test_a_match_becomes_a_graph_under_the_other_ones_ids():
 
 
 def test_a_group_that_returns_what_it_is_given_is_nothing_in_between():
-    body = Graph("fused", "relay", (value("g.p", "p0"),), ("g.p",), ("g.p",))
-    group = Node("g", Kind.FUNCTION, "exp", inputs=("x",), outputs=T, body=body)
-    left = graph(value("x", "x"), group, call("s", "sqrt", "g"))
+    body = graph_of("g.p=p0")
+    left = graph_of(["x", group("g", "exp", "x", body), "s sqrt g"])
     assert match(left, left).same
 
 

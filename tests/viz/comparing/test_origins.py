@@ -1,30 +1,8 @@
 """Where nodes come from and go to, on graphs small enough to say what is right."""
 
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from graphs import graph_of, group
 from relascope.core.identity import carry_identity
 from relascope.viz.compare.origins import MOST, How, origins
-
-T = TensorType((2, 3), "float32")
-WIDE = TensorType((2, 9), "float32")
-
-
-def call(ident, op, *inputs, scope="", source="", outputs=(T,), attrs=None):
-    return Node(ident, Kind.CALL, op, "", attrs or {}, inputs, outputs, scope, source)
-
-
-def var(ident, name="", kind=Kind.INPUT):
-    return Node(ident, kind, name=name or ident, outputs=(T,))
-
-
-def constant(ident, digest):
-    return Node(ident, Kind.CONSTANT, attrs={"digest": digest}, outputs=(T,))
-
-
-def graph(*nodes, outputs=None):
-    inputs = [n.id for n in nodes if n.kind in (Kind.INPUT, Kind.PARAMETER)]
-    made = Graph("main", "relay", nodes, tuple(inputs), tuple(outputs or [nodes[-1].id]))
-    made.validate()
-    return made
 
 
 def found(before, after):
@@ -40,17 +18,8 @@ def found(before, after):
 
 
 def test_equal_nodes_are_merged_and_so_is_what_reads_them():
-    before = graph(
-        var("x"),
-        call("a", "exp", "x"),
-        call("b", "exp", "x"),
-        call("c", "log", "a"),
-        call("d", "log", "b"),
-        call("e", "add", "c", "d"),
-    )
-    after = graph(
-        var("x"), call("1", "exp", "x"), call("2", "log", "1"), call("3", "add", "2", "2")
-    )
+    before = graph_of("x; a exp x; b exp x; c log a; d log b; e add c d")
+    after = graph_of("x; 1 exp x; 2 log 1; 3 add 2 2")
     rows = found(before, after)
     assert rows["b"] == ("removed", How.MERGED, ("a",), True)
     assert rows["d"] == ("removed", How.MERGED, ("c",), True)
@@ -58,38 +27,14 @@ def test_equal_nodes_are_merged_and_so_is_what_reads_them():
 
 
 def test_what_reads_equal_constants_is_equal():
-    before = graph(
-        var("x"),
-        constant("k", "1"),
-        constant("k2", "1"),
-        call("a", "negative", "k"),
-        call("b", "negative", "k2"),
-        call("c", "f", "x", "a"),
-        call("d", "g", "c", "b"),
-    )
-    after = graph(
-        var("x"),
-        constant("k", "1"),
-        call("a", "negative", "k"),
-        call("c", "f", "x", "a"),
-        call("d", "g", "c", "a"),
-    )
+    before = graph_of("x; k#1; k2#1; a negative k; b negative k2; c f x a; d g c b")
+    after = graph_of("x; k#1; a negative k; c f x a; d g c a")
     assert found(before, after)["b"] == ("removed", How.MERGED, ("a",), True)
 
 
 def test_a_constant_that_was_computed_names_all_that_went_into_it():
-    before = graph(
-        var("x"),
-        constant("w", "1"),
-        call("t", "transpose", "w"),
-        call("u", "exp", "t"),
-        call("m", "matmul", "x", "u", scope="linear", source="aten::linear"),
-    )
-    after = graph(
-        var("x"),
-        constant("k", "2"),
-        call("1", "matmul", "x", "k", scope="linear", source="aten::linear"),
-    )
+    before = graph_of("x; w#1; t transpose w; u exp t; m matmul x u @linear <aten::linear")
+    after = graph_of("x; k#2; 1 matmul x k @linear <aten::linear")
     rows = found(before, after)
     for ident in ("w", "t", "u"):
         assert rows[ident] == ("removed", How.FOLDED, ("k",), True)
@@ -98,22 +43,11 @@ def test_a_constant_that_was_computed_names_all_that_went_into_it():
 
 
 def test_scales_that_a_weight_took_over_were_folded_into_it():
-    before = graph(
-        var("x"),
-        constant("w", "1"),
-        constant("s", "2"),
-        constant("t", "3"),
-        call("c", "conv", "x", "w", source="aten::conv"),
-        call("d", "divide", "c", "s"),
-        call("m", "multiply", "d", "t"),
-        call("r", "relu", "m", source="aten::relu"),
+    before = graph_of(
+        "x; w#1; s#2; t#3; c conv x w <aten::conv; d divide c s; m multiply d t;"
+        " r relu m <aten::relu"
     )
-    after = graph(
-        var("x"),
-        constant("k", "4"),
-        call("1", "conv", "x", "k", source="aten::conv"),
-        call("2", "relu", "1", source="aten::relu"),
-    )
+    after = graph_of("x; k#4; 1 conv x k <aten::conv; 2 relu 1 <aten::relu")
     rows = found(before, after)
     assert rows["w"] == ("removed", How.FOLDED, ("k",), True)
     for ident in ("d", "m", "s", "t"):
@@ -122,24 +56,10 @@ def test_scales_that_a_weight_took_over_were_folded_into_it():
 
 
 def test_a_value_that_is_read_beside_another_weight_is_not_sure_to_be_the_same():
-    before = graph(
-        var("x"),
-        constant("s", "1"),
-        call("m", "multiply", "x", "s"),
-        constant("b", "2"),
-        call("a", "add", "m", "b"),
-        constant("w", "3"),
-        call("c", "conv", "a", "w", source="aten::conv"),
-    )
+    before = graph_of("x; s#1; m multiply x s; b#2; a add m b; w#3; c conv a w <aten::conv")
 
     def after(weight):
-        return graph(
-            var("x"),
-            constant("k", "4"),
-            call("1", "add", "x", "k"),
-            constant("v", weight),
-            call("2", "conv", "1", "v", source="aten::conv"),
-        )
+        return graph_of(f"x; k#4; 1 add x k; v#{weight}; 2 conv 1 v <aten::conv")
 
     rows = found(before, after("5"))
     assert rows["a"] == ("removed", How.REPLACED, ("1",), False)
@@ -148,41 +68,22 @@ def test_a_value_that_is_read_beside_another_weight_is_not_sure_to_be_the_same()
 
 
 def test_what_nothing_reads_is_dead():
-    before = graph(
-        var("x"), call("a", "exp", "x"), call("b", "log", "a"), call("c", "sin", "x"), outputs=["c"]
-    )
-    rows = found(before, graph(var("x"), call("1", "sin", "x")))
+    before = graph_of("x; a exp x; b log a; c sin x", "c")
+    rows = found(before, graph_of("x; 1 sin x"))
     assert rows == {i: ("removed", How.DEAD, (), True) for i in "ab"}
 
 
 def test_a_view_that_is_left_out_names_what_its_readers_read_now():
-    before = graph(
-        var("x"),
-        call("z", "zeros"),
-        call("a", "exp", "x"),
-        call("b", "add", "a", "z"),
-        call("c", "log", "b", source="aten::log"),
-    )
-    after = graph(var("x"), call("1", "exp", "x"), call("2", "log", "1", source="aten::log"))
+    before = graph_of("x; z zeros; a exp x; b add a z; c log b <aten::log")
+    after = graph_of("x; 1 exp x; 2 log 1 <aten::log")
     rows = found(before, after)
     assert rows["b"] == ("removed", How.LEFT_OUT, ("a",), True)
     assert rows["z"] == ("removed", How.DEAD, (), True)
 
 
 def test_a_node_spelled_out_is_replaced_by_its_last_and_all_come_from_it():
-    before = graph(
-        var("x"),
-        call("g", "nn.gelu", "x", source="aten::gelu"),
-        call("r", "log", "g", source="aten::log"),
-    )
-    after = graph(
-        var("x"),
-        constant("h", "1"),
-        call("1", "erf", "x"),
-        call("2", "multiply", "x", "h"),
-        call("3", "multiply", "1", "2"),
-        call("4", "log", "3", source="aten::log"),
-    )
+    before = graph_of("x; g nn.gelu x <aten::gelu; r log g <aten::log")
+    after = graph_of("x; h#1; 1 erf x; 2 multiply x h; 3 multiply 1 2; 4 log 3 <aten::log")
     rows = found(before, after)
     assert rows["g"] == ("removed", How.REPLACED, ("3",), True)
     for ident in ("h", "1", "2", "3"):
@@ -190,27 +91,13 @@ def test_a_node_spelled_out_is_replaced_by_its_last_and_all_come_from_it():
 
 
 def test_nodes_that_are_joined_are_named_by_all_that_join_them():
-    before = graph(
-        var("x"),
-        var("p", kind=Kind.PARAMETER),
-        var("q", kind=Kind.PARAMETER),
-        call("a", "matmul", "x", "p"),
-        call("b", "matmul", "x", "q"),
-        call("c", "exp", "a", source="aten::exp"),
-        call("d", "log", "b", source="aten::log"),
-        outputs=["c", "d"],
+    before = graph_of(
+        "x; p!; q!; a matmul x p; b matmul x q; c exp a <aten::exp; d log b <aten::log", "c d"
     )
-    after = graph(
-        var("x"),
-        var("p", kind=Kind.PARAMETER),
-        var("q", kind=Kind.PARAMETER),
-        call("1", "concat", "p", "q", outputs=(WIDE,)),
-        call("2", "matmul", "x", "1", outputs=(WIDE,)),
-        call("3", "slice", "2", attrs={"at": 0}),
-        call("4", "slice", "2", attrs={"at": 1}),
-        call("5", "exp", "3", source="aten::exp"),
-        call("6", "log", "4", source="aten::log"),
-        outputs=["5", "6"],
+    after = graph_of(
+        "x; p!; q!; 1 concat p q :2x9; 2 matmul x 1 :2x9; 3 slice 2 at=0;"
+        " 4 slice 2 at=1; 5 exp 3 <aten::exp; 6 log 4 <aten::log",
+        "5 6",
     )
     rows = found(before, after)
     assert rows["a"] == ("removed", How.REPLACED, ("3",), True)
@@ -219,20 +106,8 @@ def test_nodes_that_are_joined_are_named_by_all_that_join_them():
 
 
 def test_operators_that_become_kernels_are_paired_one_by_one():
-    before = graph(
-        var("x"),
-        call("a", "add", "x", "x"),
-        call("s", "nn.softmax", "a"),
-        call("b", "add", "s", "x"),
-        call("t", "nn.tanh", "b"),
-    )
-    after = graph(
-        var("x"),
-        call("1", "add1", "x", "x"),
-        call("2", "softmax", "1"),
-        call("3", "add2", "2", "x"),
-        call("4", "tir_tanh", "3"),
-    )
+    before = graph_of("x; a add x x; s nn.softmax a; b add s x; t nn.tanh b")
+    after = graph_of("x; 1 add1 x x; 2 softmax 1; 3 add2 2 x; 4 tir_tanh 3")
     rows = found(before, after)
     for old, new in zip("asbt", "1234", strict=True):
         assert rows[old][:3] == ("removed", How.REPLACED, (new,))
@@ -240,22 +115,12 @@ def test_operators_that_become_kernels_are_paired_one_by_one():
     assert [rows[i][3] for i in "asbt"] == [True, True, True, True]  # the last is the result
 
 
-def body(*nodes, outputs):
-    return Graph("f", "relax", nodes, ("f.x",), outputs)
-
-
 def test_fusing_names_what_is_fused_and_a_kernel_the_function_that_it_was():
-    loose = graph(var("x"), call("a", "exp", "x"), call("b", "log", "a"), call("c", "sum", "b"))
-    inside = body(
-        var("f.x"), call("f.1", "exp", "f.x"), call("f.2", "log", "f.1"), outputs=("f.2",)
-    )
-    fused = graph(
-        var("x"),
-        Node("f", Kind.FUNCTION, "exp+log", inputs=("x",), outputs=(T,), body=inside),
-        call("c", "sum", "f"),
-    )
+    loose = graph_of("x; a exp x; b log a; c sum b")
+    inside = graph_of("f.x; f.1 exp f.x; f.2 log f.1")
+    fused = graph_of(["x", group("f", "exp+log", "x", inside), "c sum f"])
     assert found(loose, fused) == {"f": ("added", How.FUSES, ("a", "b"), True)}
-    kernel = graph(var("x"), call("k", "fused_exp_log", "x"), call("c", "sum", "k"))
+    kernel = graph_of("x; k fused_exp_log x; c sum k")
     rows = found(fused, kernel)
     for ident in ("f", "f.1", "f.2"):
         assert rows[ident] == ("removed", How.MOVED, ("k",), True)
@@ -264,13 +129,9 @@ def test_fusing_names_what_is_fused_and_a_kernel_the_function_that_it_was():
 
 
 def test_the_backward_names_the_forward_and_new_arguments_say_so():
-    before = graph(var("x"), call("a", "exp", "x", scope="m", source="aten::exp"))
-    after = graph(
-        var("x"),
-        call("a", "exp", "x", scope="m", source="aten::exp"),
-        var("g", "grad_out"),
-        call("1", "multiply", "g", "a", scope="m", source="gradient of aten::exp"),
-        outputs=["a", "1"],
+    before = graph_of("x; a exp x @m <aten::exp")
+    after = graph_of(
+        "x; a exp x @m <aten::exp; g=grad_out; 1 multiply g a @m <gradient~of~aten::exp", "a 1"
     )
     rows = found(before, after)
     assert rows["g"] == ("added", How.ARGUMENT, (), True)
@@ -278,33 +139,22 @@ def test_the_backward_names_the_forward_and_new_arguments_say_so():
 
 
 def test_what_is_put_between_names_what_it_stands_behind():
-    before = graph(var("x"), call("a", "exp", "x"), call("b", "log", "a", source="aten::log"))
-    after = graph(
-        var("x"),
-        call("1", "exp", "x"),
-        call("2", "cast", "1"),
-        call("3", "log", "2", source="aten::log"),
-    )
+    before = graph_of("x; a exp x; b log a <aten::log")
+    after = graph_of("x; 1 exp x; 2 cast 1; 3 log 2 <aten::log")
     assert found(before, after)["2"] == ("added", How.INSERTED, ("a",), True)
 
 
 def test_what_only_its_place_tells_is_not_sure():
-    before = graph(var("x"), call("a", "exp", "x"), call("b", "sum", "a"))
-    after = graph(
-        var("x"),
-        call("1", "reshape", "x", outputs=(WIDE,)),
-        call("2", "mean", "1"),
-        call("3", "sin", "x"),
-        outputs=["2", "3"],
-    )
+    before = graph_of("x; a exp x; b sum a")
+    after = graph_of("x; 1 reshape x :2x9; 2 mean 1; 3 sin x", "2 3")
     rows = found(before, after)
     assert rows["b"][:2] == ("removed", How.REPLACED)
     assert rows["b"][3] is False
 
 
 def test_a_change_says_what_is_different():
-    before = graph(var("x"), call("a", "exp", "x"), call("b", "sum", "a", attrs={"axis": 0}))
-    after = graph(var("x"), call("a", "exp", "x"), call("1", "sum", "a", attrs={"axis": 1}))
+    before = graph_of("x; a exp x; b sum a axis=0")
+    after = graph_of("x; a exp x; 1 sum a axis=1")
     (row,) = origins(before, carry_identity(before, after))
     assert (row.id, row.what, row.detail) == ("b", "changed", "axis: 0 → 1")
 
@@ -313,12 +163,8 @@ def test_a_long_chain_is_no_recursion_and_names_stay_few():
     length = 5000
 
     def chain(op):
-        nodes = [var("x")]
-        nodes += [
-            call(f"{op}{i}", op, f"{op}{i - 1}" if i else "x", attrs={"i": i})
-            for i in range(length)
-        ]
-        return graph(*nodes)
+        rest = (f"; {op}{i} {op} {op}{i - 1} i={i}" for i in range(1, length))
+        return graph_of(f"x; {op}0 {op} x i=0" + "".join(rest))
 
     rows = found(chain("exp"), chain("log"))
     assert len(rows) == 2 * length
