@@ -41,7 +41,7 @@ LINES = {
     "passes": 11600,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27280,
+    "viz": 27045,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

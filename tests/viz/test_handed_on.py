@@ -86,6 +86,12 @@ def test_svg_says_forward_captured_and_backward_without_its_colours():
     opened = View(open_groups=tuple(module_groups(fold_constants(graph)).groups))
     light = palette.STYLES["light"]
 
+    def extent(path: str) -> list[tuple[float, float]]:
+        """Across and down, where a path begins and ends."""
+        points = [p.split()[-2:] for p in re.findall(r"[A-Z]([\d. ]+)", path)]
+        across, down = ([float(p[at]) for p in points] for at in (0, 1))
+        return [(min(across), max(across)), (min(down), max(down))]
+
     def bars(text: str, title: str) -> list[tuple[str, str]]:
         """Side and colour of each bar of the first box that is called so."""
         box = next(
@@ -93,11 +99,17 @@ def test_svg_says_forward_captured_and_backward_without_its_colours():
             for g in ET.fromstring(text).iter(f"{SVG}g")
             if (g.findtext(f"{SVG}title") or "").startswith(title)
         )
-        return [
-            ("left" if " 0 0 0 " in p.get("d", "") else "right", p.get("fill", ""))
-            for p in box.iter(f"{SVG}path")
-            if "A" in p.get("d", "")
-        ]
+        outline, *others = box.iter(f"{SVG}path")
+        (left, right), height = extent(outline.get("d", ""))
+        found = []
+        for path in (p for p in others if p.get("stroke") is None):
+            for one in path.get("d", "").removesuffix("Z").split("Z"):
+                across, down = extent(one)
+                if down == height:  # and no count of captures
+                    assert (across[0] == left) != (across[1] == right)
+                    where = "left" if across[0] == left else "right"
+                    found.append((where, path.get("fill", "")))
+        return found
 
     whole = to_svg(graph, opened)
     for title, role, sides in (

@@ -8,10 +8,9 @@ from py_mini_racer import JSEvalException
 
 from effort import builtins_called
 from graphs import Builder, chain, joint, random_graph, transformer
-from layouts import Box, Layout, flaws, layout
+from layouts import OUTSIDE, Box, Layout, flaws, layout, question
 from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.viz.drawing import javascript, palette
-from relascope.viz.drawing.layout import question
 from relascope.viz.drawing.modules import fold_constants, module_groups
 
 CHILD, IN, OUT = 0, 1, 2
@@ -240,7 +239,7 @@ def _effort(graph: Graph, modules: bool) -> int:
     """Calls of built-in functions made to lay out a graph, all its groups open."""
     tree = module_groups(graph)
     groups = tree.groups if modules else []
-    return builtins_called("layout/outside", "layoutOutside", question(graph, groups))
+    return builtins_called(*OUTSIDE, question(graph, groups))
 
 
 @pytest.mark.parametrize("modules", [True, False])

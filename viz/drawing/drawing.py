@@ -13,16 +13,17 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from sys import float_info
 from typing import Any
+from typing import Literal as OneOf
 
 from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
-from relascope.viz.drawing.layout import Direction, laid_out
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
 from relascope.viz.drawing.union import Union
 
+Direction = OneOf["TB", "LR"]
 MOST_NODES = 20_000
 """More nodes are not drawn: the layout would take minutes."""
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
@@ -244,10 +245,6 @@ class Drawing:
     def first(self, view: View) -> tuple[str, ...]:
         """The groups to open until the person says otherwise."""
         return opened_groups(self.around, view.open_groups, {})
-
-    def laid_out(self, opened: Iterable[str], direction: Direction) -> dict[str, Any]:
-        """Where everything stands with these groups open, as of `layout.laid_out`."""
-        return laid_out(self.graph, opened, direction, self.union)
 
     def focus(self, focus: str | None) -> str | None:
         """A node or group that is drawn; for a module without a group, its first node."""

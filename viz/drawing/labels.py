@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from relascope.core.graph import Kind, Literal, Node, TensorType
 
@@ -11,28 +10,6 @@ from relascope.core.graph import Kind, Literal, Node, TensorType
 _SILENT = {"", "None", "null", "[]", "()", "{}", "0", "0.0", "False", "false"}
 _SILENT |= {"float32", "void", "same"}
 _LONGEST = 30
-
-
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """About how wide a text is in a sans-serif typeface, in the unit of `size`."""
-    return _ems(text) * size * (1.06 if bold else 1.0)
-
-
-@lru_cache(maxsize=8192)
-def _ems(text: str) -> float:
-    return sum(_em(char) for char in text)
-
-
-def _em(char: str) -> float:
-    if char in "ijlI.,:;|'![]()":
-        return 0.3
-    if char in "ftr -":
-        return 0.38
-    if char in "mwMW@%":
-        return 0.88
-    if char in "…—":
-        return 0.95
-    return 0.68 if char.isupper() else 0.58
 
 
 def box_width(node: Node) -> int:

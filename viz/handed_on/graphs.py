@@ -1,17 +1,22 @@
-"""Graphs as the viewer takes them, for a file that has no page behind it."""
+"""Graphs as the viewer takes them, for a file that has no page behind it, and its picture of one.
+
+The picture is what the viewer's own painter draws (`viz/component/viewer/svg/`), in an engine here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from relascope.core.graph import Graph
-from relascope.viz.drawing import palette
+from relascope.core.visible import visible
+from relascope.viz.drawing import javascript, palette
 from relascope.viz.drawing.drawing import View, drawing_of
 from relascope.viz.drawing.union import Union
-from relascope.viz.handed_on.svg import svg
 
 PLAIN = View()
+_FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sans-serif"
 
 
 def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dict[str, Any]:
@@ -26,11 +31,19 @@ def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dic
 
 
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
-    """A graph as the viewer draws it, with its modules open as `view` has them, as SVG."""
+    """A graph as the viewer draws it, with its modules open as `view` has them, as SVG: text as
+    text, modules as frames, and a legend."""
     made = drawing_of(graph, view.fewer_than)
-    opened = made.first(view)
     data = made.data(_settled(view, made.family, None))
-    return svg(data, made.laid_out(opened, view.direction), theme, view.show_shapes)
+    asked = {"data": data, "theme": theme, "font": _FONT, "shapes": view.show_shapes}
+    drawn = javascript.call("svg/outside", "pictureOutside", asked)
+    wide, high = (f"{drawn[side]:.1f}".removesuffix(".0") for side in ("width", "height"))
+    name = escape(visible(graph.name, keep=""))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+        f'viewBox="0 0 {wide} {high}" role="img" aria-label="Graph {name}" font-family="{_FONT}">\n'
+        f"<title>{name}</title>\n{visible(drawn['text'])}\n</svg>\n"
+    )
 
 
 def _settled(view: View, family: str, focus: str | None) -> View:

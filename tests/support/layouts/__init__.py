@@ -10,8 +10,12 @@ from typing import Literal as OneOf
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.layout import Direction, laid_out
+from relascope.viz.drawing.block import Strings, drawn_block
+from relascope.viz.drawing.drawing import Direction
 from relascope.viz.drawing.union import Union
+
+OUTSIDE = str(Path(__file__).parent / "outside"), "layoutOutside"
+"""The module and the function that lay out what `question` asks."""
 
 Point = tuple[float, float]
 EdgeKind = OneOf["plain", "long", "crossing"]
@@ -100,7 +104,23 @@ def layout(
     Returns:
         The same drawing for the same arguments, always.
     """
-    return _read(graph, laid_out(graph, open_groups, direction, union))
+    return _read(graph, javascript.call(*OUTSIDE, question(graph, open_groups, direction, union)))
+
+
+def question(
+    graph: Graph,
+    open_groups: Iterable[str],
+    direction: Direction = "TB",
+    union: Union | None = None,
+) -> dict[str, Any]:
+    """What `layout` asks of the viewer's JavaScript, as JSON values."""
+    strings = Strings()
+    _, block = drawn_block(graph, union, strings)
+    return {
+        "block": block | {"strings": strings.all()},
+        "opened": sorted(set(open_groups)),
+        "options": {"direction": direction},
+    }
 
 
 class Flaws(NamedTuple):

@@ -103,6 +103,13 @@ export class Picture {
     }
   }
 
+  // What the legend says: a style, its shape and its words each.
+  legendRows() {
+    const of = this.overlays.legend?.map(([key, words, shape]) => [key, shape ?? "box", words]);
+    return (of ?? this.drawing.legend).map(([key, shape, words]) => [key, shape, words
+      ?? (shape === "line" ? "forward value read by the backward" : this.theme.styles[key]?.label ?? key)]);
+  }
+
   // For each edge, where in its points it leaves the way of another from the same box.
   partings({ s, p }) {
     const parting = new Int32Array(s.length), longest = new Map();

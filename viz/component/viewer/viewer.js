@@ -262,16 +262,11 @@ class Viewer extends Camera {
 
   fillLegend() {
     const { box } = this.drawing;
-    const overlay = this.overlays.legend;
-    const legend = overlay ? overlay.map(([key, words, shape]) => [key, shape ?? "box", words])
-      : this.drawing.legend;
-    const first = overlay ? [element("b", {}, this.overlays.active.title)] : [];
-    this.legend.replaceChildren(...first, ...legend.map(([key, shape, own]) => {
+    const first = this.overlays.legend ? [element("b", {}, this.overlays.active.title)] : [];
+    this.legend.replaceChildren(...first, ...this.legendRows().map(([key, shape, words]) => {
       const mark = element("i", { class: shape });
       if (shape === "line") mark.style.borderColor = this.theme.look.surfaces[key];
       else this.theme.dress(mark, key);
-      const words = own ?? (shape === "line" ? "forward value read by the backward"
-        : this.theme.styles[key]?.label ?? key);
       return element("span", {}, mark, words);
     }));
     const { nodes, edges } = this.drawing.counts;
