@@ -13,6 +13,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
+from relascope.passes.catalogue.tvm_named import MARK
 from relascope.samples import SAMPLES
 from relascope.viz.rows import tables
 
@@ -60,12 +61,24 @@ def inputs(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def passes(args: argparse.Namespace, connect: Connect) -> Document:
-    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full.
+    """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full; or,
+    with the name `tvm:`, TVM's own pipelines.
 
     With --test, the examples of passes of one's own, run and compared.
     """
     if args.test:
         return _tested(args, connect)
+    if (args.name or "").startswith(MARK):
+        with EngineCalls(args, connect) as ask:
+            known = ask("pipelines").pipelines
+        chosen = args.name.removeprefix(MARK)
+        if chosen and chosen not in known:
+            message = f"TVM has no pipeline {chosen!r}."
+            raise EngineError("usage", message, args.name, f"It has {', '.join(known)}.")
+        return {
+            "engine": args.engine,
+            "pipelines": {MARK + n: t for n, t in known.items() if chosen in ("", n)},
+        }
     if args.name is not None:
         with EngineCalls(args, connect) as ask:
             example = ask("example", args.name)

@@ -35,6 +35,7 @@ _NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record",
 
 # Another module than `text`.
 _TOLD_IN = {"baseline": "gate.text", "bulk": "gate.text", "diff": "compiles.text"}
+_TOLD_IN["pipelines"] = "gate.text"
 _TOLD_IN["compare"] = "compiles.text"
 _SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text` of another name
 
@@ -62,6 +63,12 @@ _COMMANDS = (
         "gate.baseline",
         f"{_MODEL} gate.options.baseline",
         "record what a model compiles to, for check",
+    ),
+    (
+        "pipelines",
+        "gate.pipelines",
+        "model gradient gate.options.coverage",
+        "check a model in each of TVM's pipelines",
     ),
     ("bulk", "gate.bulk", "gate.options.bulk", "check many models with many pipelines"),
     (
@@ -134,6 +141,7 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
         _own_passes(args)
         if connect is None:
             from relascope.engine.client import EngineClient as connect
+        _tvms_pipelines(args, connect)
         document = args.run(args, connect)
     except EngineError as error:
         return _fail(error, as_json)
@@ -194,6 +202,21 @@ def _own_passes(args: argparse.Namespace) -> None:
 
     with refusing("usage", "{}.", "--pass-file", "A pass is a function of `program`."):
         name_files(args.pass_file)
+
+
+def _tvms_pipelines(args: argparse.Namespace, connect: Any) -> None:
+    """Spell out a pipeline that begins with one of TVM's, as the engine reads it from TVM."""
+    from relascope.passes.catalogue.tvm_named import MARK
+
+    if MARK not in (getattr(args, "passes", None) or ""):
+        return
+    from relascope.commands.shared import EngineCalls
+    from relascope.passes.catalogue import with_tvms
+
+    with EngineCalls(args, connect) as ask:
+        known = ask("pipelines", getattr(args, "target", None) or "").pipelines
+    with refusing("usage", "{}.", "--passes", "See: relascope passes"):
+        args.passes = with_tvms(args.engine, args.passes, known)
 
 
 def _module(name: str) -> Any:

@@ -82,7 +82,8 @@ def gradient(command: ArgumentParser) -> None:
 
 def passes(command: ArgumentParser) -> None:
     """The pipeline, and passes of one's own."""
-    about = "a pipeline such as 'cse|bind|fold', or 'default', or 'default|-fold' without a pass"
+    about = "a pipeline such as 'cse|bind|fold', or 'default', or 'default|-fold' without a pass; "
+    about += "or one of TVM's own, 'tvm:zero', which `passes tvm:` lists"
     command.add_argument("--passes", metavar="TEXT", help=about)
     about = "apply this pass only to the first N places, as PASS(count=N) in --passes; repeatable"
     command.add_argument("--count", **_REPEATED, metavar="PASS=N", help=about)
@@ -113,7 +114,12 @@ def limits(command: ArgumentParser) -> None:
 
 def one_pass(command: ArgumentParser) -> None:
     """A pass by its name."""
-    command.add_argument("name", metavar="NAME", nargs="?", help="a pass to show in full")
+    command.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a pass to show in full, or `tvm:` for TVM's pipelines",
+    )
     about = "run the examples in --pass-file; exit with status 3 if one fails"
     command.add_argument("--test", **_SWITCH, help=about)
 

@@ -77,12 +77,15 @@ def passes(document: Document) -> str:
         return _tests(document)
     if "pass" in document:
         return _one_pass(document["pass"], document["example"])
+    if "passes" not in document:
+        return "\n".join(f"{name}: {text}" for name, text in document["pipelines"].items())
     lines = [text_table(document["passes"], "name; title; required; origin"), ""]
     declared = [{"pass": p["name"], **q} for p in document["passes"] for q in p["parameters"]]
     if declared:
         table = text_table(declared, f"pass; {_PARAMETERS}")
         lines += ["Parameters, as in name(key=value):", table, ""]
     lines += [f"{kind}: {text}" for kind, text in document["pipelines"].items() if text]
+    lines += ["", "TVM's own pipelines: relascope passes tvm:"]
     return "\n".join(lines)
 
 

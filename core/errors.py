@@ -13,8 +13,9 @@ class EngineError(Exception):
     """Something a person can act on.
 
     Args:
-        kind: a word that programs can test for: "file", "operator", "input", "pass", "engine",
-            "cancelled", "target", "usage".
+        kind: a word that programs can test for: "file", "operator", "input", "pass", "type" (a
+            pass changed one, or left an ill-formed program), "engine", "cancelled", "target",
+            "usage".
         message: what was wrong, one sentence.
         where: the node, operator, module, file or value it was wrong with.
         hint: what to do about it.

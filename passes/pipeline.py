@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 MOST_STEPS = 200
-_STEP = re.compile(r"(?P<off>-?)(?P<name>[a-z][a-z0-9_]*)(\((?P<params>[^()]*)\))?")
+_STEP = re.compile(r"(?P<off>-?)(?P<name>[A-Za-z][\w.]*)(\((?P<params>[^()]*)\))?")
+
+
+def is_tvms(name: str) -> bool:
+    """Whether a step is one of TVM's own passes by TVM's name for it: `FoldConstant`."""
+    return name.rpartition(".")[2][:1].isupper()
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ class Pipeline:
 
         Args:
             text: `cse|bind|-fold`; white space around the bars is ignored; "" is no step.
-            known: names that are allowed; None allows any.
+            known: names that are allowed beside those of TVM's own passes, which begin with a
+                capital letter; None allows any.
 
         Raises:
             ValueError: a step is malformed or its pass is not known; the message names it. Or there
@@ -103,7 +109,7 @@ class Pipeline:
                     f"cannot read the step {part!r}; write a name, '-name', or 'name(key=value)'"
                 )
             name = match["name"]
-            if allowed is not None and name not in allowed:
+            if allowed is not None and name not in allowed and not is_tvms(name):
                 raise ValueError(f"no pass is called {name!r}; known: {', '.join(sorted(allowed))}")
             params = []
             for item in filter(None, (s.strip() for s in (match["params"] or "").split(","))):
@@ -113,3 +119,18 @@ class Pipeline:
                 params.append((key, value))
             steps.append(Step(name, not match["off"], tuple(params)))
         return Pipeline(tuple(steps))
+
+
+@dataclass(frozen=True)
+class TvmPipelines:
+    """What the TVM at hand has.
+
+    Args:
+        pipelines: the text of each of its pipelines, by name.
+        in_front: names of passes that stand in none, and that may stand before any.
+        left_out: names of those that a module is built without, too.
+    """
+
+    pipelines: dict[str, str]
+    in_front: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()

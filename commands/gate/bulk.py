@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relascope.commands.gate.workers import in_threads, on_dask
@@ -34,6 +34,17 @@ def bulk(args: argparse.Namespace, connect: Connect) -> Document:
     Lines are written to -o as they are found; the same command goes on where it was stopped.
     """
     tasks = list(_tasks(args))
+    found, resumed = lines_of(args, tasks, connect)
+    return {**rows.document(found, args.fail_on or ()), "resumed": resumed}
+
+
+def lines_of(
+    args: argparse.Namespace, tasks: Sequence[Task], connect: Connect
+) -> tuple[list[Row], int]:
+    """The lines of tasks, in their order, and how many were known from an earlier run.
+
+    Each is found on the workers that the options name, and added to -o at once.
+    """
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]
     left = [t for t in tasks if t.key not in known]
@@ -54,7 +65,7 @@ def bulk(args: argparse.Namespace, connect: Connect) -> Document:
         line.clear()
     order = {t.key: i for i, t in enumerate(tasks)}
     found.sort(key=lambda r: order[r["key"]])
-    return {**rows.document(found, args.fail_on or ()), "resumed": len(tasks) - len(left)}
+    return found, len(tasks) - len(left)
 
 
 def _tasks(args: argparse.Namespace) -> Iterator[Task]:
@@ -70,10 +81,10 @@ def _tasks(args: argparse.Namespace) -> Iterator[Task]:
             source, pipeline = source_of(one), pipeline_of(one)
             about = args.engine, model, source, text, pipeline, args.target or ""
             files = (source.model, *args.pass_file)
-            yield Task(*about, args.slow, tolerance_of(args), _digest(files))
+            yield Task(*about, args.slow, tolerance_of(args), digest_of(files))
 
 
-def _digest(paths: Iterable[str]) -> str:
+def digest_of(paths: Iterable[str]) -> str:
     """Of the files among some paths, so that what was changed is found anew."""
     found = hashlib.sha256()
     for path in map(Path, paths):

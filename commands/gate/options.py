@@ -9,6 +9,9 @@ from typing import Any
 from relascope.commands import options
 from relascope.viz.rows.gate.baseline import KINDS
 
+LONGEST = 30.0
+"""Seconds that each pass and each build of `pipelines` may take, if nothing else is given."""
+
 
 def baseline(command: ArgumentParser) -> None:
     """What is measured for a baseline, and where it goes."""
@@ -63,11 +66,7 @@ def bulk(command: ArgumentParser) -> None:
     outcomes = ("wrong", "crash", "slow", "rounding", "not opened")
     about = f"exit with status 3 if a line has one of these outcomes: {', '.join(outcomes)}"
     add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)
-    about = "engines to run at once; default: one per core"
-    add("--workers", type=options.positive, metavar="N", help=about)
-    add("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler")
-    about = "append each line to this file as it is ready, and skip those already in it"
-    add("-o", dest="output", type=Path, metavar="FILE", help=about)
+    _workers(command)
     options.target(command)
     options.tolerance(command)
     options.pass_file(command)
@@ -76,3 +75,24 @@ def bulk(command: ArgumentParser) -> None:
     usual: dict[str, Any] = {"weights": "", "seed": 0, "dtype": "float32", "gradient": "tvm"}
     unsaid = dict.fromkeys(("params", "batch", "tokens"))
     command.set_defaults(**nothing, **usual, **unsaid, module="", call=1)
+
+
+def coverage(command: ArgumentParser) -> None:
+    """What fails, who works, and where lines go."""
+    about = "exit with status 3 if a pipeline of TVM's, or ours, does not match"
+    command.add_argument("--fail", action="store_true", help=about)
+    _workers(command)
+    options.target(command)
+    options.tolerance(command)
+    options.limits(command)
+    command.set_defaults(limit_seconds=LONGEST, pass_file=())
+
+
+def _workers(command: ArgumentParser) -> None:
+    """Who works, and where lines go."""
+    add = command.add_argument
+    about = "engines to run at once; default: one per core"
+    add("--workers", type=options.positive, metavar="N", help=about)
+    add("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler")
+    about = "append each line to this file as it is ready, and skip those already in it"
+    add("-o", dest="output", type=Path, metavar="FILE", help=about)

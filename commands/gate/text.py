@@ -69,3 +69,11 @@ def bulk(document: Document) -> str:
     counts = ", ".join(f"{n} {outcome}" for outcome, n in document["outcomes"].items())
     earlier = f"; {document['resumed']} of them from before" if document["resumed"] else ""
     return "\n\n".join([*filter(None, parts), f"{counts}{earlier}."])
+
+
+def pipelines(document: Document) -> str:
+    """What `pipelines` says: a line a pipeline, then the culprits."""
+    head = f"{document['model']} ({document['engine']}), against {document['against']}"
+    parts = [head, text_table(document["rows"], "pipeline; result; seconds")]
+    parts.append("\n".join(document["culprits"]) or "Every pipeline matches.")
+    return "\n\n".join(parts)

@@ -176,7 +176,9 @@ def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
     """
     value = given(values, name)
     dtype = str(value.dtype).removeprefix("torch.")
-    if tuple(value.shape) != kind.shape or dtype != kind.dtype:
+    sizes = zip(value.shape, kind.shape, strict=False)
+    fits = value.ndim == len(kind.shape) and all(isinstance(k, str) or v == k for v, k in sizes)
+    if not fits or dtype != kind.dtype:
         message = f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}."
         raise EngineError("input", message, name)
     value = value.detach().contiguous()

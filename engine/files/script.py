@@ -18,7 +18,6 @@ _DEEPEST = 60
 _PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)[\w ,.:<>*+/-]*")
 """Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
 _HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
-_BRANCH = "Give the module of each branch by itself."
 _EARLIER = "Give the module as it was before it was compiled."
 _OPTIONS = ("private", "pure", "check_well_formed")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
@@ -141,8 +140,10 @@ class _ScriptGrammar:
                     self.block(one.body)
                 case ast.Pass():
                     pass
-                case ast.If():
-                    raise _Refused(one, "is a branch: `if` is not supported yet", _BRANCH)
+                case ast.If(test=test, body=then, orelse=[_, *_] as otherwise):
+                    self.expression(test, 0)
+                    self.block(then)
+                    self.block(otherwise)
                 case _:
                     raise _Refused(one, "is a statement that a module has no use for here")
 

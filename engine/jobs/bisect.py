@@ -22,7 +22,7 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import info, recorded
-from relascope.passes.pipeline import Pipeline
+from relascope.passes.pipeline import Pipeline, is_tvms
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 
 KINDS = ("wrong", "slow", "crash", "memory")
@@ -30,7 +30,8 @@ FACTOR = 1.5
 SECONDS, MEMORY = 10.0, 256.0
 """What a pass itself may take: seconds, and MiB that stay."""
 _MEASURED = ("wrong", "slow")  # what only a program that runs can be
-_CRASHES = ("pass", "engine")  # kinds of errors that a pass can be to blame for
+CRASHES = ("pass", "type", "engine")
+"""Kinds of errors that a pass can be to blame for."""
 
 
 _DOES = {
@@ -273,7 +274,7 @@ def _try(ask: Ask, question: Question) -> Try:
     except EngineError as error:
         if error.kind == "cancelled":
             raise
-        crash = error.kind in _CRASHES
+        crash = error.kind in CRASHES
         return replace(done, outcome="crash" if crash else "cannot be run", error=error)
 
 
@@ -472,7 +473,8 @@ def _name(ir: str, pipeline: Pipeline, index: int) -> str:
     step = pipeline.steps[index]
     if step.name == recorded.NAME:
         return f"Pass {recorded.number_of(step)}, {info(ir, step).title},"
-    return f"Step {index + 1}, {step.name} ({info(ir, step).title}),"
+    title = info(ir, step).title
+    return f"Step {index + 1}, {step.name}{'' if is_tvms(step.name) else f' ({title})'},"
 
 
 def _of(one: Try) -> str:

@@ -11,11 +11,12 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, nth
 from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
+from relascope.engine.limits import limit_crossed
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 
-OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", "not opened")
+OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", "cannot be run", "not opened")
 
 Row = dict[str, Any]
 
@@ -30,6 +31,7 @@ class Task:
         target: "" is the best one where it runs.
         slow: look for what is slow, too, where it is right.
         digest: of the files that it comes from.
+        search: bisect what is bad.
     """
 
     engine: str
@@ -41,6 +43,7 @@ class Task:
     slow: bool = False
     tolerance: Tolerance = OURS
     digest: str = ""
+    search: bool = True
 
     @property
     def key(self) -> str:
@@ -75,6 +78,8 @@ def _found(ask: Ask, task: Task) -> Row:
     question = Question(
         task.source, task.pipeline, target, threads=1, repeats=10, tolerance=task.tolerance
     )
+    if not task.search:
+        return _tried(ask, question)
     try:
         result = bisect.bisect(ask, task.engine, question)
         if not result.kind and task.slow:
@@ -82,12 +87,31 @@ def _found(ask: Ask, task: Task) -> Row:
             result = bisect.bisect(ask, task.engine, whole)
         inside = nth.nth(ask, task.engine, result)
     except EngineError as error:
-        return _failed("crash", error)
+        return _failed("crash" if error.kind in bisect.CRASHES else "cannot be run", error)
     said = [bisect.verdict(task.engine, result)]
     said += [nth.verdict(task.engine, result, inside)] if inside else []
     row = {"outcome": _outcome(result), "culprits": _culprits(result), "verdict": " ".join(said)}
     ended = any(t.error is not None and t.error.kind == "engine" for t in result.log)
     return {**row, "ended": ended and result.kind == "crash"}
+
+
+def _tried(ask: Ask, question: Question) -> Row:
+    """What one try shows."""
+    done = bisect.tried(ask, question, question.pipeline)
+    verdict = "" if done.error is None else done.error.message.partition("\n")[0]
+    outcome = "right" if done.outcome == "good" else done.outcome
+    if done.error is not None and done.error.kind == "type":
+        outcome = "ill-formed" if "not well-formed" in verdict else "type changed"
+    elif done.error is not None and limit_crossed(done.error) == "seconds":
+        outcome = "hang"
+    ended = done.error is not None and done.error.kind == "engine" and outcome == "crash"
+    return {
+        "outcome": outcome,
+        "culprits": [],
+        "verdict": verdict,
+        "max_rel": done.max_rel,
+        "ended": ended,
+    }
 
 
 def _failed(outcome: str, error: EngineError) -> Row:

@@ -123,7 +123,8 @@ def look(
     try:
         results = ask("check", request)
     except EngineError as error:
-        if error.kind != "pass":  # on the way to the gradient a program returns something else
+        # On the way to the gradient a program returns something else.
+        if error.kind not in ("pass", "type"):
             raise
         results = ()
     against = nodes_against(ask, source)

@@ -21,6 +21,7 @@ from relascope.engine.relax.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
+from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.examples import EXAMPLES
 from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.ir import verify
@@ -36,6 +37,7 @@ class RelaxBackend:
     ir = "relax"
     replay: Engine = replay
     target = staticmethod(targets.target)
+    pipelines = staticmethod(tvm_pipelines.pipelines)
     import_model = staticmethod(import_model)
     read_program = staticmethod(read_program)
     to_graph = staticmethod(to_graph.to_graph)

@@ -24,6 +24,7 @@ from relascope.engine.relay.tune import tuning
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
+from relascope.passes.relay import tvm_pipelines
 from relascope.passes.relay.examples import EXAMPLES
 from relascope.passes.relay.examples.building import Tensors
 from relascope.passes.relay.ir import verify
@@ -39,6 +40,7 @@ class RelayBackend:
     ir = "relay"
     replay: Engine = replay
     target = staticmethod(targets.target)
+    pipelines = staticmethod(tvm_pipelines.pipelines)
     import_model = staticmethod(import_model)
     read_program = staticmethod(read_program)
     to_graph = staticmethod(to_graph.to_graph)

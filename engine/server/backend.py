@@ -23,6 +23,7 @@ from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import ExampleBackend
 from relascope.engine.server.program_model import Imported
 from relascope.passes.cuts.split_program import SplitProgram
+from relascope.passes.pipeline import TvmPipelines
 
 Program = Any  # the engine's own: passes of its IR take and return it
 
@@ -35,6 +36,9 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
 
     def target(self, text: str) -> Target:
         """A target that somebody wrote: what it is for, and whether that can be run here."""
+
+    def pipelines(self, target: str) -> TvmPipelines:
+        """TVM's own pipelines, for a target."""
 
     def import_model(self, model: Model, progress: Progress) -> Program:
         """Convert a traced model."""

@@ -430,7 +430,8 @@ class Programs:
             where = fault.where.replace("step", entry.title, 1)
             at = places_of(before, [counted.at] if counted.at is not None else [])
             hint = " ".join([fault.hint, *(f"It looked at {a.words} then." for a in at)]).strip()
-            failure = EngineError("pass", message + fault.message, where, hint)
+            kind = "type" if message else "pass"
+            failure = EngineError(kind, message + fault.message, where, hint)
         places = places_of(before, counted.made)
         said = printed.getvalue()[:MOST_TEXT]
         sys.stdout.write(said)

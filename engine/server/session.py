@@ -23,7 +23,7 @@ from relascope.engine.server.pass_tests import run_tests
 from relascope.engine.server.programs import Programs
 from relascope.engine.server.steps import entry_of
 from relascope.engine.server.tuning import Tuning
-from relascope.passes.pipeline import Step
+from relascope.passes.pipeline import Step, TvmPipelines
 
 
 class PipelineSession:
@@ -74,6 +74,16 @@ class PipelineSession:
         """
         progress(0.0, "looking at the target")
         return self.backend.target(text)
+
+    def pipelines(self, target: str = "", *, progress: Progress) -> TvmPipelines:
+        """TVM's own pipelines for a target, without one for the CPU.
+
+        Raises:
+            EngineError: kind "target"; TVM refuses the target.
+        """
+        progress(0.0, "reading TVM's pipelines")
+        kind = self.backend.target(target).name if target else "llvm"
+        return self.backend.pipelines(kind.split()[0])  # which is all that they differ by
 
     def models(
         self, pattern: str, counted: bool = True, *, progress: Progress

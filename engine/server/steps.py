@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, TensorType
 from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
@@ -139,7 +139,7 @@ def check_signature(
     Arguments may go where they are parameters, and the steps to the gradient change the results.
 
     Raises:
-        EngineError: kind "pass"; names the argument or result.
+        EngineError: kind "type"; names the argument or result.
     """
     (was, old), (now, new) = before, after
     types, made = (
@@ -154,19 +154,24 @@ def check_signature(
         if made.get(n, kind) != kind
     ]
     if not entry.required and was.gradients == now.gradients:
-        results, found = (
-            [str(t) for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new)
-        )
+        results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
         if len(results) != len(found):
             wrong.append(f"made a program of {len(found)} results of one of {len(results)}")
         wrong += [
             f"made result {i} {b}, which was {a}"
             for i, (a, b) in enumerate(zip(results, found, strict=False))
-            if a != b
+            if not _fits(a, b)
         ]
     if wrong:
         hint = 'A pass keeps what "main" takes and returns; see the Program that it is given.'
-        raise EngineError("pass", f"{entry.title} {wrong[0]}.", entry.title, hint)
+        raise EngineError("type", f"{entry.title} {wrong[0]}.", entry.title, hint)
+
+
+def _fits(kind: TensorType, other: TensorType) -> bool:
+    """Whether two types are one; a size that is not known is any."""
+    sizes = zip(kind.shape, other.shape, strict=False)
+    same = all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in sizes)
+    return same and len(kind.shape) == len(other.shape) and kind.dtype == other.dtype
 
 
 def count_of(entry: PassInfo, step: Step) -> int | None:

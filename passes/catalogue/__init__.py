@@ -7,14 +7,15 @@ function, under `@listed`, and is read from there (`passes.catalogue.reader`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relascope.passes.catalogue import recorded
+from relascope.passes.catalogue import recorded, tvm_named
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.pipelines import INFERENCE, JOINT, ORDER, TRAINING
 from relascope.passes.catalogue.reader import listed_in
-from relascope.passes.pipeline import Pipeline, Step
+from relascope.passes.pipeline import Pipeline, Step, is_tvms
 
 
 def _read(ir: str) -> dict[tuple[str, str], PassInfo]:
@@ -44,7 +45,10 @@ def info(ir: str, step: Step | str) -> PassInfo:
     """
     if isinstance(step, Step) and step.name == recorded.NAME:
         return recorded.entry(ir, step)
-    return CATALOGUE[ir, step if isinstance(step, str) else step.name]
+    name = step if isinstance(step, str) else step.name
+    if is_tvms(name):
+        return tvm_named.entry(ir, name)
+    return CATALOGUE[ir, name]
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
@@ -72,6 +76,25 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
         return read_pipeline(ir, text)
     usual = default_pipeline(ir, training, gradient)
     return _with(usual, read_pipeline(ir, rest)) if rest.strip() else usual
+
+
+def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
+    """The text of a pipeline with one of TVM's, spelled out: `AdjustMatmulOrder|tvm:zero|-FuseOps`.
+
+    Args:
+        pipelines: TVM's, by name; see `passes.tvm_pipelines`.
+
+    Raises:
+        ValueError: as of `read_pipeline`, or TVM has no such pipeline.
+    """
+    before, _, text = text.partition(tvm_named.MARK)
+    name, _, rest = text.partition("|")
+    if name.strip() not in pipelines:
+        known = ", ".join(tvm_named.MARK + n for n in pipelines)
+        raise ValueError(f"TVM has no pipeline {name.strip()!r}; known: {known}")
+    ahead = read_pipeline(ir, before.strip().removesuffix("|"))
+    usual = _with(read_pipeline(ir, pipelines[name.strip()]), read_pipeline(ir, rest))
+    return str(Pipeline((*ahead, *usual)))
 
 
 def _with(usual: Pipeline, more: Pipeline) -> Pipeline:

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 6000,
-    "commands": 3600,
+    "commands": 3750,
     "core": 1200,
-    "engine": 40800,
-    "passes": 11600,
+    "engine": 40900,
+    "passes": 11900,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27045,
+    "viz": 27145,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

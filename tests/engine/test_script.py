@@ -63,12 +63,6 @@ def module(body="pass", head="@I.ir_module", name="class Module"):
 @pytest.mark.parametrize(
     ("text", "why", "hint"),
     [
-        (
-            function("if x:\n        y = x\n    return x"),
-            "model.py is not read as TVMScript: line 3: 'if x:' is a branch: `if` is not supported "
-            "yet.",
-            "Give the module of each branch by itself.",
-        ),
         (module("@T.prim_func\n    def k(): pass"), "is code", "as it was before it was compiled"),
         (function("return R.call_tir(x)"), "that a file may use", "before it was compiled"),
     ],
@@ -103,6 +97,9 @@ def test_the_hint_is_not_to_write_it_as_it_was_written(text, why, hint):
         (function("for i in x: pass"), "is a statement that a module has no use for"),
         (function("with open('f'): pass"), "is no dataflow block"),
         (function("x.y = x"), "is no variable"),
+        (function("if x:\n        y = x\n    return x"), "is a statement that a module has no use"),
+        (function("if f():\n        y = x\n    else:\n        y = x\n    return x"), "is no var"),
+        (function("if x:\n        import os\n    else:\n        y = x"), "is a statement that a"),
         (function("return y"), "is no variable"),
         (function("return f(x)(x)"), "calls what is no operator"),
         (function("return R.add(**x)"), "has arguments that are not plain"),

@@ -114,6 +114,22 @@ def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
     assert page.code[0].value == str(INFERENCE)
 
 
+def test_a_pipeline_of_tvms_is_chosen_or_pasted_with_a_pass_out(page):
+    open_tab(page, "Passes")
+
+    def chosen():
+        return next(s for s in page.selectbox if s.label == "Pipeline")
+
+    assert chosen().value == "relascope's"
+    chosen().set_value("TVM's O3")
+    settle(page.run())
+    assert page.code[0].value == "FoldConstant|FuseOps" and chosen().value == "TVM's O3"
+    page.text_input(key="keep_pipeline_text").set_value("tvm:O3|-FuseOps")
+    next(b for b in page.button if b.label == "Use it").click()
+    settle(page.run())
+    assert page.code[0].value == "FoldConstant|-FuseOps" and chosen().value is None
+
+
 def test_a_pass_that_failed_says_why(page):
     page.number_input(key="keep_seed").set_value(page_session.FAILING_SEED)
     open_tab(page, "Passes")

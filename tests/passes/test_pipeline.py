@@ -23,7 +23,7 @@ def test_white_space_around_bars_does_not_matter():
     ("text", "named"),
     [
         ("cse||fold", "empty step"),
-        ("cse|Fold", "'Fold'"),
+        ("cse|2fold", "'2fold'"),
         ("cse|fold(a)", "'a'"),
         ("cse|fold(a=1", "'fold(a=1'"),
         ("cse|nonsense", "'nonsense'"),

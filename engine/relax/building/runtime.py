@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
+from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 
 operators.register()
@@ -156,6 +158,7 @@ def executable(
     """
     function = program.mod[name]
     mod = module_of(program, name, function)
+    options = replace(options, done=program.tvm_passes)
     options = options.with_records("relax", str(tvm.__version__))
     builder = _new_builder(instruments) if instruments else _builder
     return builder.build(mod, tuple(str(p.name) for p in function.params), options)
@@ -174,6 +177,9 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         instruments: watch TVM's passes.
     """
     target = parse(options.target)
+    if options.done:
+        with _context(options, instruments):
+            return tvm.compile(mod, target, relax_pipeline=tvm_pipelines.rest(target, options.done))
     ours = SCHEDULES in options.target
     mod = dispatched(mod, options.target)
     faults: list[EngineError] = []
@@ -188,12 +194,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         target if target.kind.name == "cuda" else nullcontext(),
         schedules.ARITHMETIC.used(ours),
         amd.building(options.target, _LLVM, partial(tvm.register_global_func, override=True)),
-        tvm.transform.PassContext(
-            opt_level=options.opt_level,
-            disabled_pass=list(options.disabled),
-            instruments=list(instruments),
-            config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
-        ),
+        _context(options, instruments),
     ):
         try:
             return tvm.compile(
@@ -203,6 +204,15 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
             if faults:
                 raise faults[0] from error
             raise
+
+
+def _context(options: BuildOptions, instruments: Sequence[Any]) -> Any:
+    return tvm.transform.PassContext(
+        opt_level=options.opt_level,
+        disabled_pass=list(options.disabled),
+        instruments=list(instruments),
+        config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
+    )
 
 
 def dispatched(mod: Any, target: str) -> Any:

@@ -6,9 +6,12 @@ arguments stood in a `PrimValue`; constants had a class of Relax's own until 0.2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 _INFOS = hasattr(relax, "TensorStructInfo")
@@ -37,3 +40,11 @@ boxed = tuple(
     if hasattr(room, name)
 )
 """Classes of numbers, texts and dtypes among arguments; each has its `value`."""
+
+
+def each(tree: Any, kind: type, see: Callable[[Any], None]) -> None:
+    """Show the statements of a kind in a kernel's body."""
+    if hasattr(loops, "stmt_functor"):
+        loops.stmt_functor.post_order_visit(tree, lambda s: see(s) if isinstance(s, kind) else None)
+    else:
+        tvm_ffi.structural_walk(tree, [(kind, see)], order="post")

@@ -234,7 +234,7 @@ class _Walk(GraphBuilder):
         """A call of a fused function, which is shown with what is inside."""
         inputs, attrs = self.arguments(at.expr.args[:], [])
         if not isinstance(function, relax.Function):
-            return self.add_call(at, name or "call", attrs, inputs)
+            return self.writing(at, function, str(name), {**attrs, **_flops(function)})
         # FuseOps makes one function of equal groups, with the names of the first: of a function
         # that is called from two places, the names do not tell where a call comes from.
         known = self.shared.calls.get(name, 1) < 2
@@ -242,6 +242,25 @@ class _Walk(GraphBuilder):
         if at.origin == ("", ""):
             at = replace(at, origin=body_origin(body))
         return self.add_function(at, "function", body, inputs, op=fused_name(body), attrs=attrs)
+
+    def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
+        """A call of a kernel that is handed what it writes into: who reads that reads the call."""
+        inputs, _ = self.arguments(at.expr.args[:], [])
+        places = [at.expr.args[i] for i in _written(kernel) if i < len(at.expr.args)]
+        kinds = [kind for p in places for kind in tensor_types(spelling.type_of(p))]
+        what = f"{tvm_ffi.structural_hash(kernel):x} {json.dumps(attrs)} {' '.join(inputs)}"
+        ident = self.add_node(
+            at.bound, what, Kind.CALL, tuple(kinds), at.origin, op=name, attrs=attrs, inputs=inputs
+        )
+        for index, place in enumerate(places):
+            if isinstance(place, spelling.Var):
+                one = _At(place, place, at.origin)
+                self.ids[place.__chandle__()] = (
+                    ident
+                    if len(places) == 1
+                    else self.add(one, f"item {index}", Kind.ITEM, (ident,), attrs={"index": index})
+                )
+        return ident
 
     def add_function(
         self, at: _At, what: str, body: Graph, inputs: tuple[str, ...], **about: Any
@@ -279,10 +298,22 @@ def _calls(mod: Any) -> Counter[str]:
     return Counter(str(c.name_hint) for c in callees if isinstance(c, tvm.ir.GlobalVar))
 
 
+def _written(kernel: Any) -> list[int]:
+    """Which arguments of a kernel it writes into; those of one without a body, which is a
+    library's, are not known."""
+    stored: list[Any] = []
+    spelling.each(kernel.body, spelling.loops.BufferStore, lambda s: stored.append(s.buffer))
+    buffers = getattr(kernel, "buffer_map", {})  # until 0.26; then a buffer is its parameter
+    own = [(i, buffers.get(p, p)) for i, p in enumerate(kernel.params)]
+    return [i for i, buffer in own if any(s.same_as(buffer) for s in stored)]
+
+
 def _is_plain(expr: Any) -> bool:
     """Whether an argument is a shape, number, text or dtype, or a tuple of such: no tensor."""
     if isinstance(expr, relax.Tuple):
         return bool(len(expr.fields)) and all(_is_plain(f) for f in expr.fields)
+    if isinstance(expr, spelling.Constant):  # a dtype, say
+        return not hasattr(spelling.value_of(expr), "numpy")
     return isinstance(expr, (relax.ShapeExpr, *spelling.boxed))
 
 
@@ -295,7 +326,7 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
         if isinstance(part, spelling.TensorType):
             if isinstance(part.shape, relax.ShapeExpr):
                 shape = tuple(
-                    int(d) if isinstance(d, spelling.loops.IntImm) else str(d)
+                    int(d) if isinstance(d, spelling.loops.IntImm) else str(str(d))  # TVM's own str
                     for d in part.shape.values[:]
                 )
             else:
@@ -326,6 +357,8 @@ def as_json(value: Any) -> JsonValue:
         return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, spelling.boxed):
         return as_json(value.value)
+    if isinstance(value, spelling.Constant):
+        return str(spelling.value_of(value))
     if isinstance(value, relax.ShapeExpr):
         return [as_json(v) for v in value.values[:]]
     if isinstance(value, relax.Tuple):
@@ -334,7 +367,7 @@ def as_json(value: Any) -> JsonValue:
         return [as_json(v) for v in value[:]]
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): as_json(v) for k, v in value.items()}
-    return str(value)
+    return str(str(value))
 
 
 def _digest(array: Any) -> str:

@@ -31,7 +31,7 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
         exprs: by the id of each node of its graph, the variable that holds its value.
 
     Raises:
-        EngineError: kind "pass"; it reads what is no node, or has control flow.
+        EngineError: kind "pass"; it reads what is no node; kind "usage"; it has control flow.
     """
     instead: dict[int, Any] = {}
     given = []
@@ -41,11 +41,7 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
         given.append(variable)
     wanted = {exprs[n.id].__chandle__() for n in cutout.nodes}
     bound, known = [], {v.__chandle__() for v in given}
-    try:
-        pairs = bindings(program.main)
-    except ValueError as wrong:
-        raise EngineError("pass", f"The program cannot be cut: {wrong}.") from wrong
-    for variable, value in pairs:
+    for variable, value in bindings(program.main):
         handle = variable.__chandle__()
         if handle in instead:
             continue

@@ -66,9 +66,9 @@ class Run:
         device = tvm.device(str(kind.kind.name).replace("llvm", "cpu"), 0)
         self._main = relax.VirtualMachine(built, device)["main"]
         kinds = {str(p.name): p.ty for p in mod["main"].params}
-        shapes = {n: (tuple(map(int, t.shape.values)), str(t.dtype)) for n, t in kinds.items()}
+        shapes = {n: (_sizes(t), str(t.dtype)) for n, t in kinds.items()}
         given = filled(values, shapes).values()
-        self._values = [tvm.runtime.tensor(np.ascontiguousarray(v), device) for v in given]
+        self._values = [tvm.runtime.tensor(np.asarray(v, order="C"), device) for v in given]
         self._made: Any = None
 
     def __call__(self) -> None:
@@ -79,6 +79,11 @@ class Run:
         """The results of the last run, flattened."""
         several = isinstance(self._made, tvm.ir.Array | list | tuple)
         return [r.numpy() for r in (self._made if several else [self._made])]
+
+
+def _sizes(kind: Any) -> tuple[int, ...]:
+    """A tensor's shape; a size that is left open is 1."""
+    return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else 1 for d in kind.shape.values)
 
 
 runner = Run

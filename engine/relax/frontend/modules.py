@@ -50,6 +50,8 @@ _FOREIGN_NAMES = """
 _FOREIGN = tuple(_FOREIGN_NAMES.split())
 _ATTRS = {"global_symbol", "num_input", "Primitive", "Composite", "relax.force_pure"}
 _HINT = "Give the module as it was before it was compiled."
+OPEN = 3
+"""What a size that is left open is when a program is run, unless an input gives another."""
 
 
 def is_known_name(path: tuple[str, ...]) -> bool:
@@ -93,7 +95,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         main = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
-        mod = _one_block(mod, path.name)
+        mod = _one_block(mod)
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
@@ -116,7 +118,9 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         name: of the file.
     """
     main = mod["main"]
-    kinds = {str(p.name): _tensor(p, name) for p in main.params}
+    sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
+    closed = relax.transform.BindSymbolicVars(sizes, "main")(mod)["main"] if sizes else main
+    kinds = {str(p.name): _tensor(p, name) for p in closed.params}
     check_params(params, kinds, name)
     inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
@@ -127,7 +131,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         )
         mod = tvm.IRModule({**_others(mod, mod["main"]), "main": main})
         mod = relax.transform.Normalize()(mod)
-    result = mod["main"].ret_ty
+    result = closed.ret_ty
     flat = isinstance(result, relax.TensorType) or (
         isinstance(result, relax.TupleType)
         and all(isinstance(f, relax.TensorType) for f in result.fields)
@@ -144,7 +148,11 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         outputs=len(outputs),
         buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
     )
-    return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
+    notes = argument_notes(inputs, tensors)
+    if sizes:
+        stands = " and ".join(f"{n} stays open" for n in sizes)
+        notes = (f"{stands}, and is {OPEN} when it is run; an input gives it another size.", *notes)
+    return Imported(program, inputs, tensors, outputs, notes=notes)
 
 
 def _read(pieces: Pieces, name: str) -> Any:
@@ -249,6 +257,13 @@ def _pinned(mod: Any, source: ModelSource) -> Any:
     return relax.transform.BindSymbolicVars(free, "main")(mod) if free else mod
 
 
+def _open_sizes(param: Any) -> list[Any]:
+    """The variables in the shape of an argument."""
+    shape = getattr(param.ty, "shape", None)
+    sizes = shape.values if isinstance(shape, relax.ShapeExpr) else ()
+    return [size for size in sizes if isinstance(size, tvm.tirx.Var)]
+
+
 def _tensor(param: Any, name: str) -> TensorType:
     kinds = tensor_types(param.ty)
     said = str(param.name)
@@ -263,13 +278,11 @@ def _tensor(param: Any, name: str) -> TensorType:
     return kinds[0]
 
 
-def _one_block(mod: Any, name: str) -> Any:
-    """The module with "main" as one dataflow block, which passes expect."""
-    for index in range(2):
-        blocks = mod["main"].body.blocks
+def _one_block(mod: Any) -> Any:
+    """The module with "main" as one dataflow block, which our passes expect; as it is where it
+    branches, or has effects."""
+    for made in (mod, relax.transform.ConvertToDataflow(1)(mod)):
+        blocks = made["main"].body.blocks
         if len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock):
-            return mod
-        if not index:
-            mod = relax.transform.ConvertToDataflow(1)(mod)
-    message = f'"main" of {name} is no plain computation: it branches, or has effects.'
-    raise EngineError("file", message, name, _HINT)
+            return made
+    return mod

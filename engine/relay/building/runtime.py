@@ -253,6 +253,8 @@ def library(
     builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
     options = options.with_records("relay", str(tvm.__version__))
+    if program.tvm_passes:
+        options = replace(options, opt_level=0)
     return builder.build(prepared(program, function, options), names, options)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from relascope.core.errors import EngineError
 from relascope.passes import applications
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -69,13 +70,17 @@ def bindings(function: Any) -> list[Binding]:
     """Every variable of a function with its value, in order.
 
     Raises:
-        ValueError: the function has control flow (a binding that matches a shape).
+        EngineError: kind "usage"; it branches, matches shapes, or writes into memory.
     """
     found = []
     for block in function.body.blocks:
         for binding in block.bindings:
-            if not isinstance(binding, relax.VarBinding):
-                raise ValueError(f"{binding.var} is no plain binding")
+            plain = isinstance(binding, relax.VarBinding) and isinstance(block, relax.DataflowBlock)
+            if not plain:
+                message = "This program branches, matches shapes or writes into memory, and what "
+                message += "is asked for works on plain computations alone."
+                hint = "TVM's own passes and pipelines (tvm:target) take it."
+                raise EngineError("usage", message, str(binding.var.name), hint)
             found.append((binding.var, binding.value))
     return found
 

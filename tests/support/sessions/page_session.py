@@ -27,6 +27,7 @@ from relascope.engine.protocol.results import (
 )
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import CompileTimes, TimeResult, TimeRow, TorchSaved
+from relascope.passes.pipeline import TvmPipelines
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
@@ -87,6 +88,9 @@ class PageSession(FakeTuning):
             Target("cuda", "a GPU", False, "this machine has no GPU"),
         )
         return EngineInfo("relay", "0.0.test", "nowhere", targets)
+
+    def pipelines(self, target="", *, progress):
+        return TvmPipelines({"O3": "FoldConstant|FuseOps"})
 
     def models(self, pattern, counted=True, *, progress):
         names = ("hf:bert", "hf:distilbert", "torchvision:resnet18")

@@ -84,6 +84,7 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
+        editing.chooser(screen, partial(_now, screen), partial(_change, screen))
         editing.parameters(screen, _chosen(screen), partial(_now, screen), partial(_change, screen))
         _list(screen, known, {} if found is None else found.blamed)
         bisect.show(screen, found)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.passes.catalogue import info, read_pipeline
+from relascope.passes.catalogue import default_pipeline, info, read_pipeline, with_tvms
 from relascope.passes.catalogue.parameters import Parameter
+from relascope.passes.catalogue.tvm_named import MARK
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.panels.shell.frame import download, plain_text, show_error
+from relascope.viz.panels.shell.frame import boundary, download, plain_text, show_error
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import script
 
@@ -24,6 +27,38 @@ Change = Callable[[Pipeline | None, int | None], None]
 Now = Callable[[], tuple[Pipeline, int]]
 """The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
 others than when the page was drawn."""
+
+
+_OURS = "relascope's"
+
+
+def chooser(screen: Screen, now: Now, change: Change) -> None:
+    """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it
+    from TVM."""
+    theirs: Mapping[str, str] = {}
+    if not screen.training:  # TVM's have no gradient
+        with boundary(screen.cache), suppress(Waiting):
+            theirs = screen.cache.ask("pipelines").pipelines
+    usual = default_pipeline(screen.ir, screen.training, screen.source.gradient)
+    known = {_OURS: usual, **{f"TVM's {n}": read_pipeline(screen.ir, theirs[n]) for n in theirs}}
+    current = next((n for n, pipeline in known.items() if pipeline == screen.pipeline), None)
+    key = f"pipeline_named_{screen.ir}_{screen.training}_{current}"
+
+    def changed() -> None:
+        chosen = st.session_state[key]
+        if chosen is not None:
+            change(None if chosen == _OURS else known[chosen], len(known[chosen]) - 1)
+
+    st.selectbox(
+        "Pipeline",
+        list(known),
+        None if current is None else list(known).index(current),
+        key=key,
+        on_change=changed,
+        placeholder="Edited",
+        help="TVM's are as the installed TVM has them, to the last pass before code. Numbers after "
+        "a step are those of a build with what TVM cannot go without behind it.",
+    )
 
 
 def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
@@ -118,8 +153,11 @@ def pipeline_text(screen: Screen, change: Change) -> None:
                 st.rerun()
         if used:
             try:
+                if MARK in text:
+                    known = screen.cache.ask("pipelines").pipelines
+                    text = with_tvms(screen.ir, text, known)
                 pipeline = read_pipeline(screen.ir, text)
-            except ValueError as wrong:
+            except (Waiting, ValueError) as wrong:
                 show_error(EngineError("usage", str(wrong)))
                 return
             change(pipeline, None)

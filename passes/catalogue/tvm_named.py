@@ -1,0 +1,30 @@
+"""TVM's own passes by the names that TVM gives them, such as `StaticPlanBlockMemory`.
+
+The steps of TVM's pipelines are such passes. Which there are is asked of the TVM at hand, in its
+engine (`passes.tvm_pipelines`).
+"""
+
+from __future__ import annotations
+
+from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.catalogue.parameters import Parameter
+
+MARK = "tvm:"
+"""What stands before the name of one of TVM's pipelines in a text: `tvm:default`."""
+
+_PACKAGE = __name__.rpartition(".catalogue")[0]
+_TARGET = Parameter("target", "text", "llvm", "kind of the target whose pipeline it is a step of")
+_LEVEL = Parameter("level", "whole number", 3, "of optimisation that it is run at", least=0)
+
+
+def entry(ir: str, name: str) -> PassInfo:
+    """What the catalogue has of such a pass, whether TVM has it or not."""
+    return PassInfo(
+        name=name,
+        ir=ir,
+        title=name,
+        summary="TVM's own pass, with the settings that it has in TVM's pipelines.",
+        origin="TVM",
+        function=f"{_PACKAGE}.{ir}.tvm_pipelines:{name}",
+        parameters=(_TARGET, _LEVEL) if ir == "relay" else (_TARGET,),
+    )

@@ -1,0 +1,76 @@
+"""What `relay.build` runs at each level, read from the TVM at hand, as functions of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.passes.pipeline import TvmPipelines
+from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import copied
+from relascope.passes.relay.ir.span_recovery import with_origins
+from relascope.passes.tvm_calls import run
+from relascope.passes.tvm_pipelines import made_by, names_in, through
+
+_LEVELS, _USUAL = range(5), 3
+_TYPES = "InferType"  # runs before nearly every pass, for which it is needed
+_BY_LEVEL = frozenset({"FuseOps"})
+"""Passes that do less at a lower level."""
+
+_PLACES = (relay.transform,)
+
+
+def pipelines(target: str) -> TvmPipelines:
+    """The pipelines "O0" to "O4": what `relay.build` runs at each level until there are kernels."""
+    suffix = "" if target == "llvm" else f"target={target}"
+
+    def text(name: str, level: int) -> str:
+        about = [suffix] if suffix else []
+        about += [f"level={level}"] if name in _BY_LEVEL and level != _USUAL else []
+        return f"{name}({', '.join(about)})" if about else name
+
+    steps = {level: _steps(target, level) for level in _LEVELS}
+    return TvmPipelines(
+        {f"O{level}": "|".join(text(n, level) for n in names) for level, names in steps.items()},
+        left_out=tuple(dict.fromkeys(n for names in steps.values() for n in names)),
+    )
+
+
+@cache
+def _steps(target: str, level: int) -> tuple[str, ...]:
+    variable = relay.var("x", shape=(1,))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([variable], variable)))
+    with tvm.transform.PassContext(opt_level=level):
+        names = names_in(lambda: relay.optimize(mod, target))
+    return tuple(n for n in names if n != _TYPES)
+
+
+def __getattr__(name: str) -> Callable[..., RelayProgram]:
+    """A pass of TVM's as a function from program to program."""
+    if not name.rpartition(".")[2][:1].isupper():
+        raise AttributeError(name)
+    return partial(_applied, name)
+
+
+def _applied(
+    name: str, program: RelayProgram, target: str = "llvm", level: int = _USUAL
+) -> RelayProgram:
+    mod: Any = copied(program.mod)  # some passes change what they are given
+    if (make := made_by(name, _PLACES)) is not None and level == _USUAL:
+        mod = relay.transform.InferType()(run(mod, make, target=target))
+    elif any(name in _steps(target, one) for one in _LEVELS):
+        top = max(_LEVELS) if level == _USUAL else level
+        with tvm.transform.PassContext(opt_level=top), through(lambda one: one in (name, _TYPES)):
+            mod, _ = relay.optimize(mod, target)
+    else:
+        message = f"TVM {tvm.__version__} has no Relay pass {name} that needs no arguments."
+        hint = "`relascope passes` lists the passes of TVM's pipelines."
+        raise EngineError("usage", message, name, hint)
+    made = with_origins(program, mod)
+    return replace(made, tvm_passes=(*program.tvm_passes, name))

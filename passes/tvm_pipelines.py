@@ -1,0 +1,83 @@
+"""TVM's own pipelines, one pass at a time, in either TVM.
+
+A pipeline of TVM's is a pass, or a function, that runs other passes. An instrument sees them, and
+lets through those that are wanted: so one pass of a pipeline runs with the settings it has there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class _Through:
+    def __init__(self, wanted: Callable[[str], bool]) -> None:
+        self.wanted = wanted
+        self.depth = 0  # inside a pass that was let through
+
+    def should_run(self, mod: Any, info: Any) -> bool:
+        return bool(self.depth) or _is_group(info) or self.wanted(str(info.name))
+
+    def run_before_pass(self, mod: Any, info: Any) -> None:
+        if self.depth or not _is_group(info):
+            self.depth += 1
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        if self.depth:
+            self.depth -= 1
+
+
+def through(wanted: Callable[[str], bool]) -> Any:
+    """A context of passes in which those run that are wanted, with all that they run themselves.
+
+    Args:
+        wanted: asked of the name of each pass, in order; not of those that such a pass runs.
+    """
+    import tvm
+
+    here = tvm.transform.PassContext.current()
+    instrument = tvm.instrument.pass_instrument(_Through)(wanted)
+    return tvm.transform.PassContext(
+        opt_level=int(here.opt_level),
+        disabled_pass=list(here.disabled_pass),
+        config=dict(here.config.items()),
+        instruments=[*(here.instruments or ()), instrument],
+    )
+
+
+def names_in(run: Callable[[], Any]) -> list[str]:
+    """The names of the passes of a pipeline, in order, none of which is run.
+
+    Args:
+        run: runs the pipeline on some module.
+    """
+    met: list[str] = []
+
+    def wanted(name: str) -> bool:
+        met.append(name)
+        return False
+
+    with through(wanted):
+        run()
+    return met
+
+
+def made_by(name: str, places: Iterable[Any]) -> Callable[[], Any] | None:
+    """TVM's function that makes a pass from nothing; None where there is none.
+
+    Args:
+        places: TVM's modules to look in.
+    """
+    for place in places:
+        make: Any = getattr(place, name, None)
+        if str(getattr(make, "__module__", "")).startswith(place.__name__):
+            needed = inspect.signature(make).parameters.values()
+            if all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in needed):
+                return make
+    return None
+
+
+def _is_group(info: Any) -> bool:
+    """Whether a pass only runs others: a sequence, or a function that is a pipeline."""
+    return not str(info.name).rpartition(".")[2][:1].isupper()
