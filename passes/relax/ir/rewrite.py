@@ -27,8 +27,8 @@ def with_mod(program: RelaxProgram, mod: Any) -> RelaxProgram:
 
 def with_main(program: RelaxProgram, main: Any) -> RelaxProgram:
     """The program with another "main", normalised."""
-    functions = {g.name_hint: f for g, f in program.mod.functions.items()}
-    functions["main"] = main.with_attr("global_symbol", "main")
+    functions = dict(program.mod.functions.items())  # by what calls name them by, not its name
+    functions[program.mod.get_global_var("main")] = main.with_attr("global_symbol", "main")
     return with_mod(program, tvm.IRModule(functions))
 
 
