@@ -14,10 +14,13 @@ from relascope.commands.shared import (
     tolerance_of,
     written_out,
 )
+from relascope.core.errors import EngineError
 from relascope.engine import jobs
 from relascope.engine.jobs import nth
 from relascope.engine.jobs.bisect import Bisection, Question
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.reduce import cannot, narrow
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.engine.protocol.session import Ask
 from relascope.viz.rows import fault, tables
 
@@ -47,9 +50,19 @@ def reduce(args: argparse.Namespace, connect: Connect) -> Document:
 
 
 def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
+    test = None if args.test is None else OwnTest.of(args.test, args.test_seconds)
+    if test is not None and (args.kind or args.rtol or args.atol):
+        message = "With a test of your own, that test alone decides what is bad."
+        raise EngineError("usage", message, "--test", "Leave out --kind, --rtol and --atol.")
     source, pipeline = source_of(args), pipeline_of(args)
     ask("load", source)  # what cannot be opened is no fault of a pass
-    how = (args.kind or "", args.factor, args.threads, args.repeats or 30, tolerance_of(args))
-    taken = args.repeats or 1, args.pass_seconds, args.pass_memory
+    how = (
+        OF_TEST if test else args.kind or "",
+        args.factor,
+        args.threads,
+        args.repeats or 30,
+        tolerance_of(args),
+    )
+    taken = args.repeats or 1, args.pass_seconds, args.pass_memory, test
     question = Question(source, pipeline, target_of(args, ask), *how, *taken)
     return jobs.bisect.bisect(ask, args.engine, question)

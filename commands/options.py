@@ -11,6 +11,7 @@ from relascope.engine.jobs import variants
 from relascope.engine.jobs.accuracy import DTYPES
 from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS
 from relascope.engine.jobs.bisect import KINDS as FAULTS
+from relascope.engine.jobs.own_test import SECONDS as TEST_SECONDS
 from relascope.engine.limits import KINDS, calls_of
 from relascope.engine.protocol.source import INPUTS, set_of
 from relascope.engine.protocol.times import BASELINES
@@ -160,6 +161,11 @@ def bisect(command: ArgumentParser) -> None:
     add("--pass-seconds", type=_ratio, default=SECONDS, metavar="S", help=about)
     about = "memory means that more than so many MiB stay after the pass"
     add("--pass-memory", type=_ratio, default=MEMORY, metavar="MIB", help=about)
+    about = "program of yours that judges each module by its exit status: 0 is good, 1 to 127 bad, "
+    about += "125 cannot be judged"
+    add("--test", type=Path, metavar="PROGRAM", help=about)
+    about = "stop a run of --test that takes longer, and count it as bad"
+    add("--test-seconds", type=_ratio, default=TEST_SECONDS, metavar="S", help=about)
     threads(command)
     about = "run the passes, build and run each try N times; one bad run makes it bad (default: "
     about += "1); for --kind slow, also the rounds that are timed (default: 30)"

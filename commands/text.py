@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from relascope.commands.gate import text as gate
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
@@ -267,7 +268,8 @@ def reduce(document: Document) -> str:
     if document["report"] is not None:
         parts += [document["title"], f"before:\n{document['before']}"]
         parts += [f"after:\n{document['after']}"] if document["after"] else []
-        parts.append(f"Written to {document['report']['folder']}; run report.py there.")
+        run = "see README.md" if document["kind"] == OF_TEST else "run report.py"
+        parts.append(f"Written to {document['report']['folder']}; {run} there.")
     return "\n\n".join(part.rstrip() for part in parts if part)
 
 

@@ -31,7 +31,7 @@ _PATIENCE = 10.0  # times its limit, that a unit may wait for a processor
 
 _PASSES = (
     "describe target example pass_tests step graph_after text split kernels torch_saved "
-    "applications verify"
+    "applications verify written"
 )
 _KINDS = {
     **dict.fromkeys(("load", "modules", "models", "inputs"), "import"),

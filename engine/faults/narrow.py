@@ -50,11 +50,16 @@ class Cutout:
 
 @dataclass(frozen=True)
 class Written:
-    """A program as text with its constants by their names there, or as TVM's JSON."""
+    """A program as text with its constants by their names there, or as TVM's JSON.
+
+    Args:
+        arguments: of "main", in the program's order, by their names there; constants follow them.
+    """
 
     text: str
     constants: Values
     json: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 class PieceBackend(Protocol):
@@ -347,8 +352,13 @@ def message_of(error: BaseException) -> EngineError:
 
 
 def name_of(node: Node, taken: Collection[str]) -> str:
-    """A name that either IR's text can hold."""
-    base = re.sub(r"\W", "_", node.name)
+    """A name that either IR's text can hold, of an argument that stands for a node."""
+    return plain_name(node.name, taken)
+
+
+def plain_name(name: str, taken: Collection[str]) -> str:
+    """A name that either IR's text can hold, like another."""
+    base = re.sub(r"\W", "_", name)
     if base and not base[0].isalpha():
         base = f"v{base}"
     first, more = ([base], f"{base}_") if base else ([], "v")

@@ -13,7 +13,7 @@ import platform
 import pprint
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from relascope.core.identity import carry_identity
 from relascope.engine.faults import bundle, replay
+from relascope.engine.faults.files import piece_files
 from relascope.engine.faults.narrow import (
     Extracted,
     Passes,
@@ -29,12 +30,13 @@ from relascope.engine.faults.narrow import (
     Start,
     Written,
     applied,
+    changed,
     extracted,
     same_result,
 )
 from relascope.engine.faults.recorded import became
 from relascope.engine.limits import MIB
-from relascope.engine.protocol.fault import OF_PASS, Account, Report, Where
+from relascope.engine.protocol.fault import OF_PASS, OF_TEST, Account, ModuleFiles, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.search.reduce import Piece, operators
@@ -53,6 +55,7 @@ class Facts:
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
         call: the one suspected pass where it is TVM's and is called without ours around it.
+        modules: where a person's own test decides, what it is given, as of `piece_files`.
     """
 
     ir: str
@@ -68,6 +71,7 @@ class Facts:
     results: Mapping[str, np.ndarray]
     left: Written | None = None
     call: TvmCall | None = None
+    modules: Mapping[str, ModuleFiles] = field(default_factory=dict)
 
     @property
     def copied(self) -> Passes:
@@ -93,17 +97,24 @@ def report(
     results: dict[str, np.ndarray] = {}
     if left is not None:
         found = replace(found, values={**left.values, **found.values})
-    if where.kind not in ("crash", *OF_PASS):
-        changed = _changed(backend, start, found, call) if left is None else left.program
-        for name, program in (("expected", found.program), ("seen", changed)):
+    modules: Mapping[str, ModuleFiles] = {}
+    if where.kind == OF_TEST:
+        modules = piece_files(backend, start, piece)
+        if start.steps:
+            after = applied(changed(backend, start, found.program), start.tail)
+            after_text = backend.text(after)
+            after_graph = carry_identity(graph, backend.to_graph(after)[0]).graph
+    elif where.kind not in ("crash", *OF_PASS):
+        made = _changed(backend, start, found, call) if left is None else left.program
+        for name, program in (("expected", found.program), ("seen", made)):
             run = _run(backend, start, program, found, where)
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
-        after_text = backend.text(changed)
-        after_graph = carry_identity(graph, backend.to_graph(changed)[0]).graph
+        after_text = backend.text(made)
+        after_graph = carry_identity(graph, backend.to_graph(made)[0]).graph
     about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     rest = None if left is None else backend.written(left.program)
-    facts = Facts(*about, written, text, after_text, results, rest, call)
+    facts = Facts(*about, written, text, after_text, results, rest, call, modules)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 
@@ -115,7 +126,7 @@ def _called(
     What ours do before it (copies, types, sums that TVM cannot take) is done to the piece. None
     where the pass is not one of TVM's alone, or is not known to show the fault by itself.
     """
-    if start.after is not None or len(start.steps) != 1 or where.kind in OF_PASS:
+    if start.after is not None or len(start.steps) != 1 or where.kind in (*OF_PASS, OF_TEST):
         return found, None
     ((step, entry),) = start.steps
     if entry.own_file or not _module(entry)[0].endswith(".builtin"):
@@ -164,7 +175,11 @@ def title(facts: Facts) -> str:
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
     several = len(facts.start.steps) > 1
     ratio = facts.account.shown.ratio
-    if facts.where.kind == "wrong":
+    if facts.where.kind == OF_TEST:
+        does = f"{'make' if several else 'makes'} a test fail on {what}"
+        if not names:
+            return f"[{REGISTRY[facts.ir].title}] A test fails on {what}"
+    elif facts.where.kind == "wrong":
         does = f"{'change' if several else 'changes'} {_result(facts)} {what}"
     elif facts.where.kind == "slow":
         does = f"{'make' if several else 'makes'} {what} {ratio or 0.0:.1f} times slower"
@@ -208,6 +223,10 @@ def _result(facts: Facts) -> str:
 
 def files(facts: Facts) -> dict[str, bytes]:
     """The files of a report by their paths."""
+    if facts.modules:
+        own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.copied if _is_file(e))
+        found = {p.name: p.read_bytes() for p in own} | {"README.md": _readme(facts).encode()}
+        return found | {n: c for one in facts.modules.values() for n, c in one.files.items()}
     stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
     left = {} if facts.left is None else facts.left.constants
@@ -358,6 +377,13 @@ def _happens(facts: Facts) -> str:
         )
         rounding = "All is in float64, where rounding is far below that: it is wrong, not rounded."
         return f"{text} {rounding}" if _in_double(facts) else text
+    if where.kind == OF_TEST and shown.test is not None:
+        which = "the module after the pass bad, and the one before it good"
+        if not facts.start.steps:
+            which = "the module bad"
+        output = _FOLDERS.sub("", shown.test.output.rstrip())
+        text = f"`{facts.account.test}` calls {which}: {_FOLDERS.sub('', shown.test.words)}."
+        return f"{text} It prints:\n\n{_fenced(output)}" if output else text
     if where.kind == "slow":
         return (
             f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
@@ -394,6 +420,8 @@ def _in_double(facts: Facts) -> bool:
 def _expected(facts: Facts) -> str:
     if facts.where.kind == "wrong":
         return "The same results, but for rounding."
+    if facts.where.kind == OF_TEST:
+        return "The test calls it good: exit status 0."
     if facts.where.kind == "slow":
         return "A program that is not slower."
     if facts.where.kind in OF_PASS:
@@ -408,6 +436,13 @@ def _expected(facts: Facts) -> str:
 
 
 def _how(facts: Facts) -> str:
+    if facts.modules:
+        after, before = facts.modules["module"].name, facts.modules["before"].name
+        return (
+            f"```\nchmod +x {facts.account.test}\n./{facts.account.test} {after} {before}\n```\n\n"
+            f"`{after}` is the module that is judged, `{before}` the same before the pass. The "
+            "`.npz` beside each has a value for every argument of its `main`, by name."
+        )
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
     takes = "an IRModule and returns one"

@@ -15,7 +15,9 @@ from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.limits import MIB
+from relascope.engine.protocol.fault import OF_TEST, ScriptRun
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
@@ -37,6 +39,7 @@ CRASHES = ("pass", "type", "engine")
 _DOES = {
     "long": "is slow itself",
     "memory": "keeps memory",
+    OF_TEST: "makes the test fail",
     **{kind: f"makes it {kind}" for kind in ("wrong", "slow", "crash")},
 }
 
@@ -53,7 +56,7 @@ class Question:
     Args:
         kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the
             program cannot be built or run, or the engine's process ends), "memory" (it stays when
-            a pass is done); "" for wrong or crash, whichever it is.
+            a pass is done), "bad" (by `test`); "" for wrong or crash, whichever it is.
         factor: slow is a pass with which the pipeline takes longer than this times what it takes
             without that pass, both timed in turns.
         threads, repeats: of the timing; see `engine.server.session.PipelineSession.time`.
@@ -61,6 +64,7 @@ class Question:
         runs: how often each try runs the passes, builds and runs the program: it is bad where one
             run is.
         seconds, memory: what a pass itself may take: slow is one that runs longer, too; MiB.
+        test: a person's own, which judges each try's module; of the kind "bad" alone.
     """
 
     source: ModelSource
@@ -74,6 +78,7 @@ class Question:
     runs: int = 1
     seconds: float = SECONDS
     memory: float = MEMORY
+    test: OwnTest | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,8 @@ class Try:
         pipeline: what was tried.
         last: index of the last step that was on, -1 for the imported program; of what was timed,
             of the step that was left out, -1 for the whole pipeline.
-        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory" or
-            "cannot be run".
+        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory",
+            "bad" or "cannot be run".
         worst: the tensor that is nearest to its limit, or farthest over it; "" where none was
             compared.
         max_abs, max_rel, limit: of `worst`.
@@ -108,6 +113,7 @@ class Try:
             the largest.
         error: what the engine said, where it crashed or could not be run.
         runs, bad: how often it ran, and how many of these runs were wrong.
+        test: the run of a person's own test that decided, where one did.
     """
 
     pipeline: Pipeline
@@ -121,6 +127,7 @@ class Try:
     error: EngineError | None = None
     runs: int = 1
     bad: int = 0
+    test: ScriptRun | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +135,8 @@ class Bisection:
     """What was found.
 
     Args:
-        kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash" or
-            "memory"; "" where nothing is.
+        kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash",
+            "memory" or "bad"; "" where nothing is.
         found: the suspects; see `passes.search.bisect.Culprits`.
         log: every try, in order.
         double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
@@ -166,7 +173,7 @@ def bisect(
     Raises:
         EngineError: the whole pipeline cannot be run, and that is not what is asked about: it
             crashes where the question is "wrong" or "slow", or no pass can be to blame (its kind
-            is "input", "target", "cancelled", …).
+            is "input", "target", "cancelled", …). A person's own test cannot judge it, or fails.
     """
     log: list[Try] = []
     pipeline = question.pipeline
@@ -184,11 +191,11 @@ def bisect(
         return done
 
     whole, against = run(pipeline), PYTORCH
-    if whole.outcome == "good":
+    if whole.outcome == "good" and question.test is None:
         against = ask("load", question.source).against
     if (
         whole.outcome == "good"
-        and question.kind != "crash"
+        and question.kind in ("", "wrong")
         and (question.source.dtype, against) == (DTYPES[0], PYTORCH)
     ):
         asked, source = question, replace(question.source, dtype=DTYPES[1])
@@ -200,15 +207,15 @@ def bisect(
         raise whole.error
     kind = whole.outcome
     if kind == "good" or question.kind not in ("", kind):
-        taken = _taken(ask, question)
+        taken = _taken(ask, question) if question.test is None else None
         return Bisection(question, "", Culprits(()), tuple(log), None, taken, against)
-    if kind != "crash":
+    if kind == "wrong":
         pipeline = _built(ir, pipeline)
 
     def judge(part: Pipeline) -> Verdict:
         if part == pipeline:
             return Verdict.BAD
-        if half_way(ir, pipeline, part):
+        if question.test is None and half_way(ir, pipeline, part):
             return Verdict.CANNOT_RUN
         done = run(part)
         outcome = done.outcome
@@ -269,6 +276,8 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
 def _try(ask: Ask, question: Question) -> Try:
     on = [i for i, step in enumerate(question.pipeline) if step.enabled]
     done = Try(question.pipeline, on[-1] if on else IMPORT, "good")
+    if question.test is not None:
+        return _tested(ask, question, question.test, done)
     try:
         return _checked(ask, question, done)
     except EngineError as error:
@@ -289,6 +298,29 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     outcome = "good" if row.passed else "wrong"
     errors = worst.name, worst.max_abs, worst.max_rel, row.limit
     return Try(done.pipeline, done.last, outcome, *errors, runs=runs, bad=bad)
+
+
+def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
+    """A try that a person's own test judges, as often as the question says."""
+    part, found = question.pipeline.upto(done.last), []
+    for number in range(question.runs):
+        try:
+            before = ask("written", question.source, Pipeline())
+            judged = ask("written", question.source, part, number) if len(part) else before
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+            return replace(done, outcome="cannot be run", error=error)
+        found.append(test.run(judged, before))
+    bad = [run for run in found if run.verdict == OF_TEST]
+    unclear = [run for run in found if run.verdict == "cannot be run"]
+    worst = (bad or unclear or found)[0]
+    why = None
+    if worst in unclear:
+        message = f"The test says that it cannot judge the module: {worst.words}."
+        why = EngineError("input", message, test.path)
+    told = replace(done, outcome=worst.verdict, error=why, test=worst)
+    return replace(told, runs=question.runs, bad=len(bad))
 
 
 def _taken(ask: Ask, question: Question) -> PassCost | None:
@@ -412,6 +444,8 @@ def _tried(result: Bisection) -> str:
     runs = "once" if question.runs == 1 else f"{question.runs} times"
     values = f"{question.source.values} inputs" if not question.source.tensors else "saved inputs"
     on = f"on {values} (seed {question.source.seed})"
+    if question.test is not None:
+        return f"the test passes after the whole pipeline; it ran {runs}, with values {on}."
     if kind == "memory":
         return f"after no pass more than {question.memory:g} MiB stayed; the passes ran {runs}."
     if kind == "slow":
@@ -483,6 +517,8 @@ def _of(one: Try) -> str:
     if one.ratio is not None:
         return f"{one.ratio:.2f} times the time without it"
     often = f" in {one.bad} of {one.runs} runs" if one.bad else f" in all {one.runs} runs"
+    if one.test is not None:
+        return one.test.words + (often if one.runs > 1 else "")
     of = f"{one.worst} is off by {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
     return of + (often if one.runs > 1 else "")
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.bisect import Bisection, Try, does, tried
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.engine.protocol.results import Application
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import info
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.search.bisect import IMPORT, Verdict, narrow
 
-_KINDS = ("wrong", "crash")
+_KINDS = ("wrong", "crash", OF_TEST)
 
 
 @dataclass(frozen=True)

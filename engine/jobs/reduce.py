@@ -16,8 +16,17 @@ from pathlib import Path
 from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.limits import MIB, NO_LIMITS, Limits, limit_crossed
-from relascope.engine.protocol.fault import OF_PASS, Account, Report, Shown, Suspects, Where
+from relascope.engine.protocol.fault import (
+    OF_PASS,
+    OF_TEST,
+    Account,
+    Report,
+    Shown,
+    Suspects,
+    Where,
+)
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
@@ -93,7 +102,8 @@ def narrow(
             program before the pass cannot be run.
     """
     source, where = _start(bisection)
-    search = _ReduceSearch(ask, source, tell)
+    test, good = bisection.question.test, bisection.found.good
+    search = _ReduceSearch(ask, source, tell, test, good is not None and where.last >= 0)
     graph, near, shows = search.begin(ir, where)
     total = len(whole(graph).nodes)
     if shows is None:
@@ -106,15 +116,20 @@ def narrow(
     made = Reduction(*about, named, found.minimal)
     words = search_words(made, calls(graph, found.piece))
     allowed = limits.seconds, limits.memory
-    account = Account(Path(source.model).name, shown, words, found.minimal, *allowed)
-    return replace(made, report=ask("report", source, where, found.piece, account))
+    script = "" if test is None else f"test{Path(test.path).suffix}"
+    account = Account(Path(source.model).name, shown, words, found.minimal, *allowed, script)
+    report: Report = ask("report", source, where, found.piece, account)
+    if test is not None:
+        report = replace(report, files={**report.files, script: Path(test.path).read_bytes()})
+    return replace(made, report=report)
 
 
 def cannot(bisection: Bisection) -> str:
     """Why there is nothing to narrow, in a sentence; "" where there is."""
     if not bisection.kind:
         return "There is no fault to narrow: bisection found none."
-    if bisection.found.bad is None or set(bisection.found.suspects) <= {IMPORT}:
+    imported = set(bisection.found.suspects) <= {IMPORT} and bisection.question.test is None
+    if bisection.found.bad is None or imported:
         return (
             "The imported program is at fault, before any pass: there is no pass to narrow inside "
             "of. `relascope check` says which node goes wrong first."
@@ -136,13 +151,14 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
         source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
     wrong = question.tolerance.limit(source.dtype).outputs
     taken = bisection.taken
-    limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0}
+    limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0, OF_TEST: 0.0}
     if taken is not None:  # half way, by ratio, to what the whole takes
         limit["long"] = math.sqrt(question.seconds * max(question.seconds, taken.seconds))
         limit["memory"] = MIB * math.sqrt(question.memory * max(question.memory, taken.kept / MIB))
     # What is a machine's own (its processor, its libraries) is left to the report's reader.
     target = question.target.split()[0]
-    about = found.bad, steps[0], steps[-1], bisection.kind, target, limit[bisection.kind]
+    first, last = (steps[0], steps[-1]) if steps else (0, IMPORT)  # or the import as it is
+    about = found.bad, first, last, bisection.kind, target, limit[bisection.kind]
     absolute = question.tolerance.absolute if bisection.kind == "wrong" else 0.0
     return source, Where(*about, absolute=absolute, runs=question.runs)
 
@@ -159,6 +175,8 @@ class _ReduceSearch:
     ask: Ask
     source: ModelSource
     tell: Callable[[PieceTry], None]
+    test: OwnTest | None = None
+    from_good: bool = False  # whether the test must call a piece good before the passes
     log: list[PieceTry] = field(default_factory=list)
     first: Shown | None = None
     known: dict[Piece, Shown] = field(default_factory=dict)
@@ -169,11 +187,18 @@ class _ReduceSearch:
         Passes that crash by themselves are not built. Where it does not show right after the
         suspected passes, the steps after them are run too.
         """
-        ways = {"crash": (False, True)}.get(where.kind, (where.kind not in OF_PASS,))
+        ways = {"crash": (False, True), OF_TEST: (True, False)}.get(
+            where.kind, (where.kind not in OF_PASS,)
+        )
         has_tail = last_built(ir, where.pipeline) > where.last and where.kind not in OF_PASS
         for building, tail in itertools.product(ways, (False, True) if has_tail else (False,)):
             asked = replace(where, building=building, tail=tail)
-            start: Suspects = self.ask("suspects", self.source, asked)
+            try:
+                start: Suspects = self.ask("suspects", self.source, asked)
+            except EngineError as death:
+                if where.kind != OF_TEST or not building or death.kind != "engine":
+                    raise
+                continue  # it cannot be run here: values inside are random
             piece = whole(start.graph)
             if not piece.outputs:
                 return start.graph, (), None
@@ -199,6 +224,12 @@ class _ReduceSearch:
         return PieceVerdict(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
 
     def _shown(self, where: Where, piece: Piece) -> Shown:
+        if self.test is not None:
+            for _ in range(where.runs):
+                shown = self._tested(self.test, where, piece)
+                if shown.outcome != "good":
+                    break
+            return shown
         try:
             answer: Shown = self.ask("narrow", self.source, where, piece)
         except EngineError as death:
@@ -215,6 +246,23 @@ class _ReduceSearch:
                 return Shown("cannot be run", error=other)
             return _death(death)
         return answer
+
+    def _tested(self, test: OwnTest, where: Where, piece: Piece) -> Shown:
+        """What a person's own test says: bad is what it calls bad after the passes, and good before
+        them where the whole is so."""
+        try:
+            files = self.ask("written_piece", self.source, where, piece)
+        except EngineError as error:
+            if error.kind == "cancelled":
+                raise
+            return Shown("cannot be run", error=error)
+        run = test.run(files["module"], files["before"])
+        if run.verdict == OF_TEST and self.from_good:
+            ahead = test.run(files["before"], files["before"])
+            if ahead.verdict != "good":
+                outcome = "bad before" if ahead.verdict == OF_TEST else ahead.verdict
+                return Shown(outcome, test=ahead)
+        return Shown(run.verdict, test=run)
 
     def _same(self, shown: Shown) -> bool:
         """Whether an error is the one that the whole program shows, numbers aside."""
@@ -240,9 +288,10 @@ def search_words(made: Reduction, count: int) -> str:
     )
     if any(s.name == recorded.NAME for s in question.pipeline):
         what = "a recorded compile"
+    before = " before it" if made.where.last >= 0 else ""
     text = (
-        f"In {what}, bisection found the pass in "
-        f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program before it "
+        f"In {what}, bisection found {'the pass' if before else 'the import'} in "
+        f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program{before} "
         f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
         f"{'try' if len(made.log) == 1 else 'tries'}."
     )
@@ -260,7 +309,7 @@ def verdict(ir: str, made: Reduction) -> str:
         for s in made.where.pipeline.steps[made.where.first : made.where.last + 1]
         if s.enabled
     ]
-    names = ", ".join(steps)
+    names = ", ".join(steps) or "The imported program"
     refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
     if made.piece is None and refused and refused[0] is not None:
         return (
@@ -275,7 +324,7 @@ def verdict(ir: str, made: Reduction) -> str:
         )
     count = len(made.piece.nodes)
     size = f"{count} of the {made.total} nodes" if count < made.total else "the whole program"
-    text = f"{names}: the fault shows with {size} before it"
+    text = f"{names}: the fault shows with {size}{' before it' if steps else ''}"
     listed = ", ".join(made.operators[:6]) + (", …" if len(made.operators) > 6 else "")
     text += f" ({listed}): {_of(made.shown)}."
     if count == made.total and count > 1:
@@ -293,6 +342,8 @@ def _instead(made: Reduction) -> str:
 def _of(shown: Shown) -> str:
     if shown.error is not None:
         return shown.error.message.partition("\n")[0].rstrip(".")
+    if shown.test is not None:
+        return shown.test.words
     if shown.outcome == "memory":
         return f"{(shown.kept_bytes or 0) / MIB:.1f} MiB stay"
     if shown.seconds is not None:

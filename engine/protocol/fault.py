@@ -10,6 +10,59 @@ from relascope.passes.pipeline import Pipeline
 
 OF_PASS = ("long", "memory")
 """Kinds of faults that are of the passes themselves, and not of the program that they make."""
+OF_TEST = "bad"
+"""The kind of what a person's own test calls bad."""
+
+
+@dataclass(frozen=True)
+class ModuleFiles:
+    """A module as files.
+
+    Args:
+        name: of the module's file: it ends in ".py" as TVMScript, in ".relay" as Relay's text, and
+            in ".json" as TVM's JSON, where TVM does not read its own text back.
+        module: its content.
+        values: content of the file beside it that ends in ".npz": an array for each argument of
+            "main" by its name; of bfloat16, as float32.
+    """
+
+    name: str
+    module: bytes
+    values: bytes
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Contents by name."""
+        return {self.name: self.module, f"{self.name.rpartition('.')[0]}.npz": self.values}
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """A run of a person's own test.
+
+    Args:
+        status: exit status; None where it was stopped at its limit of time.
+        seconds: that it took.
+        output: the end of what it printed, on both streams.
+    """
+
+    status: int | None
+    seconds: float
+    output: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What it says of the module: "good", "bad" or "cannot be run", which is 125."""
+        return {0: "good", 125: "cannot be run"}.get(self.status, OF_TEST)  # type: ignore[arg-type]
+
+    @property
+    def words(self) -> str:
+        """What it did, and the last line that it printed."""
+        last = self.output.rstrip().rpartition("\n")[2][:200]
+        done = f"exit status {self.status}"
+        if self.status is None:
+            done = f"a time-out after {self.seconds:.3g} s"
+        return f"{done} ({last})" if last else done
 
 
 @dataclass(frozen=True)
@@ -20,7 +73,7 @@ class Where:
         pipeline: ends with the fault.
         first, last: indices of the first and the last suspected step.
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
-            than the limit) or "memory" (more bytes stay).
+            than the limit) or "memory" (more bytes stay); "bad" by a person's own test.
         target: what is compiled for.
         limit: wrong is what differs by more than this, relative to scale; slow is what takes
             longer than this times what it took before.
@@ -61,7 +114,8 @@ class Shown:
 
     Args:
         outcome: "good", a kind of `Where`, "refused" (a pass of the catalogue says itself that it
-            does not take the program) or "cannot be run".
+            does not take the program), "bad before" (by a person's own test, without the passes
+            too) or "cannot be run".
         outputs: ids of the outputs that are wrong, the worst first.
         max_abs, max_rel: of the worst output, after the passes against before them.
         ratio: of the time after the passes to that before them.
@@ -69,6 +123,7 @@ class Shown:
         crash: of a crash, as of `engine.faults.show.Fault`.
         seconds, kept_bytes: of the passes, where they themselves are looked at; the latter as of
             `engine.protocol.results.StepRecord`.
+        test: the run of a person's own test that decided.
     """
 
     outcome: str
@@ -80,6 +135,7 @@ class Shown:
     crash: str = ""
     seconds: float | None = None
     kept_bytes: int | None = None
+    test: ScriptRun | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +148,7 @@ class Account:
         found: in sentences, how it was found.
         minimal: whether the fault goes away without any one of its nodes.
         seconds, memory: the limits that were set, as of `engine.limits.Limits`.
+        test: the file of a person's own test in the report; "" without one.
     """
 
     model: str
@@ -100,6 +157,7 @@ class Account:
     minimal: bool
     seconds: float = 0.0
     memory: float = 0.0
+    test: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +168,8 @@ class Report:
         title: one line.
         before, after: the IR's text of the piece before and after the suspected passes; "" where
             they crash.
-        files: contents by path, relative and with slashes; "report.py" is the one to run.
+        files: contents by path, relative and with slashes; "report.py" is the one to run, but where
+            a person's own test decides.
         graph_before, graph_after: the same as graphs; nodes that the passes left keep their ids.
     """
 

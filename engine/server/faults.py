@@ -13,11 +13,12 @@ from relascope.engine.building.devices import torch_device
 from relascope.engine.building.options import Function
 from relascope.engine.faults import narrow, report
 from relascope.engine.faults import recorded as by_record
+from relascope.engine.faults.files import piece_files
 from relascope.engine.faults.narrow import Start, Values
 from relascope.engine.limits import limited
 from relascope.engine.measure.compare import values_for
 from relascope.engine.measure.intermediates import Intermediates, values_inside
-from relascope.engine.protocol.fault import Account, Report, Shown, Suspects, Where
+from relascope.engine.protocol.fault import Account, ModuleFiles, Report, Shown, Suspects, Where
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.server.backend import Program
@@ -78,6 +79,25 @@ class Faults:
                 if shown.outcome != "good":
                     break
             return shown
+
+    def written_piece(
+        self, source: ModelSource, where: Where, piece: Piece, *, progress: Progress
+    ) -> dict[str, ModuleFiles]:
+        """A piece as files, "before" the suspected passes and, as "module", after them.
+
+        Raises:
+            EngineError: the piece cannot be cut out, or a pass fails on it.
+        """
+        start = self._start(source, where, part(progress, 0.0, 0.5))
+        progress(0.5, f"writing {len(piece.nodes)} of {len(start.graph)} nodes")
+        about = source, where, piece
+        with limited("Passes on a piece of the program", "written_piece", "pass", about):
+            try:
+                return piece_files(self._programs.backend, start, piece)
+            except narrow.Refusal as refusal:
+                raise refusal.error from refusal
+            except (Exception, SystemExit) as error:  # whatever a pass, or TVM, raises
+                raise narrow.message_of(error) from error
 
     def report(
         self,

@@ -26,8 +26,11 @@ from relascope.core.memo import Memo
 from relascope.engine.building.explain import explain
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import kept
+from relascope.engine.faults.files import module_files
 from relascope.engine.files.formats import is_program
 from relascope.engine.limits import limited
+from relascope.engine.measure.compare import values_for
+from relascope.engine.protocol.fault import ModuleFiles
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import (
     Application,
@@ -234,6 +237,29 @@ class Programs:
         lines = text[:MOST_TEXT].splitlines()[:-1]
         more = text.count("\n") - len(lines)
         return "\n".join([*lines, f"… {more} more lines"]) + "\n"
+
+    def written(
+        self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
+    ) -> ModuleFiles:
+        """The program at the pipeline's end as files: "module", or "before" where it has no steps.
+
+        After passes that are only for looking, it is what they show.
+
+        Args:
+            run: which one it is of several; each but the first runs the passes again.
+
+        Raises:
+            EngineError: a step failed, or the values are too large to hand over.
+        """
+        if run:
+            self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
+        state = self.end(source, pipeline, part(progress, 0.0, 0.8))
+        program = state.program if state.shown is None else state.shown
+        model = self.loaded(source, silent).model
+        values = {**values_for(model, program), **masks_for(program, source, model)}
+        progress(0.8, "writing the module")
+        arrays = {n: array_of(t) for n, t in values.items()}
+        return module_files(self.backend, "module" if pipeline.steps else "before", program, arrays)
 
     def split(
         self,
@@ -519,6 +545,12 @@ def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, 
     """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
     masks = draw_masks(program.masks, source.seed)
     return {name: mask.to(model.device) for name, mask in masks.items()}
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor as an array; numpy has no bfloat16, whose values are float32 there."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _is_program(source: ModelSource) -> bool:

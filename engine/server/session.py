@@ -47,7 +47,7 @@ class PipelineSession:
         self.step, self.graph_after = programs.step, programs.graph_after
         self.applications, self.verify = programs.applications, programs.verify
         self.text, self.split, self.kernels = programs.text, programs.split, programs.kernels
-        self.program_after = programs.program_after
+        self.program_after, self.written = programs.program_after, programs.written
 
         self.check, self.inside = numbers.check, numbers.inside
         self.torch_saved = numbers.torch_saved
@@ -59,6 +59,7 @@ class PipelineSession:
         self.tasks, self.tune = tuning.tasks, tuning.tune
 
         self.suspects, self.narrow, self.report = faults.suspects, faults.narrow, faults.report
+        self.written_piece = faults.written_piece
 
     def describe(self, *, progress: Progress) -> EngineInfo:
         """Say which TVM runs and what it can compile for."""

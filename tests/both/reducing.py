@@ -15,12 +15,14 @@ import tempfile
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from accuracies import asking
 from bisecting import Case, faults, model_of, search, slow_pipeline, small  # noqa: F401
 from relascope.engine.faults import show
 from relascope.engine.jobs import reduce
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.passes.pipeline import Pipeline
 
 # How many operators may be left.
@@ -153,6 +155,39 @@ def test_what_a_pass_takes_and_some_runs_are_reported(case, session, tmp_path, f
     fixed(folder, fault)
     status, said = run_alone(folder)
     assert status == 0, said
+
+
+def test_a_persons_own_test_decides_what_is_kept(case, session, tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import sys, numpy\n"
+        "text, values = open(sys.argv[1]).read(), numpy.load(sys.argv[1].rsplit('.')[0] + '.npz')\n"
+        "assert 'main' in text and all(numpy.isfinite(v).all() for v in values.values())\n"
+        "print(*(f'{n}{list(v.shape)}' for n, v in values.items()))\n"
+        "sys.exit(text.count('float16') > 0)\n"
+    )
+    script.chmod(0o755)
+    test = OwnTest.of(script)
+    made = narrowed(session, small(tmp_path), "bind|in_float16|dce", kind="bad", test=test)
+    assert (made.bisection.kind, made.where.first) == ("bad", 1)
+    assert len(made.operators) == 1
+    folder = written(made.report, tmp_path / "report")
+    (folder / "test.py").chmod(0o755)
+    modules = [next(folder.glob(f"{n}.[jr]*"), folder / f"{n}.py") for n in ("module", "before")]
+    for judged, status in zip(modules, (1, 0), strict=True):
+        again = subprocess.run([folder / "test.py", judged], capture_output=True, text=True)
+        assert (again.returncode, again.stderr) == (status, "")
+    assert again.stdout == made.shown.test.output.replace("module", "before")
+    # Both are what TVM reads, with a value for every argument.
+    for file in modules:
+        mod = session.backend.replay.read(file.read_text(), "", {})
+        arguments = session.backend.replay.signature(mod)[0]
+        assert set(np.load(file.with_suffix(".npz"))) == set(arguments)
+    text = (folder / "README.md").read_text()
+    assert text.startswith(f"# [{case.ir.capitalize()}] in_float16 makes a test fail on ")
+    assert "exit status 1" in text and "chmod +x test.py" in text
+    assert str(tmp_path) not in text
 
 
 def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatch):

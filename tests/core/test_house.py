@@ -37,11 +37,11 @@ LINES = {
     "bench": 6000,
     "commands": 3750,
     "core": 1200,
-    "engine": 40900,
+    "engine": 41350,
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27145,
+    "viz": 27150,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

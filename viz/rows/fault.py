@@ -19,7 +19,7 @@ from relascope.viz.rows.sections import Section, table
 _BISECTED = "model engine target pipeline culprit suspects kind compiles"
 _PIECES = (
     "nodes; results; outcome; relative to scale?: max_rel; times as long?: ratio; "
-    "error?: error.message"
+    "test's exit status?: test.status; error?: error.message"
 )
 _TIME = (1980, 1, 1, 0, 0, 0)  # of files in an archive: equal reports are equal bytes
 
@@ -84,6 +84,8 @@ def write(report: Report, folder: Path) -> None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+            if content.startswith(b"#!"):  # a person's own test
+                path.chmod(0o755)
     except OSError as wrong:
         raise EngineError(
             "file", f"Cannot write: {wrong.strerror or wrong}.", str(folder), "Give another --out."

@@ -66,7 +66,8 @@ ALIGNED = {
 }
 TRIES = (
     "steps up to?: up_to; without?; outcome; worst tensor?: worst; relative to scale?: max_rel; "
-    "limit?; whole to this?: ratio; runs?; bad?; error?: error.message"
+    "limit?; whole to this?: ratio; runs?; bad?; test's exit status?: test.status; "
+    "error?: error.message"
 )
 PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."

@@ -96,15 +96,16 @@ def written(program: RelaxProgram) -> Written:
     """A program as TVMScript that TVM reads back to the same; as TVM's JSON where there is no
     such."""
     for inline in (True, False):
-        mod, constants = _spelled_out(program, inline)
-        text = str(mod.script(show_meta=False))
         try:
+            mod, constants = _spelled_out(program, inline)
+            text = str(mod.script(show_meta=False))
             again = replay.read(text, "", constants)
         except Exception:  # the parser raises whatever it meets; the next way to write is taken
             continue
         if tvm_ffi.structural_equal(again, program.mod):
-            return Written(text, constants)
-    return Written("", {}, str(tvm.ir.save_json(program.mod)))
+            return Written(text, constants, "", tuple(replay.signature(again)[0]))
+    json = str(tvm.ir.save_json(program.mod))
+    return Written("", {}, json, tuple(replay.signature(program.mod)[0]))
 
 
 def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:

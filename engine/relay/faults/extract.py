@@ -11,7 +11,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Node
-from relascope.engine.faults.narrow import Cutout, Written, constant_name
+from relascope.engine.faults.narrow import Cutout, Written, constant_name, plain_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -68,19 +68,20 @@ def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
 def written(program: RelayProgram) -> Written:
     """A program as text that TVM reads back to the same; as TVM's JSON where there is no such."""
     for inline in (True, False):
-        mod, constants = _spelled_out(program.mod, inline)
-        text = str(mod.astext(show_meta_data=False))
         try:
+            mod, constants = _spelled_out(program.mod, inline)
+            text = str(mod.astext(show_meta_data=False))
             again = replay.read(text, "", constants)
         except Exception:  # the parser raises whatever it meets; the next way to write is taken
             continue
         if tvm.ir.structural_equal(again, program.mod):
-            return Written(text, constants)
-    return Written("", {}, str(tvm.ir.save_json(program.mod)))
+            return Written(text, constants, "", tuple(replay.signature(again)[0]))
+    json = str(tvm.ir.save_json(program.mod))
+    return Written("", {}, json, tuple(replay.signature(program.mod)[0]))
 
 
 def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
-    """A module with its constants as arguments of "main".
+    """A module with its constants as arguments of "main", and names that its text can hold.
 
     Args:
         inline: leave single numbers where they are.
@@ -89,8 +90,18 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
     variables: list[Any] = []
     made: dict[int, Any] = {}
 
+    inner: set[int] = set()  # of functions inside, which can take nothing from outside
+
+    def visit_inner(expr: Any) -> None:
+        if isinstance(expr, relay.Constant):
+            inner.add(expr.handle.value)
+
     def visit(expr: Any) -> None:
-        if isinstance(expr, relay.Constant) and expr.handle.value not in made:
+        if isinstance(expr, relay.Function):
+            relay.analysis.post_order_visit(expr.body, visit_inner)
+
+    def visit_constant(expr: Any) -> None:
+        if isinstance(expr, relay.Constant) and expr.handle.value not in {*made, *inner}:
             array = expr.data.numpy()
             if inline and not array.shape:
                 return
@@ -101,19 +112,27 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
             values[name] = array
 
     main = mod["main"]
-    taken = {str(p.name_hint) for p in main.params}
+    params: dict[str, Any] = {}
+    for param in main.params:
+        name = plain_name(str(param.name_hint), params)
+        params[name] = param
+        if name != param.name_hint:
+            params[name] = relay.var(name, type_annotation=param.checked_type)
+            made[param.handle.value] = params[name]
+    taken = set(params)
     relay.analysis.post_order_visit(main.body, visit)
+    relay.analysis.post_order_visit(main.body, visit_constant)
     if not made:
         return mod, {}
     body = _Replace(made).visit(main.body)
     others = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
     new = tvm.IRModule(others, mod.type_definitions)
-    new["main"] = relay.Function([*main.params, *variables], body)
+    new["main"] = relay.Function([*params.values(), *variables], body)
     return relay.transform.InferType()(new), values
 
 
 class _Replace(relay.ExprMutator):
-    """Puts variables in the place of constants; of small programs, so that it may recurse."""
+    """Puts variables in the place of constants and of others; it recurses."""
 
     def __init__(self, made: Mapping[int, Any]) -> None:
         super().__init__()
@@ -121,3 +140,6 @@ class _Replace(relay.ExprMutator):
 
     def visit_constant(self, const: Any) -> Any:
         return self._made.get(const.handle.value, const)
+
+    def visit_var(self, var: Any) -> Any:
+        return self._made.get(var.handle.value, var)

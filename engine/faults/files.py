@@ -1,0 +1,62 @@
+"""Programs as files that a person's own test can use: the module, and a value for each argument."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from relascope.core.errors import EngineError
+from relascope.engine.faults.narrow import PieceBackend, Start, applied, changed, extracted
+from relascope.engine.faults.replay import Values, filled
+from relascope.engine.limits import MIB
+from relascope.engine.protocol.fault import ModuleFiles
+from relascope.engine.wire import MOST_BYTES
+from relascope.passes.search.reduce import Piece
+
+_TEXTS = {"relay": "relay", "relax": "py"}
+_MOST = MOST_BYTES // 2 - MIB  # two of them are one answer
+
+
+def module_files(backend: PieceBackend, name: str, program: Any, values: Values) -> ModuleFiles:
+    """A program as files.
+
+    Args:
+        name: of the files, without an ending.
+        values: of arguments of "main" by their names; others get random ones, always the same.
+
+    Raises:
+        EngineError: kind "input"; the values are too large to hand over.
+    """
+    written, (graph, _) = backend.written(program), backend.to_graph(program)
+    types = {graph.by_id[i].name: graph.by_id[i].outputs[0] for i in graph.inputs}
+    sizes = {n: tuple(d if isinstance(d, int) else 1 for d in t.shape) for n, t in types.items()}
+    given = filled(values, {n: (sizes[n], t.dtype) for n, t in types.items()})
+    named: Mapping[str, Any] = dict(zip(written.arguments, given.values(), strict=True))
+    named = {**named, **written.constants}
+    if (size := sum(v.nbytes for v in named.values()) + len(written.json)) > _MOST:
+        message = f"The values of this module take {size // MIB} MiB, and a test is given no more "
+        hint = "Look at a submodule (--module), or at a smaller model."
+        raise EngineError("input", f"{message}than {_MOST // MIB} MiB.", "--test", hint)
+    buffer = io.BytesIO()
+    np.savez(buffer, **named)
+    ending = _TEXTS[backend.ir] if written.text else "json"
+    text = (written.text or written.json).encode()
+    return ModuleFiles(f"{name}.{ending}", text, buffer.getvalue())
+
+
+def piece_files(backend: PieceBackend, start: Start, piece: Piece) -> dict[str, ModuleFiles]:
+    """A piece of the program before suspected passes, as "before", and what they make of it, as
+    "module"; both after the passes that follow them where these are run too.
+
+    Raises:
+        EngineError, replay.Malformed, Refusal: the piece cannot be cut out, or a pass fails on it.
+    """
+    found = extracted(backend, start, piece)
+    programs = {
+        "before": applied(found.program, start.tail),
+        "module": applied(changed(backend, start, found.program), start.tail),
+    }
+    return {n: module_files(backend, n, p, found.values) for n, p in programs.items()}

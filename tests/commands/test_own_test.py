@@ -1,0 +1,243 @@
+"""A person's own test as the judge of `bisect` and `reduce`: exit status and arguments."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import relascope.commands.main as cli
+from engines import shared
+from graphs import chain
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
+from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import reduce as reduction
+from relascope.engine.jobs.own_test import OwnTest
+from relascope.engine.protocol.fault import ModuleFiles, Report, Suspects
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
+from relascope.passes.search.bisect import IMPORT, Culprits
+
+
+def script(folder, body, name="mine.sh"):
+    """An executable shell script."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def module(text, name="module.py"):
+    return ModuleFiles(name, text.encode(), b"values")
+
+
+def run(path, seconds=60.0, judged="judged"):
+    return OwnTest.of(path, seconds).run(module(judged), module("as imported", "before.py"))
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [(0, "good"), (1, "bad"), (124, "bad"), (125, "cannot be run"), (126, "bad"), (127, "bad")],
+)
+def test_the_exit_status_is_the_verdict(tmp_path, status, verdict):
+    done = run(script(tmp_path, f"echo one; echo two >&2; exit {status}"))
+    assert (done.status, done.verdict, done.output) == (status, verdict, "one\ntwo\n")
+    assert done.words == f"exit status {status} (two)"
+
+
+def test_it_runs_in_a_new_folder_with_both_modules_and_their_values(tmp_path):
+    seen = tmp_path / "seen"
+    body = f'pwd > {seen}; cat "$1" "$2" module.npz before.npz; ls; touch left; exit $#'
+    done = run(script(tmp_path, body))
+    assert done.status == 2
+    assert done.output.startswith("judgedas importedvaluesvalues")
+    assert done.output.split("values")[-1].split() == [
+        "before.npz",
+        "before.py",
+        "module.npz",
+        "module.py",
+    ]
+    assert not Path(seen.read_text().strip()).exists()
+
+
+def test_the_end_of_a_long_output_is_kept(tmp_path):
+    done = run(script(tmp_path, "seq 1 5000; exit 1"))
+    assert len(done.output) == 4000
+    assert done.words == "exit status 1 (5000)"
+
+
+def test_a_run_over_its_limit_is_bad_and_stopped_with_what_it_started(tmp_path):
+    beat = tmp_path / "beat"
+    done = run(script(tmp_path, f"(while true; do date > {beat}; sleep 0.05; done) & wait"), 0.5)
+    assert (done.status, done.verdict) == (None, "bad")
+    assert done.words.startswith("a time-out after 0.5")
+    beat.unlink()
+    time.sleep(0.3)
+    assert not beat.exists()
+
+
+def test_what_cannot_judge_at_all_is_an_error(tmp_path):
+    with pytest.raises(EngineError, match="no such file") as missing:
+        OwnTest.of(tmp_path / "none.sh")
+    plain = tmp_path / "plain.sh"
+    plain.write_text("exit 0")
+    with pytest.raises(EngineError, match="not executable") as refused:
+        OwnTest.of(plain)
+    assert "chmod +x" in refused.value.hint
+    plain.chmod(0o755)
+    with pytest.raises(EngineError, match="cannot be started") as unstarted:
+        run(plain)
+    with pytest.raises(EngineError, match="signal SIGKILL") as killed:
+        run(script(tmp_path, "echo last words; kill -9 $$"))
+    assert "last words" in killed.value.hint
+    with pytest.raises(EngineError, match="exit status 139"):
+        run(script(tmp_path, "exit 139"))
+    kinds = {e.value.kind for e in (missing, refused, unstarted, killed)}
+    assert kinds == {"usage"}
+
+
+class Answers:
+    """An engine without a TVM: a module's text is the names of its steps that are on, and of a
+    piece its nodes, after the suspected passes with theirs in front."""
+
+    def __init__(self, raising=()):
+        self.raising, self.asked = set(raising), []
+        self.graph = chain(6)
+
+    def __call__(self, method, source, about, *rest):
+        self.asked.append(method)
+        if method == "written":
+            on = [s.name for s in about if s.enabled]
+            if self.raising & set(on):
+                raise EngineError("pass", "No good.", on[-1])
+            return module(" ".join(on), "module.py" if len(about) else "before.py")
+        if method == "suspects":
+            return Suspects(self.graph, ())
+        if method == "report":
+            _, account = rest
+            return Report("t", "b", "", {"README.md": account.test.encode()}, self.graph)
+        assert method == "written_piece"
+        nodes = " ".join(rest[0].nodes)
+        names = " ".join(s.name for s in about.pipeline.steps[about.first : about.last + 1])
+        return {"before": module(nodes, "before.py"), "module": module(f"{names} {nodes}")}
+
+
+def question(test, pipeline="cse|fold|bind", **options):
+    source = ModelSource("mlp")
+    return bisection.Question(source, Pipeline.parse(pipeline), "llvm", "bad", test=test, **options)
+
+
+def search(path, pipeline="cse|fold|bind", ask=None, **options):
+    return bisection.bisect(
+        ask or Answers(), "relay", question(OwnTest.of(path), pipeline, **options)
+    )
+
+
+def test_bisection_asks_the_test_about_the_module_after_each_try(tmp_path):
+    found = search(script(tmp_path, 'grep -q fold "$1" && exit 7\ntest -s "$2" && exit 1\nexit 0'))
+    assert (found.kind, found.found.suspects) == ("bad", (1,))
+    assert {t.outcome: t.test.status for t in found.log} == {"bad": 7, "good": 0}
+    said = bisection.verdict("relay", found)
+    assert said.startswith("Step 2, fold (FoldConstant), makes the test fail: exit status 7.")
+    assert said.endswith("Without it: exit status 0.")
+
+
+def test_a_test_that_is_good_finds_nothing_and_the_import_can_be_bad(tmp_path):
+    asked = Answers()
+    found = search(script(tmp_path, "exit 0"), ask=asked)
+    assert (found.kind, found.compiles, set(asked.asked)) == ("", 1, {"written"})
+    assert "the test passes after the whole pipeline" in bisection.verdict("relay", found)
+    assert search(script(tmp_path, "exit 1")).found.suspects == (IMPORT,)
+
+
+def test_what_cannot_be_judged_or_written_is_passed_over(tmp_path):
+    path = script(tmp_path, 'grep -q bind "$1" && exit 1\ngrep -q fold "$1" && exit 125\nexit 0')
+    found = search(path)
+    assert found.found.suspects == (1, 2)
+    with pytest.raises(EngineError, match="cannot judge the module: exit status 125"):
+        search(script(tmp_path, "exit 125"))
+    found = search(script(tmp_path, 'grep -q dce "$1"; test $? = 1'), "cse|fold|dce")
+    assert found.found.suspects == (2,)
+    with pytest.raises(EngineError, match="No good"):
+        search(path, ask=Answers(["bind"]))
+
+
+def test_a_test_that_is_killed_ends_the_search(tmp_path):
+    with pytest.raises(EngineError, match="SIGKILL"):
+        search(script(tmp_path, "kill -9 $$"))
+
+
+def test_one_bad_run_of_several_is_bad(tmp_path):
+    count = tmp_path / "count"
+    body = f'echo x >> {count}; grep -q fold "$1" || exit 0; test $(($(wc -l < {count}) % 3)) != 0'
+    found = search(script(tmp_path, body), "cse|fold", runs=3)
+    assert (found.kind, found.found.suspects) == ("bad", (1,))
+    assert (found.log[0].runs, found.log[0].bad) == (3, 1)
+    assert "in 1 of 3 runs" in bisection.verdict("relay", found)
+
+
+@pytest.fixture
+def narrowed(tmp_path):
+    """Narrows what bisection with a test found, of a chain of six nodes."""
+
+    def run(body, suspects, bad, good=None):
+        ask, test = Answers(), OwnTest.of(script(tmp_path, body))
+        parts = (Pipeline.parse(bad), None if good is None else Pipeline.parse(good))
+        found = bisection.Bisection(question(test), "bad", Culprits(suspects, *parts), ())
+        return ask, reduction.narrow(ask, "relay", found)
+
+    return run
+
+
+def ids():
+    return [n.id for n in Answers().graph if n.kind is Kind.CALL]
+
+
+def test_reduction_keeps_what_is_bad_after_the_pass_and_good_before_it(narrowed, tmp_path):
+    _, second, third, *_ = ids()
+    # Without the second node the piece is bad before the pass as well.
+    body = f'grep -q {second} "$1" || exit 1\ngrep -q fold "$1" && grep -q {third} "$1" && exit 1'
+    ask, made = narrowed(f"{body}\nexit 0", (1,), "cse|fold", "cse|-fold")
+    assert made.piece.nodes == (second, third)
+    assert "bad before" in {t.shown.outcome for t in made.log}
+    assert (made.shown.outcome, made.shown.test.status) == ("bad", 1)
+    said = reduction.verdict("relay", made)
+    assert said.startswith("fold (FoldConstant): the fault shows with 2 of the 5 nodes before it")
+    assert said.partition("): ")[2].endswith(f"exit status 1. {len(made.log)} tries.")
+    assert made.report.files["README.md"] == b"test.sh"
+    assert made.report.files["test.sh"] == (tmp_path / "mine.sh").read_bytes()
+    assert "narrow" not in ask.asked
+
+
+def test_a_bad_import_is_reduced_without_a_pass(narrowed):
+    third = ids()[2]
+    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (IMPORT,), "")
+    assert made.piece.nodes == (third,)
+    said = reduction.verdict("relay", made)
+    assert said.startswith("The imported program: the fault shows with 1 of the 5 nodes (")
+
+
+def test_where_the_module_before_is_not_known_to_be_good_it_is_not_asked(narrowed):
+    third = ids()[2]
+    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (0, 1), "cse|fold")
+    assert made.piece.nodes == (third,)
+
+
+def connect(ir="relay"):
+    return shared(ir, "faulty_session:FaultySession")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--test", "none.sh"], "no such file"),
+        (["--test", "mine.sh", "--kind", "wrong"], "alone decides"),
+        (["--test", "mine.sh", "--rtol", "0.1"], "alone decides"),
+    ],
+)
+def test_the_command_line_refuses_what_does_not_fit(options, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, "exit 0")
+    assert cli.main(["bisect", "mlp", "--json", *options], connect) == 2
+    assert says in json.loads(capsys.readouterr().out)["error"]["message"]
