@@ -296,11 +296,6 @@ def _head(document: Document, *more: str) -> str:
     return ", ".join([of, *more, f"target {document['target']}"])
 
 
-def _failed(error: Document | None) -> str:
-    """The first line of what went wrong, "" where nothing did."""
-    return (error or {}).get("message", "").partition("\n")[0]
-
-
 def record(document: Document) -> str:
     """What `record` says."""
     if "environment" in document:

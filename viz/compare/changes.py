@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
-from relascope.core.identity import Matched, carry_identity
+from relascope.core.identity import Matched, carry_identity, flat
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import cost
 from relascope.passes.catalogue import info
@@ -55,7 +55,7 @@ def change_rows(before: Graph, matched: Matched) -> list[Row]:
     `from` are the nodes that an added one came from, or that a changed one reads now; `to` are
     those that a removed one went to. `sure` is false where only its place speaks for it.
     """
-    old, new = _every(before), _every(matched.graph)
+    old, new = ({n.id: n for n in flat(graph)} for graph in (before, matched.graph))
     return [
         {
             "id": o.id,
@@ -69,18 +69,6 @@ def change_rows(before: Graph, matched: Matched) -> list[Row]:
         }
         for o in origins(before, matched)
     ]
-
-
-def _every(graph: Graph) -> dict[str, Node]:
-    """All nodes by id, those inside fused functions too."""
-    nodes: dict[str, Node] = {}
-    todo = [graph]
-    while todo:
-        for node in todo.pop().nodes:
-            nodes[node.id] = node
-            if node.body is not None:
-                todo.append(node.body)
-    return nodes
 
 
 def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str:
@@ -118,10 +106,9 @@ def figures(graph: Graph) -> Row:
     FLOPs are None where operators have become kernels that the compiler could not count: their
     names tell no price.
     """
-    nodes = _every(graph).values()
+    nodes = [*flat(graph)]
     priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
-    inside = {i for n in graph if n.body is not None for i in n.body.inputs}
-    parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER and n.id not in inside)
+    parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER)
     return {
         "nodes": len(graph),
         "parameter_bytes": parameters,
@@ -150,7 +137,7 @@ def with_removed(before: Graph, matched: Matched) -> Graph:
     place = {n.id: n.id for n in nodes}
     for node in nodes:
         if node.body is not None:
-            place.update(dict.fromkeys(_every(node.body), node.id))
+            place.update({inner.id: node.id for inner in flat(node.body)})
     for node in before.nodes:
         if node.id in matched.removed:
             kind = Kind.CALL if node.kind is Kind.FUNCTION else node.kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -15,9 +14,6 @@ from relascope.viz.handed_on.graphs import PLAIN, to_svg
 from relascope.viz.handed_on.interchange import to_csv, to_graphml, to_model_explorer
 from relascope.viz.handed_on.sheet import Sheet
 
-Ending = Literal[
-    ".html", ".svg", ".png", ".pdf", ".dot", ".graphml", ".explorer.json", ".csv", ".json"
-]
 _LARGEST = 16_000  # pixels of a side of a PNG, which programs still open
 _MOST = 80_000_000  # pixels of a PNG
 

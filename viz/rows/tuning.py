@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from relascope.core.graph import Graph, TensorType
+from relascope.core.graph import Graph
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
@@ -137,8 +137,3 @@ def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:
     if len(set(dtypes)) == 1:
         return f"{', '.join(plain_shapes)}: {dtypes[0]}"
     return ", ".join(f"{s}:{d}" for s, d in zip(plain_shapes, dtypes, strict=True))
-
-
-def types_text(arguments: Sequence[TensorType]) -> str:
-    """The same of types."""
-    return shapes_text([[int(d) for d in a.shape] for a in arguments], [a.dtype for a in arguments])

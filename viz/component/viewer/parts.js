@@ -1,5 +1,7 @@
 // What several parts of the viewer use.
 
+import { sizeText } from "./layout/words.js";
+
 export async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).json();
@@ -16,11 +18,8 @@ export function clamp(value, low, high) {
 
 export function bytesText(bytes) {
   if (bytes === null || bytes === undefined) return "not known";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let size = bytes, unit = 0;
-  while (size >= 1024 && unit < 4) { size /= 1024; unit += 1; }
-  const short = unit ? `${size.toFixed(1)} ${units[unit]}` : `${bytes} B`;
-  return unit ? `${short} (${bytes.toLocaleString("en")} bytes)` : short;
+  const short = sizeText(bytes);
+  return bytes < 1024 ? short : `${short} (${bytes.toLocaleString("en")} bytes)`;
 }
 
 // An attribute that is null is left out; a class may be a list of which some are false.

@@ -32,6 +32,7 @@ _TABLES = {
     "Kernels": "Both have the same kernels.",
 }
 """What differs, and what is said where nothing does."""
+_NAMES = ("operator", "kernel", "Relay", "Relax")  # columns of operators
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
 _STEPS = ("against_steps", "against_all_steps")  # the tables of those that differ, and of all
@@ -214,15 +215,8 @@ def _held(place: str, left: Graph, right: Graph) -> _Comparison:
 
 def _outer(graph: Graph) -> dict[str, str]:
     """For every node in a fused function the node of the graph that it is in."""
-    found: dict[str, str] = {}
-    for node in graph:
-        todo = [node.body] if node.body is not None else []
-        while todo:
-            for inner in todo.pop():
-                found[inner.id] = node.id
-                if inner.body is not None:
-                    todo.append(inner.body)
-    return found
+    bodies = ((n.id, n.body) for n in graph if n.body is not None)
+    return {inner.id: ident for ident, body in bodies for inner in flat(body)}
 
 
 @dataclass(frozen=True)
@@ -425,13 +419,11 @@ def _tables(held: _Comparison) -> None:
     if not cells:
         st.caption(_TABLES.get(kind, "Neither has any."))
         return
-    key = f"against_{kind}_{abs(hash(held.place))}"
 
-    def select() -> None:
-        row = picked(key, len(cells))
+    def pick(row: int | None) -> None:
         chosen = None if row is None else (held.place, *_row_choice(held, kind, row, cells[row]))
         st.session_state[_CHOICE] = chosen
 
-    wide = {"what": "small", "what became of it": "large", "operator": "large", "kernel": "large"}
-    table(cells, key=key, on_select=select, wide={**wide, "Relay": 300, "Relax": 300})
+    wide: Row = {"what": "small", **dict.fromkeys(("what became of it", *_NAMES), "large")}
+    table(cells, key=f"against_{kind}_{abs(hash(held.place))}", on_pick=pick, wide=wide)
     st.caption("Click a row's box to see where in both graphs.")

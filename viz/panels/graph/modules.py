@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from relascope.viz.panels.shell.frame import boundary, section
 from relascope.viz.panels.shell.screen import Screen, look_at
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import tables
 
 _ABOUT = (
@@ -24,12 +23,10 @@ def show(screen: Screen) -> None:
         return
     with boundary(screen.cache):
         found = tables.module_rows(screen.cache.ask("modules", whole))
+
+        def pick(row: int | None) -> None:
+            if row is not None:
+                look_at(found[row]["path"])
+
         key = f"modules_{screen.label}"
-        paths = [r["path"] for r in found]
-        table(tables.modules_table(found)["rows"], key=key, on_select=partial(_open, key, paths))
-
-
-def _open(key: str, paths: list[str]) -> None:
-    row = picked(key, len(paths))
-    if row is not None:
-        look_at(paths[row])
+        table(tables.modules_table(found)["rows"], key=key, on_pick=pick)

@@ -3,7 +3,7 @@ chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -25,7 +25,8 @@ def table(
     bars: Sequence[str] = (),
     wide: Mapping[str, Any] | None = None,
     signs: str = "",
-    on_select: Any = "ignore",
+    on_select: str = "ignore",
+    on_pick: Callable[[int | None], None] | None = None,
     **more: Any,
 ) -> list[int]:
     """Draw rows; what is None is a dash.
@@ -37,7 +38,8 @@ def table(
         wide: by a column's name, how wide it is.
         signs: a column of names of `palette.STYLES`, "added" or "forward"; they have the graph's
             colours, and its signs in letters.
-        on_select: "rerun" or a callback, where rows can be chosen.
+        on_select: "rerun", where rows can be chosen.
+        on_pick: called with the index of the row that is chosen, None where none is any more.
         more: of `st.dataframe`.
 
     Returns:
@@ -58,8 +60,10 @@ def table(
             config[name] = st.column_config.Column(**about)
     more = {"hide_index": True, "placeholder": "–", "selection_mode": "single-row", **more}
     shown = _signed(rows, signs) if signs and rows else rows
-    event: Any = st.dataframe(shown, on_select=on_select, column_config=config, **more)
-    return [] if on_select == "ignore" else [k for k in event["selection"]["rows"] if k < len(rows)]
+    pick, key, count = on_pick, more.get("key", ""), len(rows)
+    then: Any = on_select if pick is None else lambda: pick(picked(key, count))
+    event: Any = st.dataframe(shown, on_select=then, column_config=config, **more)
+    return [] if then == "ignore" else [k for k in event["selection"]["rows"] if k < len(rows)]
 
 
 def _signed(rows: list[Row], column: str) -> Any:

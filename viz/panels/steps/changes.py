@@ -13,7 +13,7 @@ from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import Row
 from relascope.viz.rows.step_list import CHANGED, StepChange
 
@@ -109,10 +109,8 @@ def _nodes(change: StepChange) -> None:
     shown = [
         r for r in rows if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
     ]
-    key = f"changes_{place}"
 
-    def select() -> None:
-        row = picked(key, len(shown))
+    def pick(row: int | None) -> None:
         if row is None:
             forget()
         else:
@@ -122,8 +120,8 @@ def _nodes(change: StepChange) -> None:
     table(
         shown,
         CHANGED,
-        key=key,
-        on_select=select,
+        key=f"changes_{place}",
+        on_pick=pick,
         signs="what",
         wide={"what": "small", "where it came from, or went": "large"},
     )

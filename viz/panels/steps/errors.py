@@ -18,7 +18,7 @@ from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import tables
 
 CHANGES, ERRORS = "What changed", "Error against PyTorch"
@@ -111,15 +111,11 @@ def nodes(screen: Screen, index: int) -> None:
         )
     if not rows:
         return
-    key = f"errors_{hash(at.place)}"
 
-    def select() -> None:
-        chosen = picked(key, len(rows))
-        st.session_state.pop(_CHOSEN, None)
-        if chosen is not None:
-            st.session_state[_CHOSEN] = at.place, rows[chosen]["id"]
+    def pick(row: int | None) -> None:
+        st.session_state[_CHOSEN] = at.place, None if row is None else rows[row]["id"]
 
-    table(rows, tables.INSIDE, key=key, on_select=select)
+    table(rows, tables.INSIDE, key=f"errors_{hash(at.place)}", on_pick=pick)
 
 
 def _verdict(screen: Screen, index: int) -> None:

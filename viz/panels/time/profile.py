@@ -143,15 +143,14 @@ def _from_chart() -> None:
 def _table(rows: list[Row], cells: list[Row]) -> Row | None:
     """The kernels as rows and as cells; the chosen one, by its row or its dot in the chart."""
 
-    def from_table() -> None:
-        row = picked("kernel_table", len(rows))
+    def from_table(row: int | None) -> None:
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
 
     more = ({**_output(row["outputs"]), "order": row["index"] + 1} for row in rows)
     table(
         [cell | other for cell, other in zip(cells, more, strict=True)],
         key="kernel_table",
-        on_select=from_table,
+        on_pick=from_table,
         bars=["of peak"],
         signs="phase",
         help={

@@ -16,7 +16,7 @@ from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import cache_of_session
-from relascope.viz.panels.shell.table import picked, table
+from relascope.viz.panels.shell.table import table
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row
@@ -139,11 +139,10 @@ def _table(
     st.caption(plain_text(f"Held against {first_words(opened.recording, part)}. {part.end}"))
     if not rows:
         return
-    key = f"recorded_errors_{opened.digest}_{part.first}"
 
-    def select() -> None:
-        row = picked(key, len(rows))
+    def pick(row: int | None) -> None:
         if row is not None:
             choose(rows[row]["number"])
 
-    table(numbers_table(rows)["rows"], key=key, on_select=select)
+    key = f"recorded_errors_{opened.digest}_{part.first}"
+    table(numbers_table(rows)["rows"], key=key, on_pick=pick)

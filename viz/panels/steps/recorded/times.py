@@ -7,7 +7,7 @@ import streamlit as st
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import heading, plain_text
 from relascope.viz.panels.shell.holding import put
-from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import runs_table, times_sections
@@ -26,23 +26,20 @@ def show(opened: OpenedRecording) -> None:
         st.caption("No time was recorded.")
         return
 
-    place = f"recorded_totals_{opened.digest}"
-
-    def choose() -> None:
-        row = picked(place, len(opened.document["totals"]))
+    def choose(row: int | None) -> None:
         name = None if row is None else opened.document["totals"][row]["pass"]
         st.session_state[_OF] = opened.digest, name
 
     table(
         totals["rows"],
-        key=place,
+        key=f"recorded_totals_{opened.digest}",
         bars=("share",),
         help={
             "own ms": "Without the passes that ran inside it, so that all of them add up.",
             "longest ms": "The longest of its runs.",
         },
         wide={"pass": "medium", "in which functions": "large"},
-        on_select=choose,
+        on_pick=choose,
         height=380,
     )
     digest, name = st.session_state.get(_OF, ("", None))
@@ -53,18 +50,16 @@ def show(opened: OpenedRecording) -> None:
     runs.sort(key=lambda r: -(r["own_seconds"] or 0.0))
     heading(f"Runs of {name}, the longest first")
 
-    def go() -> None:
-        row = picked(key, len(runs))
+    def go(row: int | None) -> None:
         if row is not None:
             board.choose(runs[row]["number"])
             put(keeping.RECORDED_TAB, "Passes")
 
-    key = f"recorded_runs_{digest}_{name}"
     table(
         runs_table(runs)["rows"],
-        key=key,
+        key=f"recorded_runs_{digest}_{name}",
         wide={"in which functions": "large"},
-        on_select=go,
+        on_pick=go,
         height="auto" if len(runs) < 9 else 320,
     )
     st.caption(plain_text("Click a row's box to go to that run."))
