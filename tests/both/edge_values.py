@@ -142,7 +142,7 @@ KEEPING = {
 }
 
 
-@pytest.mark.parametrize("target", [QUICK, None])
+@pytest.mark.parametrize("target", [pytest.param(QUICK, marks=pytest.mark.exhaustive), None])
 @pytest.mark.parametrize("length", [pytest.param(1, marks=pytest.mark.exhaustive), 10])
 def test_nan_and_infinity_are_kept(length, target):
     forwards_agree({name: (f, STRANGE[:length]) for name, f in KEEPING.items()}, target)

@@ -135,9 +135,11 @@ def test_what_a_pass_returns_is_checked_and_what_it_prints_is_shown(ir, tmp_path
 
 
 ENDLESS = """
+import time
+
 def hang(program):
     while True:
-        pass
+        time.sleep(0.1)
 
 def hog(program):
     held = []

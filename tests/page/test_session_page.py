@@ -49,7 +49,7 @@ def test_an_address_brings_the_screen_back(page):
     assert step(again) == (1, 2)
 
 
-def test_the_show_turns_to_training_where_the_address_has_its_tab():
+def test_the_show_turns_to_training_where_the_address_has_its_tab(page):
     state = opened(tab="Gradient & cut", show="1").session_state
     assert (state["keep_mode"], state["show_asked"]) == ("Training", True)
 

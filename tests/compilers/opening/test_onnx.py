@@ -67,7 +67,7 @@ CONSTANT = {
 }
 
 
-@pytest.mark.parametrize("ir", ["relax", "relay"])
+@pytest.mark.parametrize("ir", ["relax", pytest.param("relay", marks=pytest.mark.exhaustive)])
 def test_operators_of_new_sets_are_right(ir, tmp_path):
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

@@ -11,6 +11,9 @@ from recordings import *  # noqa: F403
 from relascope import recording
 from relascope.recorder.reading import read
 
+# The command is the same for both engines: Relay's tests run it.
+pytest.mark.exhaustive(test_a_script_is_recorded_without_a_change)  # noqa: F405
+
 
 def test_what_is_built_for_another_gpu_has_the_kernels_source(tmp_path):
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((4, 8), "float32"))
