@@ -1,12 +1,9 @@
 """Running the accuracy report on a session in this process."""
 
+from answers import quiet
 from quick import QUICK
 from relascope.engine.jobs import accuracy
 from relascope.passes.catalogue import default_pipeline
-
-
-def quiet(fraction, text):
-    assert 0.0 <= fraction <= 1.0
 
 
 def asking(session):

@@ -10,8 +10,8 @@ from torch import nn
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertModel
 
+from answers import quiet
 from limits import OUTPUT
-from progress import quiet
 from quick import QUICK
 from relascope.engine.in_process import load_engine
 from relascope.engine.protocol.request import BuildRequest

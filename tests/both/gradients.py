@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from answers import quiet
 from limits import LIMITS, POINTWISE, rounding
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
@@ -13,10 +14,6 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import cut
 from relascope.viz.rows.tables import cut_document
-
-
-def quiet(fraction, text):
-    """Progress that nobody looks at."""
 
 
 class Fn(nn.Module):

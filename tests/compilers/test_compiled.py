@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from answers import quiet
 from limits import ELEMENTWISE, POINTWISE, rounding
-from progress import quiet
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.baselines import compile as compiled

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from answers import quiet
 from limits import ELEMENTWISE
-from progress import quiet
 from relascope.commands.shared import _named
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, by_name, linkable

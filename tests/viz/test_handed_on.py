@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import networkx as nx
 import pytest
 
+from answers import refused
 from crafted.recorded import HOSTILE, recorded
 from graphs import joint, transformer
 from relascope.core.errors import EngineError
@@ -56,9 +57,8 @@ def test_an_ending_says_the_format_and_the_longest_counts():
     assert _ending("A.HTML") == ".html"
     assert _ending("model.explorer.json") == ".explorer.json"
     assert _ending("model.json") == ".json"
-    with pytest.raises(EngineError, match="end of the file's name") as told:
+    with refused(match="end of the file's name", hint=".graphml"):
         _ending("model.docx")
-    assert ".graphml" in told.value.hint
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,6 @@ def test_what_is_shown_in_a_notebook_stands_in_a_frame_of_its_own(tmp_path):
     with pytest.raises(EngineError, match="end of the file's name"):
         shown.save(tmp_path / "a")
     for strange in (3, SimpleNamespace(), None):
-        with pytest.raises(EngineError) as told:
+        with refused("usage"):
             show(strange)
-        assert told.value.kind == "usage"
     assert "3 nodes" in repr(show(replace(_nasty(), name="main")))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import refused
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions import replay, store
@@ -68,9 +69,8 @@ def test_a_models_file_stays_as_long_as_a_session_has_it(file):
 
 def test_a_folder_that_cannot_be_used_is_said(monkeypatch, file):
     monkeypatch.setenv("XDG_DATA_HOME", str(file))
-    with pytest.raises(EngineError, match="cannot be kept") as refused:
+    with refused("session", "cannot be kept"):
         store.put("a", NEW, "")
-    assert refused.value.kind == "session"
 
 
 def test_a_database_that_is_none_is_said():
@@ -160,9 +160,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_file_that_is_none_is_refused(tmp_path, name):
-    with pytest.raises(EngineError) as refused:
+    with refused("session"):
         replay.read(io.BytesIO(BAD[name]), tmp_path)
-    assert refused.value.kind == "session"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from answers import quiet
 from limits import ELEMENTWISE, close
-from progress import quiet
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine

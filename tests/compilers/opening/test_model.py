@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from progress import quiet
+from answers import quiet, refused
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -207,9 +207,8 @@ def test_grad_outs_hold_the_same_numbers_in_both_dtypes():
 
 
 def test_wrong_sizes_of_a_sample():
-    with pytest.raises(EngineError, match="tokens") as caught:
+    with refused("usage", "tokens"):
         load("mlp", tokens=3)
-    assert caught.value.kind == "usage"
 
 
 # Files.
@@ -304,10 +303,8 @@ def test_wrong_input_types(trace, text, kind, words):
 
 
 def test_a_shape_error_names_the_operator(trace):
-    with pytest.raises(EngineError) as caught:
+    with refused(where="aten::linear in fc", says="x: float32[3, 9]"):
         load_model(source_from_file(trace, "3x9, 3x8"), quiet)
-    assert caught.value.where == "aten::linear in fc"
-    assert "x: float32[3, 9]" in caught.value.message
 
 
 def test_files_that_are_no_traces(tmp_path):
@@ -315,10 +312,8 @@ def test_files_that_are_no_traces(tmp_path):
     text.write_text("hello")
     torch.save({"a": torch.ones(2)}, weights)
     for path in (text, weights):
-        with pytest.raises(EngineError, match="not a TorchScript trace") as caught:
+        with refused("file", "not a TorchScript trace", where=path.name):
             load_model(source_from_file(path), quiet)
-        assert caught.value.kind == "file"
-        assert caught.value.where == path.name
     with pytest.raises(EngineError, match="no file"):
         source_from_file(tmp_path / "none.pt")
     with pytest.raises(EngineError, match="neither a sample nor a file"):
@@ -335,9 +330,8 @@ def test_a_file_that_changed_is_noticed(trace):
 def test_dropout_is_what_was_traced(tmp_path):
     on = save(*net(training=True), tmp_path / "on.pt")
     off = save(*net(), tmp_path / "off.pt")
-    with pytest.raises(EngineError, match="train mode") as caught:
+    with refused(match="train mode", where="aten::dropout in blocks.0.drop"):
         load_model(source_from_file(on), quiet)
-    assert caught.value.where == "aten::dropout in blocks.0.drop"
     model = load_model(source_from_file(on, training=True), quiet)
     module, _ = net(training=True)
     torch.manual_seed(0)
@@ -373,9 +367,8 @@ class Noise(nn.Module):
 )
 def test_draws_that_masks_cannot_repeat_are_refused(module, words):
     source = ModelSource("module", training=True)
-    with pytest.raises(EngineError, match=words) as caught:
+    with refused("operator", words):
         model_from_module(module.train(), ("x",), (torch.randn(3, 4),), source, quiet)
-    assert caught.value.kind == "operator"
 
 
 def test_scripted_functions_and_dict_outputs(tmp_path):

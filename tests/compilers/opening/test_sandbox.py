@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relascope.core.errors import EngineError
+from answers import refused
 from relascope.core.place import IMPORT_ROOT
 from relascope.engine import sandbox
 from relascope.engine.client import EngineClient
@@ -202,6 +202,5 @@ def test_a_file_is_refused_without_a_sandbox(calls, variables, why, tmp_path):
 def test_nothing_is_required_where_there_is_no_engine(monkeypatch):
     sandbox.require("model.pt")
     monkeypatch.setenv("RELASCOPE_SANDBOX_ACTIVE", "no network")
-    with pytest.raises(EngineError) as refused:
+    with refused(hint="--trust-files"):
         sandbox.require("model.pt")
-    assert "--trust-files" in refused.value.hint

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from progress import quiet
+from answers import quiet
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import Opened, model_from_module, open_model

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from progress import quiet
+from answers import quiet
 from relascope.engine.building.devices import default_target
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource

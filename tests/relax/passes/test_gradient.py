@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
+from answers import refused
 from gradients import Fn, Many, Several, bert_layer, compare, draw
 from limits import LIMITS, close
 from quick import combinations
@@ -395,9 +396,8 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
 
 def test_a_model_without_floating_output_has_no_gradient():
     _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3))
-    with pytest.raises(EngineError, match="floating") as raised:
+    with refused("pass", "floating"):
         passes(program, "root_grad_out")
-    assert raised.value.kind == "pass"
 
 
 class Outer(nn.Module):
@@ -436,9 +436,8 @@ def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size
 
 def test_steps_out_of_order_are_said_to_be():
     _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3))
-    with pytest.raises(EngineError, match="no scalar") as raised:
+    with refused(match="no scalar", hint="root_grad_out"):
         passes(program, "gradient")
-    assert "root_grad_out" in raised.value.hint
     with pytest.raises(EngineError, match="there already"):
         passes(program, "root_grad_out|root_grad_out")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from progress import quiet
+from answers import quiet
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module

@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relay, te
 
+from answers import refused
 from limits import ELEMENTWISE, GRADIENT
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -258,9 +259,8 @@ def test_sizes_left_open_are_given_by_inputs(tmp_path):
 def test_files_of_the_other_engine_name_it(tmp_path):
     script = "@I.ir_module\nclass Module:\n    pass\n"
     (tmp_path / "mod.py").write_text(f"from tvm.script import ir as I\n\n{script}")
-    with pytest.raises(EngineError, match="is TVMScript, which is Relax") as refused:
+    with refused(match="is TVMScript, which is Relax", hint="Choose the engine Relax"):
         read_program(tmp_path / "mod.py", ModelSource("mod.py"), silent)
-    assert "Choose the engine Relax" in refused.value.hint
 
 
 def test_what_the_json_holds_beside_a_module_is_no_program(tmp_path):

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from tvm import relay
 
 import small_models  # noqa: F401
+from answers import refused
 from gradients import OPERATORS, Branches, Fn, Many, Several, bert_layer, compare, draw
 from limits import LIMITS, POINTWISE, rounding
 from numerics import imported
@@ -196,9 +197,8 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
 
 def test_a_model_without_floating_output_has_no_gradient():
     _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3), training=True)
-    with pytest.raises(EngineError, match="floating") as raised:
+    with refused("pass", "floating"):
         passes(program, "root_grad_out")
-    assert raised.value.kind == "pass"
 
 
 def test_an_operator_without_gradient_is_named_with_its_module():
@@ -211,17 +211,15 @@ def test_an_operator_without_gradient_is_named_with_its_module():
             return self.inner(x) * 2
 
     _, program = imported(Outer(), torch.randn(1, 2, 6), training=True)
-    with pytest.raises(EngineError, match="max_pool1d") as raised:
+    with refused(match="max_pool1d", where="nn.max_pool1d from aten::max_pool1d in inner"):
         passes(program, "root_grad_out|gradient")
-    assert raised.value.where == "nn.max_pool1d from aten::max_pool1d in inner"
 
 
 def test_steps_out_of_order_are_said_to_be():
     _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3), training=True)
     for names in ("gradient", "graph_normal_form"):
-        with pytest.raises(EngineError) as raised:
+        with refused("pass"):
             passes(program, names)
-        assert raised.value.kind == "pass"
 
 
 def test_integers_may_lack_a_gradient():

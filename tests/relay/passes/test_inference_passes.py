@@ -8,6 +8,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from answers import quiet
 from examples import assert_close
 from limits import ELEMENTWISE, LIMITS
 from quick import QUICK
@@ -21,10 +22,6 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
 from relascope.passes.relay.linear_to_dense import linear_to_dense
 
 LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
-
-
-def quiet(fraction, text):
-    pass
 
 
 def operators(program):

@@ -5,15 +5,12 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from answers import quiet
 from quick import QUICK
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relay.frontend.importer import import_model
-
-
-def quiet(fraction, text):
-    pass
 
 
 def imported(module, *inputs, training=False, dtype="float32"):
