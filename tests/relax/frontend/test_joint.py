@@ -22,7 +22,7 @@ from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.frontend.joint_converters import JointConverter
 from relascope.passes.catalogue import check_gradient, default_pipeline, gradients, info
 from relascope.passes.cuts.cut import cut
-from training import RELAX
+from training import ENGINE
 
 TIES = torch.tensor([[2.0, 2.0, -1.0, 3.0], [2.0, -1.0, -1.0, -1.0]], dtype=torch.float64)
 
@@ -124,7 +124,7 @@ def test_a_small_bert_layer_split_in_two():
     model, program = imported(layer, *inputs)
     for step in default_pipeline("relax", True, "pytorch"):
         program = info("relax", step.name).load()(program)
-    outputs, found = RELAX.step(model, program, "min_cut")
+    outputs, found = ENGINE.step(model, program, "min_cut")
     compare(model, outputs, found)
     # What PyTorch's autograd saves: of a layer norm, its result before the weights and 1/deviation.
     graph, _ = to_graph(program)

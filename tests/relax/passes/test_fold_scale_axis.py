@@ -21,7 +21,7 @@ from relascope.passes.relax.ir.origins import imported_order
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relascope.viz.compare.origins import How, origins
 from relax_modules import LIMIT, errors, imported
-from training import RELAX, passes
+from training import ENGINE, passes
 
 OP = relax.op
 NN = relax.op.nn
@@ -57,7 +57,7 @@ def run(made, seed=0):
         )
         for p in made.main.params
     }
-    return RELAX.runtime.step(made, None, BuildOptions(TARGET)).forward(values)[0]
+    return ENGINE.runtime.step(made, None, BuildOptions(TARGET)).forward(values)[0]
 
 
 def same(before, after):
@@ -340,8 +340,8 @@ def test_a_scale_says_into_which_constant_it_went():
     torch.manual_seed(0)
     _, made = imported(Normed(2), torch.randn(2, 4, 6, 6))
     before = passes(made, "bind|decompose_inference|fold")
-    old = RELAX.to_graph(before)[0]
-    matched = carry_identity(old, RELAX.to_graph(passes(before, "fold_scale_axis"))[0])
+    old = ENGINE.to_graph(before)[0]
+    matched = carry_identity(old, ENGINE.to_graph(passes(before, "fold_scale_axis"))[0])
     gone = [o for o in origins(old, matched) if o.what == "removed"]
     scales = [o for o in gone if old.by_id[o.id].op in ("multiply", "divide")]
     behind = [o for o in scales if o.how is How.FOLDED]  # of the two norms behind convolutions

@@ -1,6 +1,9 @@
 """The way to the gradient: every operator's gradient against PyTorch's autograd."""
 
 import pytest
+
+pytest.register_assert_rewrite("joint_programs")
+
 import torch
 import tvm
 from torch import nn
@@ -8,16 +11,18 @@ from torch.nn import functional as F
 from tvm import relax
 
 from answers import refused
-from gradients import Fn, Many, Several, bert_layer, compare, draw
+from gradients import Fn, Many, bert_layer, compare, draw
+from joint_programs import *  # noqa: F403
+from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, close
 from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.ir.program import RelaxProgram
-from training import RELAX, imported, joint, passes, step
+from training import ENGINE, imported, joint, passes, step
 
 KINKS = torch.tensor([[-3.0, -1.0, -0.5, 0.0], [0.5, 1.0, 3.0, 6.0]], dtype=torch.float64)
 TIES = torch.tensor([[2.0, -1.0, 2.0, 0.5], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
@@ -351,11 +356,7 @@ def test_gradients_of_operators_agree_with_autograd(group, dtype):
 
 @pytest.mark.parametrize("sample", ["mlp", "bert_self_attention"])
 def test_samples_in_train_mode_agree_with_pytorch(sample):
-    model = load_model(ModelSource(sample, training=True, dtype="float64"), lambda *_: None)
-    program = joint(import_model(model, lambda *_: None))
-    assert program.masks, "without dropout this would show nothing of train mode"
-    outputs, gradients = step(model, program)
-    compare(model, outputs, gradients)
+    sample_in_train_mode_agrees(sample, "float64")
 
 
 def test_running_statistics_are_returned_and_frozen_norms_keep_theirs():
@@ -383,42 +384,6 @@ def test_running_statistics_are_returned_and_frozen_norms_keep_theirs():
         torch.testing.assert_close(updated[name], theirs, **close(LIMITS["float64"][0]))
 
 
-def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
-    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
-    rooted = passes(program, "root_grad_out")
-    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
-    made = joint(program)
-    assert (made.outputs, made.gradients) == (4, ("x0", "fc.weight", "fc.bias"))
-    outputs, gradients = step(model, made)
-    compare(model, outputs, gradients)
-    assert outputs[1].tolist() == [5, 6]
-
-
-def test_a_model_without_floating_output_has_no_gradient():
-    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3))
-    with refused("pass", "floating"):
-        passes(program, "root_grad_out")
-
-
-class Outer(nn.Module):
-    """A function in a module of its own, `inner`."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.inner = Fn(function)
-
-    def forward(self, x):
-        return self.inner(x) * 2
-
-
-def test_an_operator_without_gradient_is_named_with_its_module():
-    _, program = imported(Outer(lambda x: F.max_pool3d(x, 2)), torch.randn(1, 2, 4, 4, 4))
-    with pytest.raises(EngineError, match="max_pool3d") as raised:
-        passes(program, "root_grad_out|gradient")
-    assert raised.value.kind == "pass"
-    assert raised.value.where.endswith("from aten::max_pool3d in inner")
-
-
 @pytest.mark.parametrize(
     ("function", "words", "size"),
     [
@@ -442,18 +407,10 @@ def test_steps_out_of_order_are_said_to_be():
         passes(program, "root_grad_out|root_grad_out")
 
 
-def test_integers_may_lack_a_gradient():
-    """No gradient flows through the index, so argsort needs none."""
-    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
-    model, program = imported(module.double(), draw(4, 3), dtype="float64")
-    outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients)
-
-
 def test_provenance_survives_the_gradient_and_ids_are_unique():
     layer, inputs = bert_layer()
     _, program = imported(layer, *inputs)
-    graph, _ = RELAX.to_graph(joint(program))
+    graph, _ = ENGINE.to_graph(joint(program))
     graph.validate()
     forward = graph.ancestors(graph.outputs[: graph.forward_outputs])
     calls = [n for n in graph if n.kind is Kind.CALL]
@@ -480,7 +437,7 @@ def test_a_deep_chain_has_a_gradient_without_recursion():
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     program = RelaxProgram(relax.transform.Normalize()(mod), {}, ("x",), 1)
     made = joint(program)
-    graph, _ = RELAX.to_graph(made)
+    graph, _ = ENGINE.to_graph(made)
     assert graph.operators["cos"] == graph.operators["sin"] == count
-    parts = RELAX.split_by(made, "inputs_only")
+    parts = ENGINE.split_by(made, "inputs_only")
     assert not parts.captures

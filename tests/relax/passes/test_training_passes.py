@@ -11,7 +11,7 @@ from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name
-from training import RELAX, imported, passes
+from training import ENGINE, imported, passes
 
 X = relax.Var("x", relax.TensorType((2, 3), "float64"))
 W = relax.Var("w", relax.TensorType((3, 3), "float64"))
@@ -36,7 +36,7 @@ def program(*results):
 def run(made):
     """Its results on drawn numbers."""
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
-    step = RELAX.runtime.step(made, None, BuildOptions(QUICK))
+    step = ENGINE.runtime.step(made, None, BuildOptions(QUICK))
     return step.forward(values)[0]
 
 
@@ -157,7 +157,7 @@ def test_what_is_spelled_out_is_what_it_was(module, name, size):
         "nn.batch_norm",
     } & set(operators(after))
     assert operators(after) != operators(before)
-    step = RELAX.runtime.step(after, None, BuildOptions(QUICK))
+    step = ENGINE.runtime.step(after, None, BuildOptions(QUICK))
     values = dict(zip(model.input_names, model.inputs, strict=True))
     (ours,), _ = step.forward({**values, **model.parameters, **model.buffers})
     torch.testing.assert_close(ours, model.forward()[0], **close(LIMITS["float64"][0]))

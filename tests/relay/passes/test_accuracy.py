@@ -5,21 +5,24 @@ from tvm import relay
 
 import relascope.passes.relay.training.decompose_norms as norms
 import relascope.passes.relay.transpose_dedup as dedup
-from accuracies import check_all_passed, quiet, table
+from accuracies import (
+    MLP,
+    check_every_stage,
+    check_gelu_is_found,
+    check_gradient_is_found,
+    check_inside,
+    quiet,
+    table,
+)
 from limits import LIMITS
 from quick import QUICK
 from relascope.engine.jobs import accuracy
-from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.engine.relay.session import RelaySession
-from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.relay.ir.spans import key
-
-MLP = ModelSource("mlp")
 
 
 @pytest.mark.parametrize(
@@ -31,11 +34,7 @@ MLP = ModelSource("mlp")
     ],
 )
 def test_every_stage_agrees_with_pytorch(session, name, dtypes):
-    rows = table(session, ModelSource(name), dtypes=dtypes)
-    check_all_passed(rows, dtypes)
-    assert rows["gradient", "float64"].compared > 7
-    assert rows["cut", "float64"].compared > 1  # captures too, not outputs alone
-    assert accuracy.verdict(list(rows.values())).startswith("Every stage agrees with PyTorch: ")
+    check_every_stage(session, name, dtypes)
 
 
 def test_a_gelu_in_its_tanh_form_is_found(monkeypatch):
@@ -46,12 +45,7 @@ def test_a_gelu_in_its_tanh_form_is_found(monkeypatch):
         return x * (spread * relay.const(0.5, "float64") + relay.const(0.5, "float64"))
 
     monkeypatch.setattr(Converter, "gelu", tanh_form)
-    row = table(RelaySession(), MLP, dtypes=("float64",), stages=("forward",))["forward", "float64"]
-    assert not row.passed
-    assert 1e-5 < row.max_rel < 1e-1
-    assert (row.first_bad.source, row.first_bad.scope) == ("aten::gelu", "act")
-    assert row.first_bad.id == row.first_bad_node
-    assert row.first_bad.counterpart == "aten::gelu in act"
+    check_gelu_is_found(RelaySession())
 
 
 def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
@@ -96,33 +90,14 @@ def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
         return right(program)
 
     monkeypatch.setattr(dedup, "transpose_dedup", fault)
-    stages = ("training forward", "gradient")
-    rows = table(RelaySession(), MLP, dtypes=("float64",), stages=stages)
-    assert rows["training forward", "float64"].passed
-    row = rows["gradient", "float64"]
-    assert not row.passed
-    assert row.worst in ("gradient of x", "gradient of hidden.weight", "gradient of hidden.bias")
-    assert (row.first_bad.source, row.first_bad.scope) == ("gradient of aten::gelu", "act")
+    check_gradient_is_found(RelaySession())
 
 
 def test_inside_every_counterpart_of_a_right_program_is_near(session):
-    source = ModelSource("mlp", training=True, dtype="float64")
-    pipeline = default_pipeline("relay", True)
-    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-    found = session.inside(BuildRequest(source, pipeline, QUICK), progress=quiet)
+    request, joint, found = check_inside(session)
     names = {e.counterpart for e in found}
-    assert {
-        "aten::linear in hidden",
-        "aten::gelu in act",
-        "aten::layer_norm in norm",
-        "aten::dropout in dropout",
-        "aten::linear in head",
-    } < names
-    assert {f"gradient of {joint.by_id[i].name}" for i in joint.inputs[:7]} < names
     assert "gradient of aten::gelu in act" in names  # a node of the backward, by its numbers
-    assert max(e.max_rel for e in found) < LIMITS["float64"][1]
-    captures = cut(joint, "min_cut").ids
-    both = session.inside(BuildRequest(source, pipeline, QUICK).split_at(captures), progress=quiet)
+    both = session.inside(request.split_at(cut(joint, "min_cut").ids), progress=quiet)
     assert {e.id for e in found} < {e.id for e in both} <= set(joint.by_id)
     assert max(e.max_rel for e in both) < LIMITS["float64"][1]
 

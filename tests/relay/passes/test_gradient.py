@@ -1,6 +1,9 @@
 """The way to the gradient: each training pass, and every gradient against PyTorch."""
 
 import pytest
+
+pytest.register_assert_rewrite("joint_programs")
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -8,13 +11,12 @@ from tvm import relay
 
 import small_models  # noqa: F401
 from answers import refused
-from gradients import OPERATORS, Branches, Fn, Many, Several, bert_layer, compare, draw
+from gradients import OPERATORS, Branches, Fn, Many, bert_layer, compare, draw
+from joint_programs import *  # noqa: F403
+from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
 from numerics import imported
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import load_model
-from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
@@ -102,12 +104,7 @@ def test_gradients_at_edges_are_those_of_autograd(functions, x):
     ],
 )
 def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
-    model = load_model(ModelSource(sample, training=True, dtype=dtype), lambda *_: None)
-    program = joint(import_model(model, lambda *_: None))
-    assert program.masks, "without dropout this would show nothing of train mode"
-    assert all(m.rate > 0 for m in program.masks)
-    outputs, gradients = step(model, program)
-    compare(model, outputs, gradients)
+    sample_in_train_mode_agrees(sample, dtype)
 
 
 @pytest.mark.exhaustive  # its parts are tested by themselves
@@ -183,51 +180,11 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
     assert np.abs(ours - theirs.numpy()).max() < rounding("float64", POINTWISE)
 
 
-def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
-    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]), training=True)
-    rooted = passes(program, "root_grad_out")
-    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
-    made = joint(program)
-    assert made.outputs == 4
-    assert made.gradients == ("x0", "fc.weight", "fc.bias")
-    outputs, gradients = step(model, made)
-    compare(model, outputs, gradients)
-    assert outputs[1].tolist() == [5, 6]
-
-
-def test_a_model_without_floating_output_has_no_gradient():
-    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3), training=True)
-    with refused("pass", "floating"):
-        passes(program, "root_grad_out")
-
-
-def test_an_operator_without_gradient_is_named_with_its_module():
-    class Outer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = Fn(lambda x: F.max_pool1d(x, 2))
-
-        def forward(self, x):
-            return self.inner(x) * 2
-
-    _, program = imported(Outer(), torch.randn(1, 2, 6), training=True)
-    with refused(match="max_pool1d", where="nn.max_pool1d from aten::max_pool1d in inner"):
-        passes(program, "root_grad_out|gradient")
-
-
 def test_steps_out_of_order_are_said_to_be():
     _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3), training=True)
     for names in ("gradient", "graph_normal_form"):
         with refused("pass"):
             passes(program, names)
-
-
-def test_integers_may_lack_a_gradient():
-    """No gradient flows through the index, so argsort needs none."""
-    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
-    model, program = imported(module.double(), draw(4, 3), training=True, dtype="float64")
-    outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients)
 
 
 def test_clean_ups_leave_nothing_to_clean():

@@ -6,5 +6,6 @@ from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.training.split import split
 
-RELAY = Engine("relay", import_model, to_graph, split, runtime)
-passes, joint, split_by, step = RELAY.passes, RELAY.joint, RELAY.split_by, RELAY.step
+ENGINE = Engine("relay", import_model, to_graph, split, runtime)
+imported, passes, joint = ENGINE.imported, ENGINE.passes, ENGINE.joint
+split_by, step = ENGINE.split_by, ENGINE.step

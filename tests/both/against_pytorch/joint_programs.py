@@ -1,0 +1,70 @@
+"""The way to the gradient, in the engine whose TVM is here.
+
+Each engine's folder runs these tests by importing them.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from answers import quiet, refused
+from gradients import Fn, Several, compare, draw
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import load_model
+from training import ENGINE, imported, joint, passes, step
+
+
+def sample_in_train_mode_agrees(sample, dtype):
+    model = load_model(ModelSource(sample, training=True, dtype=dtype), quiet)
+    program = joint(ENGINE.import_model(model, quiet))
+    assert program.masks, "without dropout this would show nothing of train mode"
+    assert all(m.rate > 0 for m in program.masks)
+    outputs, gradients = step(model, program)
+    compare(model, outputs, gradients)
+
+
+def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
+    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
+    rooted = passes(program, "root_grad_out")
+    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
+    made = joint(program)
+    assert (made.outputs, made.gradients) == (4, ("x0", "fc.weight", "fc.bias"))
+    outputs, gradients = step(model, made)
+    compare(model, outputs, gradients)
+    assert outputs[1].tolist() == [5, 6]
+
+
+def test_a_model_without_floating_output_has_no_gradient():
+    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3))
+    with refused("pass", "floating"):
+        passes(program, "root_grad_out")
+
+
+class Outer(nn.Module):
+    """A function in a module of its own, `inner`."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.inner = Fn(function)
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_an_operator_without_gradient_is_named_with_its_module():
+    if ENGINE.ir == "relay":
+        _, program = imported(Outer(lambda x: F.max_pool1d(x, 2)), torch.randn(1, 2, 6))
+        name = "max_pool1d"
+    else:
+        _, program = imported(Outer(lambda x: F.max_pool3d(x, 2)), torch.randn(1, 2, 4, 4, 4))
+        name = "max_pool3d"
+    with refused("pass", name, where=f"nn.{name} from aten::{name} in inner"):
+        passes(program, "root_grad_out|gradient")
+
+
+def test_integers_may_lack_a_gradient():
+    """No gradient flows through the index, so argsort needs none."""
+    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
+    model, program = imported(module.double(), draw(4, 3), dtype="float64")
+    outputs, gradients = step(model, joint(program))
+    compare(model, outputs, gradients)

@@ -1,0 +1,114 @@
+"""The forward and the backward program of a joint program, in the engine whose TVM is here.
+
+Each engine's folder runs these tests by importing them.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from answers import refused
+from gradients import Net, bert_layer, compare, total, values_of
+from quick import QUICK
+from relascope.core.graph import Kind
+from relascope.engine.building.options import BuildOptions
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
+from training import ENGINE, imported, joint, split_by, step
+
+
+@pytest.fixture(scope="module")
+def net():
+    model, program = imported(Net().double(), torch.randn(3, 4).double(), dtype="float64")
+    return model, joint(program)
+
+
+@pytest.fixture(scope="module")
+def layer():
+    module, inputs = bert_layer()
+    model, program = imported(module, *inputs)
+    return model, joint(program)
+
+
+def names(function):
+    return [str(getattr(p, "name_hint", None) or p.name) for p in function.params]
+
+
+def type_of(value):
+    return getattr(value, "checked_type", None) or value.ty
+
+
+def results(function):
+    return (getattr(function, "ret_type", None) or function.ret_ty).fields
+
+
+def test_arguments_and_results_stand_in_order(net):
+    _, program = net
+    parts = split_by(program)
+    forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
+    assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
+    first = ["x0", "fc.weight", "dropout_mask_0", "grad_out_0"]
+    assert names(backward) == [*first, *parts.capture_names]
+    assert len(results(forward)) == 1 + len(parts.captures)
+    of = zip(names(program.main), program.main.params, strict=True)
+    wanted = [str(type_of(p)) for name, p in of if name in program.gradients]
+    assert [str(t) for t in results(backward)] == wanted
+    assert parts.captures == cut(ENGINE.to_graph(program)[0], "keep_all").ids
+
+
+def test_the_halves_add_up_to_the_whole(net):
+    _, program = net
+    graph, _ = ENGINE.to_graph(program)
+    parts = split_by(program)
+    calls = sum(n.kind is Kind.CALL for n in graph)
+    halves = (parts.forward, "forward"), (parts.backward, "backward")
+    both = [ENGINE.to_graph(p, n)[0] for p, n in halves]
+    assert sum(n.kind is Kind.CALL for g in both for n in g) == calls
+    assert {c.id for c in parts.cut.captures if c.is_output}  # sigmoid's gradient reads its result
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_gives_pytorchs_gradients(net, strategy):
+    model, program = net
+    outputs, gradients = step(model, program, strategy)
+    compare(model, outputs, gradients)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, strategy):
+    model, program = layer
+    whole = cut(ENGINE.to_graph(program)[0], strategy)
+    assert len(whole.masks) == 3
+    assert (whole.bytes == whole.mask_bytes) == (strategy == "inputs_only")
+    (held, handed, taken), outputs, gradients = total(ENGINE, model, program, strategy)
+    assert held == whole.bytes == handed + taken
+    assert taken == 4 * (2 * 2 * 5 * 5 + 2 * 2 * 5 * 32)  # of the attention, of two sums
+    compare(model, outputs, gradients)
+
+
+def test_any_set_of_captures_gives_pytorchs_gradients(net):
+    model, program = net
+    graph, exprs = ENGINE.to_graph(program)
+    whole = Joint(graph)
+    may = [n.id for n in graph if whole.may_be_captured(n.id)]
+    assert len(may) > 3
+    for chosen in (may, may[::2], may[1::2]):
+        parts = ENGINE.split(program, graph, exprs, chosen)
+        built = ENGINE.runtime.step(program, parts, BuildOptions(QUICK))
+        values = values_of(model, program)
+        outputs, captures = built.forward(values)
+        assert len(captures) == len(chosen)
+        compare(model, outputs, built.backward({**values, **captures}))
+
+
+def test_a_node_that_cannot_be_captured_is_refused(layer):
+    graph, exprs = ENGINE.to_graph(layer[1])
+    for node in {n.kind: n for n in graph if n.kind is not Kind.CALL}.values():
+        with refused("usage", "parameter" if node.kind is Kind.PARAMETER else ""):
+            ENGINE.split(layer[1], graph, exprs, [node.id])
+
+
+def test_a_program_without_gradient_is_refused():
+    _, program = imported(nn.Linear(2, 2), torch.randn(1, 2))
+    graph, exprs = ENGINE.to_graph(program)
+    with refused(match="no joint graph"):
+        ENGINE.split(program, graph, exprs, [])
