@@ -268,12 +268,6 @@ def test_captures_takes_the_gradient_unasked():
         assert capture["readers"]
 
 
-def test_captures_of_inputs_only_recomputes():
-    data = document("captures", "mlp", "--strategy", "inputs_only")
-    assert data["captures"] == []
-    assert data["recomputed"] == ["d0", "r"]
-
-
 def test_step_says_where_every_node_went_and_shows_the_text():
     steps = document("step", "mlp", "--passes", "cse|fold", "--changes", "--text")["steps"]
     assert (steps[0]["changes"], steps[0]["diff"]) == ([], "")
@@ -592,12 +586,6 @@ def test_without_a_command_the_page_opens(monkeypatch):
     monkeypatch.setattr(os, "execve", become)
     assert run().returncode == 0
     assert given[1:4] == ["-m", "streamlit", "run"]
-
-
-def test_wrong_usage_of_a_process_is_status_2():
-    done = run_apart("graph", real=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "usage:" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["cse,fold", "nope", "cse||fold"])

@@ -57,11 +57,6 @@ def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
     assert page.number_input(key="keep_repeats").value == 7
 
 
-def test_passes_shows_the_last_step(page):
-    open_tab(page, "Passes")
-    assert step(page) == (len(INFERENCE), len(INFERENCE))
-
-
 class Done:
     """A pipeline that writes down what is done to it."""
 
@@ -413,11 +408,6 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     settle(page.run())
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
     assert page.session_state["keep_module"] == ""  # another model has other modules
-
-
-def test_the_ir_is_chosen_in_the_sidebar(page):
-    settle(page.sidebar.segmented_control(key="ir").set_value("relax").run())
-    assert "cache_relax" in page.session_state
 
 
 def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):

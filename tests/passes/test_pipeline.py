@@ -43,13 +43,6 @@ def test_switching_leaves_the_rest():
     assert str(pipeline.upto(1)) == "cse|bind"
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_default_pipelines_name_known_passes(training):
-    pipeline = default_pipeline("relay", training)
-    assert all(("relay", step.name) in CATALOGUE for step in pipeline)
-    assert all(step.enabled for step in pipeline)
-
-
 def test_the_inference_pipeline_follows_the_tutorial():
     order = [s.name for s in default_pipeline("relay", False)]
     tutorial = ["cse", "bind", "fold", "combine_batch_matmul", "simplify_inference", "fuse"]

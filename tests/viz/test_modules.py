@@ -75,19 +75,6 @@ def test_groups_follow_the_modules():
     )
 
 
-@pytest.mark.parametrize("graph", [transformer(2), joint(2), random_graph(7)], ids=lambda g: g.name)
-def test_every_node_stands_in_one_group(graph):
-    tree = module_groups(graph)
-    placed = [m for g in tree.groups.values() for m in g.members]
-    free = [n for n, g in tree.group_of.items() if not g]
-    assert sorted(placed + free) == sorted(n.id for n in graph.nodes)
-    for group in tree.groups.values():
-        inside = len(group.members) + sum(tree.groups[g].nodes for g in group.groups)
-        assert group.nodes == inside >= 2
-        assert all(tree.groups[g].parent == group.id for g in group.groups)
-        assert group.members or len(group.groups) != 1 or group.id in (FORWARD, BACKWARD)
-
-
 def test_a_joint_graph_has_two_halves():
     graph = joint()
     tree = module_groups(graph)
