@@ -54,7 +54,7 @@ def simplify(page):
     return page
 
 
-def test_thousands_of_passes_are_folded_filtered_searched_and_chosen(opened):
+def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so(opened):
     page = opened()
     assert chosen(page) == "Breaks", "it opens on what failed"
     page.get_by_text("no axis 7 here").first.wait_for()
@@ -80,30 +80,7 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen(opened):
     page.locator(".filters button.all").click()
     page.locator(".open-all").click()
     assert "FoldTranspose" in listed(page)
-
-
-def test_keys_that_come_fast_are_all_obeyed_and_a_reload_comes_back(opened):
-    page = simplify(opened())
-    page.wait_for_url("**step=4**", timeout=LONG)
-    assert chosen(page) == "tir.Simplify"
-    page.locator(".line.changed").first.wait_for()
-    assert page.locator(".left mark").all_text_contents() == [" * 1"]
-    page.reload()
-    page.locator(".line.changed").first.wait_for()
-    assert chosen(page) == "tir.Simplify"
-    # What was sent before, and comes after, changes nothing.
-    shown = page.locator(".diff")
-    before = shown.evaluate("root => [...root.diff.bytes]")
-    page.locator(".scroll").focus()
-    page.keyboard.press("ArrowUp")
-    page.locator(".line.changed").first.wait_for(state="detached")
-    shown.evaluate("(root, late) => root.diff.receive(new Uint8Array(late))", before)
-    page.wait_for_timeout(200)
-    assert not page.locator(".line.changed").count()
-
-
-def test_what_is_folded_filtered_and_searched_for_is_there_after_a_reload(opened):
-    page = opened()
+    # It is there after a reload.
     page.locator(".filters button.all").click()
     page.locator(".fold-all").click()
     assert "FoldTranspose" not in listed(page)
@@ -130,8 +107,28 @@ def test_what_is_folded_filtered_and_searched_for_is_there_after_a_reload(opened
     assert page.locator(".filters [aria-pressed=true]").text_content().startswith("Changed")
 
 
-def test_text_stands_in_two_columns_where_there_is_room_and_is_handed_on(opened, tmp_path):
+def test_keys_that_come_fast_are_all_obeyed_a_reload_comes_back_and_text_is_handed_on(
+    opened, tmp_path
+):
     page = simplify(opened())
+    page.wait_for_url("**step=4**", timeout=LONG)
+    assert chosen(page) == "tir.Simplify"
+    page.locator(".line.changed").first.wait_for()
+    assert page.locator(".left mark").all_text_contents() == [" * 1"]
+    page.reload()
+    page.locator(".line.changed").first.wait_for()
+    assert chosen(page) == "tir.Simplify"
+    # What was sent before, and comes after, changes nothing.
+    shown = page.locator(".diff")
+    before = shown.evaluate("root => [...root.diff.bytes]")
+    page.locator(".scroll").focus()
+    page.keyboard.press("ArrowUp")
+    page.locator(".line.changed").first.wait_for(state="detached")
+    shown.evaluate("(root, late) => root.diff.receive(new Uint8Array(late))", before)
+    page.wait_for_timeout(200)
+    assert not page.locator(".line.changed").count()
+    # Text stands in two columns where there is room.
+    simplify(page)
     page.get_by_role("button", name="Hand on").click()
     with page.expect_download(timeout=LONG) as download:
         page.get_by_role("button", name="HTML").click()

@@ -50,9 +50,9 @@ def press(page, *keys):
         settle(page)
 
 
-def test_keys_choose_move_switch_and_take_out(opened):
-    page = opened()
-    first, second, third, *rest = expected()
+def test_passes_are_chosen_moved_switched_taken_out_added_and_told_something(opened):
+    page = opened("ir=Relax")
+    first, second, third, *rest = expected("relax")
     press(page, "Home", "ArrowDown")
     assert listed(page)[0] == [first, "selected"]
     press(page, "Alt+ArrowDown")
@@ -64,26 +64,6 @@ def test_keys_choose_move_switch_and_take_out(opened):
     assert listed(page)[0] == [second, "selected"]
     press(page, "Alt+ArrowUp")  # it is the first already
     assert titles(page) == [second, third, *rest]
-
-
-@pytest.mark.exhaustive
-def test_a_row_is_dragged_to_its_place(opened):
-    page = opened()
-    first, second, third, *rest = expected()
-    target = page.locator(".row[data-row='3']")
-    height = target.bounding_box()["height"]
-    start = page.locator(".row[data-row='1']")
-    start.drag_to(target, target_position={"x": 90, "y": height - 4})
-    settle(page)
-    assert titles(page) == [second, third, first, *rest]
-    assert listed(page)[2][1] == "selected"
-    target.drag_to(page.locator(".row[data-row='0']"), target_position={"x": 90, "y": 5})
-    settle(page)
-    assert titles(page) == [first, second, third, *rest]  # nothing stands before the import
-
-
-def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
-    page = opened("ir=Relax")
     press(page, "Home", "ArrowDown")
     page.get_by_role("combobox", name="Add a pass").click()
     page.keyboard.type("convert_layout")
@@ -102,6 +82,22 @@ def test_a_pass_is_added_behind_the_chosen_one_and_told_something(opened):
     page.get_by_role("option", name="NHWC", exact=True).click()
     settle(page)
     assert page.locator(".row.selected .parameters").count() == 0  # the default stands in no text
+
+
+@pytest.mark.exhaustive
+def test_a_row_is_dragged_to_its_place(opened):
+    page = opened()
+    first, second, third, *rest = expected()
+    target = page.locator(".row[data-row='3']")
+    height = target.bounding_box()["height"]
+    start = page.locator(".row[data-row='1']")
+    start.drag_to(target, target_position={"x": 90, "y": height - 4})
+    settle(page)
+    assert titles(page) == [second, third, first, *rest]
+    assert listed(page)[2][1] == "selected"
+    target.drag_to(page.locator(".row[data-row='0']"), target_position={"x": 90, "y": 5})
+    settle(page)
+    assert titles(page) == [first, second, third, *rest]  # nothing stands before the import
 
 
 @pytest.mark.exhaustive
