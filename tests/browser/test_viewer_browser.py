@@ -9,9 +9,21 @@ from app_in_browser import VIEWER, View
 pytestmark = pytest.mark.browser
 
 
-def test_click_shows_details_and_tells_python(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=layer")
+def test_another_graph_clears_a_selection_and_a_click_shows_details_and_tells_python(
+    streamlit_page,
+):
+    page = streamlit_page(VIEWER, query="graph=joint")
     view = View(page)
+    view.ask("v.focus('grad_out')")
+    page.get_by_text("selected: grad_out", exact=True).wait_for()
+    assert "forward value read by the backward" in page.locator(".legend").inner_text()
+    page.get_by_role("combobox", name="Graph").click()
+    page.get_by_role("option", name="layer", exact=True).click()
+    view.wait("!v.nodeIndex.has('grad_out')")
+    assert view.ask("v.selected") is None
+    assert page.locator(".side").is_hidden()
+    page.get_by_text("selected: None", exact=True).wait_for()
+    assert "backward" not in page.locator(".legend").inner_text()
     soft = view.node("nn.softmax")
     view.ask("v.center(v.index.get(a))", soft)
     view.click(soft)
@@ -129,21 +141,6 @@ def test_search_finds_marks_and_opens(graph_page):
     assert page.locator(".side h2").inner_text() == "nn.softmax"
     box.fill("no such thing")
     assert page.locator(".hits").inner_text() == "0 matches"
-
-
-def test_another_graph_clears_a_selection_that_it_has_not(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=joint")
-    view = View(page)
-    view.ask("v.focus('grad_out')")
-    page.get_by_text("selected: grad_out", exact=True).wait_for()
-    assert "forward value read by the backward" in page.locator(".legend").inner_text()
-    page.get_by_role("combobox", name="Graph").click()
-    page.get_by_role("option", name="layer", exact=True).click()
-    view.wait("!v.nodeIndex.has('grad_out')")
-    assert view.ask("v.selected") is None
-    assert page.locator(".side").is_hidden()
-    page.get_by_text("selected: None", exact=True).wait_for()
-    assert "backward" not in page.locator(".legend").inner_text()
 
 
 _CALLS = (
