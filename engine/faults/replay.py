@@ -73,6 +73,9 @@ _SHARE = 1e-3
 gradient of a bias that cancels is nothing but rounding."""
 
 
+_WHOLE_NUMBERS = 2.0**32  # integers are held against no more, so that one off by one shows
+
+
 def floor_of(results: Iterable[np.ndarray]) -> float:
     """What the smallest results of a program are held against."""
     return _SHARE * max((_scale(r) for r in results), default=0.0)
@@ -105,6 +108,8 @@ def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Dif
     scale = max(_scale(before), floor)
     with np.errstate(invalid="ignore"):
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    if before.dtype.kind in "iu" and after.dtype.kind in "iu":  # beyond 2**53 float64 rounds
+        gap, scale = np.maximum(gap, before != after), min(scale, _WHOLE_NUMBERS)
     worst = float(np.nan_to_num(gap, nan=np.inf).max())
     return Difference(worst, worst / scale if scale else worst)
 

@@ -21,7 +21,7 @@ from relascope.engine.protocol.fault import OF_TEST, ScriptRun
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import info, recorded
 from relascope.passes.pipeline import Pipeline, is_tvms
@@ -435,7 +435,12 @@ def verdict(ir: str, result: Bisection) -> str:
     else:
         text = f"One of {', '.join(names)} {does(kind)}: {_of(bad)}."
         text += " What lies between cannot be run by itself."
-    return " ".join(filter(None, (text, _rounding(result))))
+    return " ".join(filter(None, (text, _rounding(result), _on_inputs(result.question.source))))
+
+
+def _on_inputs(source: ModelSource) -> str:
+    """On which inputs a fault was found, as a sentence; "" on the sample's own."""
+    return "" if source.values == INPUTS[0] else f"That is on {source.values} inputs."
 
 
 def _tried(result: Bisection) -> str:

@@ -28,7 +28,7 @@ from relascope.engine.protocol.fault import (
     Where,
 )
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import (
@@ -282,9 +282,11 @@ def search_words(made: Reduction, count: int) -> str:
     question = made.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"
     left = len(made.piece.nodes) if made.piece else 0
+    values = question.source.values
     what = (
         f"the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
         f"{' in training' if question.source.training else ''}"
+        f"{f' on {values} inputs' if values != INPUTS[0] else ''}"
     )
     if any(s.name == recorded.NAME for s in question.pipeline):
         what = "a recorded compile"

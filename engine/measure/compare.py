@@ -23,6 +23,9 @@ from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
 from relascope.engine.pytorch.model import Model
 
+WHOLE_NUMBERS = 2.0**32
+"""Integers are held against no more: one that is off by one is over float64's limit at any size."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -137,6 +140,8 @@ def comparison(
         raise EngineError("engine", message, name, "Report this; it is a fault of ours.")
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
+    if not theirs.is_floating_point() and not theirs.is_complex():
+        against = min(against, WHOLE_NUMBERS)
     unit, apart = against or 1.0, Deviation(ours, theirs)
     if not spread:
         worst = apart.worst()

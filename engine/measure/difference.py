@@ -119,6 +119,8 @@ _FAR = 1e300
 def _apart(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     a, b = ours.to(torch.float64), theirs.to(torch.float64)
     difference = (a - b).abs_()
+    if not (ours.is_floating_point() or theirs.is_floating_point()):
+        return difference.maximum((ours != theirs).to(torch.float64))  # beyond 2**53 float64 rounds
     if not float(difference.max()) < float("inf"):
         difference = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, difference)
         difference = difference.nan_to_num(nan=float("inf"))

@@ -24,7 +24,10 @@ _INPUT = re.compile(
 )
 _PIN = re.compile(r"([A-Za-z_]\w*(?:\.\d+)?)\s*=\s*(\d{1,18})", re.ASCII)
 _SET = re.compile(r"set([1-9]\d{0,3})")
-INPUTS = ("sample", "normal", "large", "tiny", "cancelling", "edges")
+INPUTS = (
+    *("sample", "normal", "large", "tiny", "cancelling", "edges"),
+    *("overflow", "huge", "nonfinite"),
+)
 """Kinds of values that a model's inputs may have: the sample's own, or others of its types."""
 EXAMPLE = "1x14x768:float32, 1x1x1x14"
 CODE = "python"

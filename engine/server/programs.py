@@ -43,7 +43,7 @@ from relascope.engine.protocol.results import (
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
 from relascope.engine.pytorch import submodules
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs import rows_of_trace, tensor_type
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.model import Model, Opened, checked_path, guarded, open_model
 from relascope.engine.server.backend import Backend, Program
@@ -311,7 +311,7 @@ class Programs:
             if set_of(source.values):
                 inputs = self._set(source, loaded.model)
             else:
-                inputs = inputs_of(source.values, loaded.model.inputs, source.seed)
+                inputs = self._sets.get(source, lambda: _drawn(source, loaded.model))
             return replace(loaded, model=replace(loaded.model, inputs=inputs))
 
         def make() -> Loaded:
@@ -539,6 +539,23 @@ class Programs:
 def sampled(source: ModelSource) -> ModelSource:
     """The same model with the sample's own inputs."""
     return replace(source, values=INPUTS[0])
+
+
+def _drawn(source: ModelSource, model: Model) -> tuple[torch.Tensor, ...]:
+    """Inputs of the kind that a source names. Without PyTorch nobody would notice an index that
+    leads beyond a tensor, so integers of such a model stay in their range."""
+
+    def runs(inputs: tuple[torch.Tensor, ...]) -> bool:
+        try:
+            replace(model, inputs=inputs).forward()
+        except Exception:  # whatever PyTorch raises of values that a model does not take
+            return False
+        return True
+
+    about = source.values, model.inputs, source.seed, model.input_names
+    if isinstance(model, ProgramModel):
+        return inputs_of(*about)
+    return inputs_of(*about, rows_of_trace(model.flat), runs)
 
 
 def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import io
 import itertools
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
-from relascope.engine.protocol.source import source_from_file
+from relascope.engine.protocol.source import INPUTS, source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, user
 from relascope.passes.pipeline import Pipeline, Step
@@ -31,6 +31,9 @@ from traces import save
 
 # Those of an inference pipeline.
 FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
+
+
+WIDE = ("large", "edges")  # kinds of inputs whose integers are
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,30 @@ def test_every_module_of_a_pipeline_is_text_that_a_test_can_run(case, session, t
         results.append(run.results()[0])
     for found in results:
         assert np.abs(found - results[0]).max() < 1e-5
+
+
+class Integers(nn.Module):
+    """Looks up rows by two inputs, and computes with a third and with numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))
+
+    def forward(self, ids, places, free, x):
+        return self.table(ids) + self.rows[places], free * 3 - 1, x.transpose(0, 1).reshape(-1)
+
+
+def test_integers_and_views_of_every_kind_are_computed_as_pytorch_does(session, tmp_path):
+    torch.manual_seed(0)
+    given = (*(torch.randint(0, n, (4, 6)) for n in (10, 6, 5)), torch.randn(4, 6))
+    plain = source_from_file(save(Integers(), given, tmp_path / "integers.pt"), dtype="float64")
+    for kind in INPUTS:
+        source = replace(plain, values=kind)
+        for one in session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent):
+            assert one.max_rel < 1e-12, (kind, one)
+        ids, places, free, x = session.programs.loaded(source, silent).model.inputs
+        assert (int(ids.min()) >= 0) and (int(free.abs().max()) > 2**53) == (kind in WIDE)
+        assert (int(places.min()) < 0) == (not x.is_contiguous()) == (kind == "edges")
 
 
 def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path):

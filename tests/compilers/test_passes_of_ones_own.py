@@ -216,7 +216,7 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, cap
     told = {one["inputs"]: (one["verdict"], one["dtype"]) for one in data["inputs"]}
     right, wrong = ("right", "float32"), ("wrong", "float64")
     assert list(told) == list(INPUTS)
-    assert told == {k: wrong if k in ("large", "cancelling") else right for k in INPUTS}
+    assert told == {k: wrong if k in ("large", "cancelling", "huge") else right for k in INPUTS}
     assert "forward on large inputs: wrong: over the limit in float64" in data["verdict"]
     large = next(one for one in data["inputs"] if one["inputs"] == "large")
     assert large["error"] > 0.9 and large["scale"] > 1e3 and large["limit"] == 1e-10
@@ -224,6 +224,8 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, cap
         assert main(["bisect", *given, "--inputs", kind], connect) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["culprit"] or {}).get("pass") == culprit
+        assert found["inputs"] == kind
+        assert ("That is on large inputs." in found["verdict"]) == (culprit is not None)
 
 
 @pytest.mark.parametrize("ir", ENGINES)

@@ -16,7 +16,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.sections import Section, table
 
-_BISECTED = "model engine target pipeline culprit suspects kind compiles"
+_BISECTED = "model engine target inputs pipeline culprit suspects kind compiles"
 _PIECES = (
     "nodes; results; outcome; relative to scale?: max_rel; times as long?: ratio; "
     "test's exit status?: test.status; error?: error.message"

@@ -651,6 +651,7 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
         "model": question.source.model,
         "engine": ir,
         "target": question.target,
+        "inputs": question.source.values,
         "pipeline": str(question.pipeline),
         "culprit": suspects[0] if len(suspects) == 1 else None,
         "suspects": suspects,

@@ -1,28 +1,95 @@
-"""Other inputs than a model's samples, of the same shapes: large, tiny, cancelling, edges."""
+"""Other inputs than a model's samples, of the same shapes: large, tiny, cancelling, edges, …"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 
 from relascope.engine.protocol.source import INPUTS
 
-_EDGES = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0, 2.5, -2.5, 3.0, -3.0, 6.0, -6.0)
+_EDGES = (0.0, -0.0, *(s * v for v in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0) for s in (1, -1)))
+_EDGES += tuple(s * v for v in (0.3, 0.35, 0.4, 0.45) for s in (1, -1))  # where series change
+_INTEGERS = (0, 1, -1, 2, *(v for p in (31, 53) for v in (2**p - 1, 2**p, 2**p + 1, -(2**p) - 1)))
+_WIDE = {"large": 2**55, "edges": 0}  # kinds in which integers leave the sample's range
+_NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
 
-def inputs_of(kind: str, samples: Iterable[torch.Tensor], seed: int) -> tuple[torch.Tensor, ...]:
+def inputs_of(
+    kind: str,
+    samples: Sequence[torch.Tensor],
+    seed: int,
+    names: Sequence[str] = (),
+    rows: dict[str, int] | None = None,
+    runs: Callable[[tuple[torch.Tensor, ...]], bool] | None = None,
+) -> tuple[torch.Tensor, ...]:
     """Inputs of a kind in place of samples.
 
-    What is drawn is the same numbers in each dtype. A mask stays as it is: bools, and what holds
-    no more than two values. Other integers are drawn between the sample's least and greatest, or
-    are those two, in turn, as edges.
+    What is drawn is the same numbers in each dtype. A mask stays as it is: bools, what its name
+    calls one, and what holds no more than two values, but for integers 0 and 1. Other integers are
+    drawn between the sample's least and greatest, or are those two, in turn, as edges.
+
+    Large integers and edges leave that range where the model runs on them: far beyond 2**53, and
+    around where types end. What the model looks up something by stays among its rows; as an edge it
+    counts from the last one, too. Edges are no contiguous tensors where the model runs on such.
 
     Args:
         kind: in `engine.protocol.source.INPUTS`, but its first.
+        names: of the samples.
+        rows: how many rows the model looks up by them, by their names, as far as that is known.
+        runs: whether the model runs on such inputs; None where that is not to be tried.
     """
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(_like(kind, sample, generator) for sample in samples)
+    counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
+
+    def drawn(wide: Collection[int]) -> tuple[torch.Tensor, ...]:
+        generator = torch.Generator().manual_seed(seed)
+        found = []
+        for index, (sample, count) in enumerate(zip(samples, counts, strict=True)):
+            if index in wide:
+                found.append(_integers(kind, sample, count, generator))
+            else:
+                found.append(_like(kind, sample, generator))
+        return tuple(found)
+
+    inputs = drawn(())
+    if runs is None or kind not in _WIDE:
+        return inputs
+    free = [i for i, one in enumerate(zip(samples, names, strict=True)) if _free(*one)]
+    free = [i for i in free if counts[i] is None or kind == "edges"]
+    wide = {i for i in free if runs(drawn({i}))}
+    if wide and runs(drawn(wide)):
+        inputs = drawn(wide)
+    if kind == "edges" and runs(apart := tuple(map(_apart, inputs))):
+        return apart
+    return inputs
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor in every second place of memory, which no kernel may overlook."""
+    return torch.stack((tensor, tensor), -1)[..., 0]
+
+
+def _free(sample: torch.Tensor, name: str) -> bool:
+    """Whether integers may leave the sample's range, for all that they look like."""
+    if sample.is_floating_point() or sample.is_complex() or sample.dtype == torch.bool:
+        return False
+    few = len(known := sample.unique()) <= 2 < sample.numel()
+    return "mask" not in name.lower() and (not few or set(known.tolist()) <= {0, 1})
+
+
+def _integers(
+    kind: str, sample: torch.Tensor, rows: int | None, generator: torch.Generator
+) -> torch.Tensor:
+    """Integers that leave the sample's range; see `inputs_of`."""
+    if rows is not None:
+        return _in_turn((-rows, -1, 0, rows - 1), sample.shape, generator).to(sample.dtype)
+    ends = torch.iinfo(sample.dtype)
+    if kind == "edges":
+        fitting = tuple(dict.fromkeys(v for v in _INTEGERS if ends.min <= v <= ends.max))
+        return _in_turn(fitting, sample.shape, generator).to(sample.dtype)
+    least, most = max(ends.min // 2, -_WIDE[kind]), min(ends.max // 2, _WIDE[kind])
+    found = torch.randint(least, most, sample.shape, generator=generator)
+    return (found | 1).to(sample.dtype)  # odd ones beyond 2**53 are no float64
 
 
 def _like(kind: str, sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -50,11 +117,38 @@ def _cancelling(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
 
 
 def _in_turn(
-    values: tuple[float, ...], shape: torch.Size, generator: torch.Generator
+    values: Sequence[float], shape: torch.Size, generator: torch.Generator
 ) -> torch.Tensor:
     """These values as often as one another, in any order."""
     order = torch.randperm(shape.numel(), generator=generator)
     return torch.tensor(values)[order % len(values)].reshape(shape)
+
+
+def _edges(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    """Edges of which neighbours are ties."""
+    half = torch.Size([-(-shape.numel() // 2)])
+    ties = _in_turn(_EDGES, half, generator).repeat_interleave(2)
+    return ties[: shape.numel()].reshape(shape)
+
+
+def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], torch.Tensor]:
+    """Magnitudes between two, of both signs."""
+
+    def drawn(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+        size = least + (most - least) * torch.rand(shape, generator=generator)
+        return size * (2 * torch.randint(2, shape, generator=generator) - 1)
+
+    return drawn
+
+
+def _nonfinite(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    """Normal, but for an eighth in one piece, of which a third each is NaN, inf and -inf: rows
+    elsewhere stay finite, so that not all that is computed is NaN."""
+    found, size = _normal(shape, generator).flatten(), shape.numel()
+    count = min(size, max(3, size // 8))
+    first = int(torch.randint(size - count + 1, (1,), generator=generator))
+    found[first : first + count] = torch.tensor(_NOT_FINITE)[torch.arange(count) * 3 // count]
+    return found.reshape(shape)
 
 
 _DRAWN: dict[str, Callable[[torch.Size, torch.Generator], torch.Tensor]] = dict(
@@ -65,7 +159,10 @@ _DRAWN: dict[str, Callable[[torch.Size, torch.Generator], torch.Tensor]] = dict(
             lambda shape, generator: 1e4 * _normal(shape, generator),
             lambda shape, generator: 1e-30 * _normal(shape, generator),
             _cancelling,
-            lambda shape, generator: _in_turn(_EDGES, shape, generator),
+            _edges,
+            _from(88.0, 89.0),
+            _from(0.5e38, 1.5e38),
+            _nonfinite,
         ),
         strict=True,
     )

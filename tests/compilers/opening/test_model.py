@@ -14,6 +14,9 @@ from answers import quiet, refused
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.faults import replay
+from relascope.engine.jobs.accuracy import LIMITS
+from relascope.engine.measure.compare import comparison
 from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, source_from_file
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.known_operators import in_known_operators
@@ -75,16 +78,99 @@ def test_other_inputs_keep_masks_and_stay_in_range():
         assert int(other.min()) >= 30 and int(other.max()) <= 89
         assert (floats.shape, floats.dtype, doubles.dtype) == (drawn.shape, *DTYPES)
         again = inputs_of(kind, (drawn.double(), ids, lengths, drawn), 0)[0].float()
-        assert torch.equal(again, inputs_of(kind, (drawn,), 0)[0]), "the same in each dtype"
+        single = inputs_of(kind, (drawn,), 0)[0]
+        assert torch.allclose(again, single, 0, 0, equal_nan=True), "the same in each dtype"
     size = {k: float(v[3].abs().max()) for k, v in found.items()}
     assert size["tiny"] < 1e-28 < 1.0 < size["normal"] < 10 < 1e3 < size["cancelling"]
     assert size["large"] > 1e4
     pairs = found["cancelling"][3].reshape(-1, 2)
     assert float(pairs.sum(1).abs().max()) < 10, "neighbours cancel"
-    edges = found["edges"][3]
+    edges = inputs_of("edges", (torch.rand(3, 30),), 0)[0]
     assert {0.5, -0.5, 1.0, 0.0, 6.0} <= set(edges.flatten().tolist())
+    ties = edges.reshape(-1, 2)
+    assert torch.equal(ties[:, 0], ties[:, 1]), "neighbours are ties"
+    middle = edges.double().abs()
+    assert len(middle[(middle > 0.29) & (middle < 0.5)].unique()) == 4
     assert bool((edges.signbit() & (edges == 0)).any()), "the negative zero"
     assert set(found["edges"][1].flatten().tolist()) == {30, 89}
+    near = found["overflow"][3]
+    assert (
+        bool(((near.abs() >= 88) & (near.abs() <= 89)).all()) and near.sign().unique().numel() == 2
+    )
+    assert bool(near.exp().isinf().any()) and not bool(near.isinf().any())
+    huge = found["huge"][3]
+    assert bool(huge.isfinite().all()) and bool((3 * huge).abs().isinf().any())
+    odd = inputs_of("nonfinite", (torch.rand(8, 64),), 0)[0]
+    assert bool(odd.isnan().any()) and {float("inf"), -float("inf")} <= set(odd.flatten().tolist())
+    assert int(odd.isfinite().all(1).sum()) >= 6, "most rows stay finite"
+
+
+class Looking(nn.Module):
+    """Looks up rows by two of its inputs, of which one may count from the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))
+
+    def forward(self, ids, places, free, bits, mask):
+        shifted = self.rows[(free % 5).clamp(0, 5)]
+        return self.table(ids) + self.rows[places] + shifted, free - 1, bits.sum(-1) + mask
+
+
+def looking():
+    """Its inputs: 10 ids, 6 places, integers that are free, zeros and ones, and a mask of them."""
+    draw = torch.Generator().manual_seed(0)
+    sizes = {"ids": 10, "places": 6, "free": 5, "bits": 2}
+    drawn = {n: torch.randint(0, most, (4, 8), generator=draw) for n, most in sizes.items()}
+    return drawn | {"mask": drawn["bits"][:, 0].clone()}
+
+
+def test_integers_leave_their_range_only_where_the_model_runs_on_them():
+    samples, module, tried = looking(), Looking().eval(), []
+
+    def runs(inputs):
+        tried.append(inputs)
+        try:
+            module(*inputs)
+        except IndexError:
+            return False
+        return True
+
+    known = {"ids": 10, "places": 6}
+    about = tuple(samples.values()), 0, tuple(samples), known
+    found = {k: dict(zip(samples, inputs_of(k, *about, runs), strict=True)) for k in INPUTS[1:]}
+    for kind, one in found.items():
+        module(*one.values())
+        assert int(one["ids"].min()) >= 0 and int(one["ids"].max()) <= 9
+        assert torch.equal(one["mask"], samples["mask"])
+        assert all(t.is_contiguous() == (kind != "edges") for t in one.values())
+        if kind not in ("large", "edges"):
+            assert int(one["free"].min()) >= 0 and int(one["free"].max()) <= 4
+            assert one["bits"] is samples["bits"]
+    large, edges = found["large"], found["edges"]
+    for name in ("free", "bits"):
+        assert int(large[name].abs().max()) > 2**53 and bool((large[name] % 2 == 1).all())
+        assert {2**53 + 1, -(2**53) - 1, 2**31} <= set(edges[name].flatten().tolist())
+    assert int(large["places"].min()) >= 0 and int(large["places"].max()) <= 5
+    assert set(edges["places"].flatten().tolist()) == {-6, -1, 0, 5}
+    refused = [t for t in tried if bool((t[0] < 0).any())]
+    assert refused, "an embedding refuses what counts from the end"
+    # What nobody can try keeps its range, and small types have small edges.
+    kept = dict(zip(samples, inputs_of("large", *about), strict=True))
+    assert int(kept["free"].max()) <= 4
+    (small,) = inputs_of("edges", (torch.arange(30, dtype=torch.uint8),), 0, ("x",), {}, runs=bool)
+    assert set(small.tolist()) == {0, 1, 2}
+
+
+def test_integers_are_compared_exactly_at_any_size():
+    ours, theirs = torch.tensor([2**53 + 1, 7]), torch.tensor([2**53, 7])
+    for spread in (True, False):
+        found = comparison("output 0", ours, theirs, 2.0**53, 2.0**53, spread)
+        assert found.max_abs == 1.0
+        assert LIMITS["float64"].over(found) and not LIMITS["float32"].over(found)
+    gap = replay.difference(theirs.numpy(), ours.numpy())
+    assert gap.max_abs == 1.0 and gap.max_rel > LIMITS["float64"].outputs
+    assert replay.difference(theirs.numpy(), theirs.numpy()).max_abs == 0.0
 
 
 # What a person types.
