@@ -51,6 +51,7 @@ def model(command: ArgumentParser) -> None:
         default="",
         help=about,
     )
+    run_kernels(command)
     seed_and_tensors(command)
     about = "type of parameters and floating inputs"
     add("--dtype", choices=DTYPES, default=DTYPES[0], help=about)
@@ -64,6 +65,12 @@ def model(command: ArgumentParser) -> None:
     add("--module", default="", metavar="PATH", help=about)
     about = "which of the submodule's calls, if there are several"
     add("--call", **count, default=1, help=about)
+
+
+def run_kernels(command: ArgumentParser) -> None:
+    """Whether code that a file brings may run."""
+    about = "run the kernels that a module brings, which are code, in the sandboxed engine"
+    command.add_argument("--run-kernels", **_SWITCH, help=about)
 
 
 def search(command: ArgumentParser) -> None:

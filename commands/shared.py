@@ -150,7 +150,9 @@ def source_of(args: argparse.Namespace) -> ModelSource:
     )
     source = with_tensors(source, args.tensors)
     more = {name: getattr(args, name) for name in ("gradient", *_PIECE)}
-    return replace(source, **more, values=getattr(args, "values", INPUTS[0]))
+    return replace(
+        source, **more, values=getattr(args, "values", INPUTS[0]), kernels=args.run_kernels
+    )
 
 
 @cache

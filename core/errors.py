@@ -15,7 +15,7 @@ class EngineError(Exception):
     Args:
         kind: a word that programs can test for: "file", "operator", "input", "pass", "type" (a
             pass changed one, or left an ill-formed program), "engine", "cancelled", "target",
-            "usage".
+            "code" (what a file brings, which nobody said may run), "usage".
         message: what was wrong, one sentence.
         where: the node, operator, module, file or value it was wrong with.
         hint: what to do about it.

@@ -78,6 +78,12 @@ class TensorType:
         size, elements = _ITEM_BYTES.get(self.dtype), self.elements
         return None if size is None or elements is None else size * elements
 
+    def fits(self, other: TensorType) -> bool:
+        """Whether both are of one dtype and one shape; a dimension that is not known is any."""
+        sizes = zip(self.shape, other.shape, strict=False)
+        same = all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in sizes)
+        return same and len(self.shape) == len(other.shape) and self.dtype == other.dtype
+
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 

@@ -53,6 +53,7 @@ class Program:
         unlike: names, as in `provenance`, of values that are no longer their framework operator's,
             because a pass moved a factor, say, elsewhere.
         no_gradient: what is raised where the gradient is taken.
+        code: names of the kernels and packed functions that came with it, and are code.
         tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these.
     """
 
@@ -69,6 +70,7 @@ class Program:
     updates: tuple[str, ...] = ()
     unlike: frozenset[str] = frozenset()
     no_gradient: EngineError | None = None
+    code: tuple[str, ...] = ()
     tvm_passes: tuple[str, ...] = ()
     digests: dict[Any, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 

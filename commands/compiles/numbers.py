@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relascope.commands.options import seed_and_tensors, target, tolerance
+from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
 from relascope.commands.shared import Connect, EngineCalls, target_of, tolerance_of
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
@@ -34,6 +34,7 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     add("--bisect", action="store_true", help="the first pass that makes the numbers wrong")
     about = "bisect, and narrow the fault inside the pass to a few nodes, as a report that runs"
     add("--reduce", type=Path, metavar="FOLDER", help=about)
+    run_kernels(add_to)
     seed_and_tensors(add_to)
     target(add_to)
     tolerance(add_to)
@@ -53,7 +54,7 @@ def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) ->
     if args.reduce:
         fault.check_folder(args.reduce)
     args.engine = ir_of(recording)
-    found = parts(recording)
+    found = parts(recording, args.run_kernels)
     if not found:
         name = recording.path.name
         message = f"{name} has no two modules that could be run and compared."
@@ -62,7 +63,8 @@ def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) ->
     document |= {"errors": None, "bisection": None, "reduction": None}
     with Scratch() as folder, EngineCalls(args, connect) as ask:
         same_tvm(recording, ask("describe").version)
-        held = RecordedNumbers(recording, Path(folder), args.seed, tuple(map(Path, args.tensors)))
+        tensors = tuple(map(Path, args.tensors))
+        held = RecordedNumbers(recording, Path(folder), args.seed, tensors, args.run_kernels)
         document["target"] = best = target_of(args, ask)
         if args.errors:
             document["errors"] = [

@@ -72,7 +72,13 @@ def bulk(command: ArgumentParser) -> None:
     options.pass_file(command)
     options.limits(command)
     nothing = dict.fromkeys(("input", "pin", "tensors", "count"), ())
-    usual: dict[str, Any] = {"weights": "", "seed": 0, "dtype": "float32", "gradient": "tvm"}
+    usual: dict[str, Any] = {
+        "run_kernels": False,
+        "weights": "",
+        "seed": 0,
+        "dtype": "float32",
+        "gradient": "tvm",
+    }
     unsaid = dict.fromkeys(("params", "batch", "tokens"))
     command.set_defaults(**nothing, **usual, **unsaid, module="", call=1)
 

@@ -175,11 +175,9 @@ def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
         EngineError: kind "input"; there is none, or it is of another type.
     """
     value = given(values, name)
-    dtype = str(value.dtype).removeprefix("torch.")
-    sizes = zip(value.shape, kind.shape, strict=False)
-    fits = value.ndim == len(kind.shape) and all(isinstance(k, str) or v == k for v, k in sizes)
-    if not fits or dtype != kind.dtype:
-        message = f"{name} is {dtype}{list(value.shape)}, and the function was built for {kind}."
+    its = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+    if not its.fits(kind):
+        message = f"{name} is {its}, and the function was built for {kind}."
         raise EngineError("input", message, name)
     value = value.detach().contiguous()
     return value.clone() if value.data_ptr() % ALIGNMENT else value

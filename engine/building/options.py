@@ -58,14 +58,15 @@ class BuildOptions:
             PyTorch's BLAS's.
         opt_level: of TVM's own passes.
         disabled: TVM's passes that are left out.
-        done: TVM's own passes that made the program; what is left of TVM's pipeline is run.
+        done: TVM's own passes that made the program: only what is left of TVM's pipeline is run;
+            None builds by relascope's way.
         records: of tuning; None where the target does not ask for them, or to look for them.
     """
 
     target: str = "llvm"
     opt_level: int = 3
     disabled: tuple[str, ...] = ()
-    done: tuple[str, ...] = ()
+    done: tuple[str, ...] | None = None
     records: TuningRecords | None = None
 
     def with_records(self, ir: str, version: str) -> BuildOptions:

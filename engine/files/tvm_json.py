@@ -287,7 +287,10 @@ _RELAX = frozenset(_RELAX_NAMES.split())
 _NO_EXPR = ("relax.expr.ExternFunc", "relax.ExternFunc")
 
 
-_KERNELS = re.compile(r"(prim|tirx)\.\w+|s_tir\.SBlock\w*|ir\.(Range|TensorLoad|TensorRegion)")
+_KERNELS = re.compile(
+    r"(prim|tirx)\.\w+|s_tir\.SBlock\w*|ir\.(Range|TensorLoad|TensorRegion|StringType|EnvFunc)"
+)
+_INFERS = "tvm.relax.type.infer_by_ty_args"  # which alone TVM may call while it reads
 
 
 def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
@@ -312,12 +315,17 @@ def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
         known = isinstance(kind, str) and (
             kind in _RELAX
             or (kernels and _KERNELS.fullmatch(kind) is not None)
-            or (kind.startswith(("relax.expr.", "relax.attrs.")) and kind not in _NO_EXPR)
+            or (
+                kind.startswith(("relax.expr.", "relax.attrs."))
+                and (kernels or kind not in _NO_EXPR)
+            )
         )
         shown = str(kind)[:60]
         _need(known, name, f"node {index} is of the type {shown}, which no such module has")
         if kind == "ffi.Tensor":
             arrays.append(data)
+        if kind == "ir.EnvFunc":
+            _need(data == _INFERS, name, f"node {index} is the function {str(data)[:60]}")
         read: Iterable[Any] = ()
         if kind in ("ffi.Array", "ffi.Map"):
             _need(isinstance(data, list), name, f"node {index} is no list")

@@ -259,6 +259,7 @@ class ModelSource:
         pins: sizes of dimensions that an exported program leaves open, by a symbol's name or an
             input's dimension (`x.0`); where there is none, the example's own.
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
+        kernels: run the kernels that a module's file brings, which are code. Nothing stores it.
     """
 
     model: str
@@ -276,6 +277,7 @@ class ModelSource:
     weights: str = ""
     pins: tuple[tuple[str, int], ...] = ()
     tensors: tuple[tuple[str, str], ...] = ()
+    kernels: bool = False
 
     @property
     def files(self) -> frozenset[str]:

@@ -59,6 +59,7 @@ from relascope.engine.server.program_model import (
 from relascope.engine.server.steps import (
     Loaded,
     State,
+    check_code,
     check_gradient_of,
     check_kind,
     check_order,
@@ -382,6 +383,7 @@ class Programs:
 
     def runner(self, source: ModelSource, program: Program, arrays: Arrays) -> Run:
         """What runs a program's module without optimisation."""
+        check_code(program, source)
         model = self.loaded(source, silent).model
         masks = draw_masks(program.masks, source.seed)
         given = dict(zip(program.grad_outs, model.grad_outs(), strict=False))  # none without them
@@ -438,6 +440,8 @@ class Programs:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
+                if step.name != recorded_pass.NAME:
+                    check_code(start, unit[0])
                 if step.name == recorded_pass.NAME:
                     program = self._recorded_module(unit[0], step, start)
                 else:
@@ -482,7 +486,8 @@ class Programs:
         """The module that a pass left in a recorded compile, read as any other file is."""
         path = Path(source.model).with_name(recorded_pass.file_of(step))
         read: Program = self.backend.read_program(path, source, silent).program
-        return replace(read, digests=start.digests)
+        done = (*start.tvm_passes, entry_of(self.ir, step).title)
+        return replace(read, digests=start.digests, tvm_passes=done if read.code else ())
 
     def _unchanged(
         self,
@@ -513,6 +518,7 @@ class Programs:
                 it may be.
         """
         state = self.end(request.source, request.pipeline, progress)
+        check_code(state.program, request.source)
         joint = bool(state.program.gradients)
         if state.program.grad_outs and not joint:
             message = "The pipeline ends on the way to the gradient, and what it has there is run "

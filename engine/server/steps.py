@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph, TensorType
+from relascope.core.graph import Graph
 from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import Passes
 from relascope.engine.protocol.fault import Where
@@ -114,6 +114,19 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bo
         raise EngineError("pass", f"{entry.title} cannot work after {wrong}.", entry.name, hint)
 
 
+def check_code(program: Program, source: ModelSource) -> None:
+    """Refuse to run what a file brings of code, where nobody said that it may run.
+
+    Raises:
+        EngineError: kind "code"; names it.
+    """
+    if program.code and not source.kernels:
+        named = ", ".join(program.code[:3]) + (", …" if len(program.code) > 3 else "")
+        message = f"This module brings code of its own ({named}), which is shown and not run."
+        hint = "Run it with --run-kernels, or with the button on the page: it runs in the sandbox."
+        raise EngineError("code", message, program.code[0], hint)
+
+
 def check_kind(title: str, before: Program, made: Program) -> None:
     """Refuse what a pass returned that is no program.
 
@@ -160,18 +173,11 @@ def check_signature(
         wrong += [
             f"made result {i} {b}, which was {a}"
             for i, (a, b) in enumerate(zip(results, found, strict=False))
-            if not _fits(a, b)
+            if not a.fits(b)
         ]
     if wrong:
         hint = 'A pass keeps what "main" takes and returns; see the Program that it is given.'
         raise EngineError("type", f"{entry.title} {wrong[0]}.", entry.title, hint)
-
-
-def _fits(kind: TensorType, other: TensorType) -> bool:
-    """Whether two types are one; a size that is not known is any."""
-    sizes = zip(kind.shape, other.shape, strict=False)
-    same = all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in sizes)
-    return same and len(kind.shape) == len(other.shape) and kind.dtype == other.dtype
 
 
 def count_of(entry: PassInfo, step: Step) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, TensorType
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.bisect import Bisection, Question
@@ -35,7 +35,7 @@ _COLUMNS = (
     "not compared?: failure.message"
 )
 
-_KERNELS = "It has kernels of its own, which are code and are not run."
+_KERNELS = "It has kernels of its own, which are code, and nobody said that they may be run."
 _NO_MAIN = 'It has no function "main" that could be run.'
 
 
@@ -109,29 +109,37 @@ def same_tvm(recording: Recording, version: str) -> None:
         raise EngineError("file", f"{message}it would read other modules.", name, hint)
 
 
-def why_not(recording: Recording, run: PassRun, after: bool) -> str:
-    """Why the module before or after a pass is not run, a sentence; "" where it may be."""
+def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = False) -> str:
+    """Why the module before or after a pass is not run, a sentence; "" where it may be.
+
+    Args:
+        kernels: whether kernels that it has may be run.
+    """
     side = run.after if after else run.before
     if side is None:
         return no_module(run)
     if "main" not in side:
         return _NO_MAIN
-    for content in dict.fromkeys(side.values()):
+    for content in dict.fromkeys([side["main"]] if kernels else side.values()):
         if not recording.has_graph(content):
             why = recording.no_graph(content)
             return f"Its graph is not known: {why[:200]}" if why else _KERNELS
     return ""
 
 
-def parts(recording: Recording) -> tuple[Part, ...]:
+def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     """The parts of a recorded compile that have a pass, in order.
 
     A program that a pass makes only for itself is none: constants that it folds, say.
 
+    Args:
+        kernels: whether kernels that Relax modules have may be run, which are code.
+
     Raises:
         EngineError: as of `check`.
     """
-    return tuple(part for part in _all_parts(recording) if part.made)
+    kernels = kernels and ir_of(recording) == "relax"
+    return tuple(part for part in _all_parts(recording, kernels) if part.made)
 
 
 def why_none(recording: Recording) -> str:
@@ -144,7 +152,7 @@ def why_none(recording: Recording) -> str:
     return "No pass in it left another one."
 
 
-def _all_parts(recording: Recording) -> tuple[Part, ...]:
+def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     """The same with those of a single module."""
     check(recording)
     line: list[tuple[int, PassRun, bool]] = []  # module, pass, whether after it
@@ -167,18 +175,20 @@ def _all_parts(recording: Recording) -> tuple[Part, ...]:
     for open_ones in around.values():
         while open_ones:
             ended(*open_ones.pop())
-    return tuple(part for one in whole for part in _split(recording, one))
+    return tuple(part for one in whole for part in _split(recording, one, kernels))
 
 
-def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> list[Part]:
+def _split(
+    recording: Recording, line: Sequence[tuple[int, PassRun, bool]], kernels: bool
+) -> list[Part]:
     """Of what became of one program, the parts that take and return the same."""
     found: list[Part] = []
     signature: _Signature | None = None
     part: Part | None = None
     for module, run, after in line:
-        why = why_not(recording, run, after)
+        why = why_not(recording, run, after, kernels)
         its = None if why else _signature(recording, run, after)
-        if part is not None and not why and its == signature:
+        if part is not None and its is not None and signature and _same(signature, its):
             found[-1] = part = replace(part, made=(*part.made, RunOfModule(module, run.number)))
             continue
         if part is not None:
@@ -201,24 +211,41 @@ def _split(recording: Recording, line: Sequence[tuple[int, PassRun, bool]]) -> l
     return found
 
 
-_Signature = tuple[tuple[str, ...], tuple[str, ...]]
+_Signature = tuple[tuple[tuple[str, TensorType], ...], tuple[tuple[str, TensorType], ...]]
+"""Of "main", the arguments by their names, and the results, which have none."""
 
 
 def _signature(recording: Recording, run: PassRun, after: bool) -> _Signature:
-    """The arguments and the results of "main", in words."""
     side = run.after if after else run.before
     graph: Graph | None = recording.graph(side["main"]) if side else None
     assert graph is not None, "or `why_not` says that there is none"
-    nodes = [graph.by_id[i] for i in graph.inputs]
-    inputs = tuple(f"{n.name}: {', '.join(map(str, n.outputs))}" for n in nodes)
-    return inputs, tuple(str(t) for i in graph.outputs for t in graph.by_id[i].outputs)
+    inputs, results = (
+        tuple(
+            (n.name if kinds == 0 else "", t)
+            for n in map(graph.by_id.__getitem__, ids)
+            for t in n.outputs
+        )
+        for kinds, ids in enumerate((graph.inputs, graph.outputs))
+    )
+    return inputs, results
+
+
+def _same(before: _Signature, after: _Signature) -> bool:
+    """Whether two modules take and return the same, as far as sizes are known."""
+    return all(
+        len(a) == len(b) and all(n == m and t.fits(u) for (n, t), (m, u) in zip(a, b, strict=True))
+        for a, b in zip(before, after, strict=True)
+    )
 
 
 def _other(before: _Signature, after: _Signature) -> str:
     """What a module takes or returns that the one before it does not, a sentence."""
-    does = "takes" if before[0] != after[0] else "returns"
-    was, now = (", ".join(s[does == "returns"]) or "nothing" for s in (before, after))
-    return f"It {does} {now[:200]}, and no longer {was[:200]}."
+    takes = not _same((before[0], ()), (after[0], ()))
+    was, now = (
+        ", ".join(f"{n}: {t}" if n else str(t) for n, t in s[not takes]) or "nothing"
+        for s in (before, after)
+    )
+    return f"It {'takes' if takes else 'returns'} {now[:200]}, and no longer {was[:200]}."
 
 
 def first_words(recording: Recording, part: Part) -> str:
@@ -271,12 +298,14 @@ class RecordedNumbers:
         folder: where modules are written for the engine.
         seed: of the inputs.
         tensors: paths of files of saved inputs; random ones where there is none.
+        kernels: run the kernels that the modules have.
     """
 
     recording: Recording
     folder: Path
     seed: int = 0
     tensors: tuple[Path, ...] = ()
+    kernels: bool = False
     _written: set[int] = field(default_factory=set)
 
     def source(self, part: Part) -> ModelSource:
@@ -287,7 +316,7 @@ class RecordedNumbers:
         """
         self._write(part.first, part.by, part.after)
         source = source_from_file(self.folder / recorded.file_name(part.first), seed=self.seed)
-        return with_tensors(source, self.tensors)
+        return replace(with_tensors(source, self.tensors), kernels=self.kernels)
 
     def pipeline(self, part: Part) -> Pipeline:
         """The passes of a part.
@@ -366,11 +395,9 @@ class RecordedNumbers:
             EngineError: none can be, or as of `source`.
         """
         stepped = step(ask, self.source(part), self.pipeline(part))
-        failed = [
-            (made.by, record.error)
-            for made, record in zip(part.made, stepped.records, strict=True)
-            if record.error is not None
-        ]
+        pairs = list(zip(part.made, stepped.records, strict=True))
+        # An ill-formed module is a finding, and none that cannot be read.
+        failed = [(m.by, r.error) for m, r in pairs if r.error and r.error.kind != "type"]
         if len(failed) == len(part.made):
             raise failed[0][1]
         left_out = [
@@ -378,7 +405,8 @@ class RecordedNumbers:
             for by, error in failed
         ]
         more = f" {len(left_out) - 3} more are left out." if len(left_out) > 3 else ""
-        return stepped.sound, " ".join(left_out[:3]) + more
+        kept = (m for m, r in pairs if r.error is None or r.error.kind == "type")
+        return self.pipeline(replace(part, made=tuple(kept))), " ".join(left_out[:3]) + more
 
     def search(
         self, ask: Ask, ir: str, given: Sequence[Part], target: str, tolerance: Tolerance

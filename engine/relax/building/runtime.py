@@ -158,7 +158,8 @@ def executable(
     """
     function = program.mod[name]
     mod = module_of(program, name, function)
-    options = replace(options, done=program.tvm_passes)
+    if program.tvm_passes or program.code:
+        options = replace(options, done=program.tvm_passes)
     options = options.with_records("relax", str(tvm.__version__))
     builder = _new_builder(instruments) if instruments else _builder
     return builder.build(mod, tuple(str(p.name) for p in function.params), options)
@@ -177,7 +178,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         instruments: watch TVM's passes.
     """
     target = parse(options.target)
-    if options.done:
+    if options.done is not None:
         with _context(options, instruments):
             return tvm.compile(mod, target, relax_pipeline=tvm_pipelines.rest(target, options.done))
     ours = SCHEDULES in options.target

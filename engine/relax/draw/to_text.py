@@ -15,12 +15,16 @@ _HEAD = re.compile(r"^def (\w+)\((.+?)\)( -> .+)?:$", re.MULTILINE)
 def to_text(program: RelaxProgram) -> str:
     """The text of every Relax function, "main" first: constants by number, one argument a line.
 
-    Loop nests of kernels are left out: they would be most of it.
+    Kernels follow where they came with the program, or are looked at by TVM's own passes: in a
+    program of relascope's passes they would be most of the text.
     """
     every = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     functions = {name: f for name, f in every.items() if isinstance(f, relax.Function)}
     names = sorted(functions, key=lambda name: (name != "main", name))
-    return "\n".join(_one(functions[name], name) for name in names)
+    texts = [_one(functions[name], name) for name in names]
+    if program.tvm_passes or program.code:
+        texts += [_one(every[name], name) for name in sorted(every.keys() - functions)]
+    return "\n".join(texts)
 
 
 def script(function: Any, name: str) -> str:
@@ -29,7 +33,7 @@ def script(function: Any, name: str) -> str:
     return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
 
 
-def _one(function: relax.Function, name: str) -> str:
+def _one(function: Any, name: str) -> str:
     lines = script(function, name).splitlines()
     text = "\n".join(line for line in lines if line and not line.startswith("# "))
     return _HEAD.sub(_spread, text, count=1) + "\n"

@@ -91,16 +91,19 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
 
     try:
         mod = _read(pieces, path.name)
-        _check(mod, path.name)
+        code = _code(mod, path.name)
         main = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
-        mod = _one_block(mod)
+        # What writes into memory must stay in its order.
+        mod = mod if code else _one_block(mod)
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
     made = imported(mod, pieces.params, path.name)
+    if code:
+        made = replace(made, program=replace(made.program, code=code))
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
         note = (
@@ -159,7 +162,7 @@ def _read(pieces: Pieces, name: str) -> Any:
     if pieces.format == "json":
         if not is_relax_json(pieces.text):
             return from_relay(pieces.text, name)
-        return tvm.ir.load_json(check_relax_json(pieces.text, name))
+        return tvm.ir.load_json(check_relax_json(pieces.text, name, kernels=True))
     script = check_script(pieces.text, is_known_name, name)
     variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
     variables["TypeVar"] = TypeVar
@@ -194,17 +197,22 @@ def _json_of(pieces: Pieces, name: str) -> str:
     return str(told["json"])
 
 
-def _check(mod: Any, name: str) -> None:
-    """Refuse what a module brings of code, or calls of code by its name."""
+def _code(mod: Any, name: str) -> tuple[str, ...]:
+    """What a module brings of code: kernels, and functions that it calls by name.
+
+    Raises:
+        EngineError: kind "file"; it is no module of Relax.
+    """
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
             raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, and no module"])
         mod = tvm.IRModule({"main": mod})
+    found: dict[str, None] = {}
     for var, function in mod.functions.items():
         where = str(var.name_hint)
         if not isinstance(function, relax.Function):
-            message = f"{name} has {where}, which is a kernel of its own: that is code, and is not "
-            raise EngineError("file", message + "run.", where, _HINT)
+            found[where] = None
+            continue
         keys = [str(k) for k in function.attrs.keys()] if function.attrs else []  # noqa: SIM118
         if strange := [k for k in keys if k not in _ATTRS]:
             message = f"{where} of {name} has the attribute {strange[0]!r}, which no imported "
@@ -213,12 +221,11 @@ def _check(mod: Any, name: str) -> None:
         relax.analysis.post_order_visit(function, met.append)
         for one in met:
             op = str(one.name) if isinstance(one, tvm.ir.Op) else ""
-            if isinstance(one, relax.ExternFunc) or (
-                (op and not op.startswith("relax.")) or op[6:].startswith(_FOREIGN)
-            ):
-                called = op or str(one.global_symbol)
-                message = f"{where} of {name} calls {called}, which is code and no operator."
-                raise EngineError("file", message, where, _HINT)
+            if isinstance(one, relax.ExternFunc):
+                found[str(one.global_symbol)] = None
+            elif op and (not op.startswith("relax.") or op[6:].startswith(_FOREIGN)):
+                found[op] = None
+    return tuple(found)
 
 
 def _main(mod: Any, name: str) -> Any:

@@ -49,9 +49,7 @@ def test_parts_are_what_takes_and_returns_the_same(compiled):
         names = [compiled.passes[m.by].name for m in second.made]
         assert {"AlterOpLayout", "FuseOps", "LabelOps"} <= set(names)
     else:
-        assert not rest and first.end.endswith(
-            "kernels of its own, which are code and are not run."
-        )
+        assert not rest and "nobody said that they may be run" in first.end
         assert "LegalizeOps" in first.end
 
 
@@ -129,3 +127,16 @@ def test_what_cannot_be_compared_is_refused(compiled, tmp_path):
         runpy.run_path(_script())
     with pytest.raises(EngineError, match="it was recorded at the level graphs"):
         parts(read(tmp_path / "run.rsc"))
+
+
+def test_with_its_kernels_there_are_numbers_to_the_last_pass(compiled, ask, tmp_path):
+    if ENGINE == "relay":
+        assert parts(compiled, kernels=True) == parts(compiled)  # kernels end Relay's modules
+        return
+    (part,) = parts(compiled, kernels=True)
+    rows = RecordedNumbers(compiled, tmp_path, kernels=True).errors(ask, part, "llvm", OURS)
+    assert not part.end and [r["failure"] for r in rows] == [None] * len(rows)
+    last = {r["pass"]: r["error"]["verdict"] for r in rows}
+    assert rows[-1]["pass"] == "AttachGlobalSymbol" and "StaticPlanBlockMemory" in last
+    with pytest.raises(EngineError, match="which is shown and not run"):
+        RecordedNumbers(compiled, tmp_path).search(ask, ENGINE, (part,), "llvm", OURS)

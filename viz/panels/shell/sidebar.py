@@ -403,10 +403,24 @@ def _file() -> tuple[ModelSource | None, str]:
         tensors = state.get("tensor_paths") or ()
         # Shapes that are given say all sizes.
         pins = "" if inputs.strip() or tensors else state.get("keep_pins") or ""
-        return with_tensors(source_from_file(path, inputs, pins=pins), tensors), label
+        source = with_tensors(source_from_file(path, inputs, pins=pins), tensors)
+        return replace(source, kernels=_kernels(path)), label
     except EngineError as error:
         show_error(error)
         return None, label
+
+
+def _kernels(path: str) -> bool:
+    """Whether the kernels that a module's file brings may run; asked for each file anew."""
+    found = format_of(Path(path))
+    if found is None or found.name not in ("json", "script", "tar"):
+        return False
+    return st.toggle(
+        "Run kernels that the file brings",
+        key=f"run_kernels_{path}",
+        help="A module of TVM's may bring kernels of its own, which are code. They are shown in "
+        "any case, and run in the sandboxed engine if you say so.",
+    )
 
 
 def stored_upload(upload: Any, name: str, ident: str = "") -> str:

@@ -43,8 +43,16 @@ def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) ->
         number: of the chosen pass.
         choose: looks at a pass.
     """
+    kernels = st.toggle(
+        "Run the kernels of its modules",
+        key=f"recorded_kernels_{opened.digest}",
+        help="They are code that came with the recording, and run in the sandboxed engine. Without "
+        "them, numbers end where TVM gives operators kernels.",
+    )
     try:
-        found: tuple[Part, ...] = opened.derive(lambda: parts(opened.recording), "parts")
+        found: tuple[Part, ...] = opened.derive(
+            lambda: parts(opened.recording, kernels), f"parts {kernels}"
+        )
     except EngineError as error:
         show_error(error)
         return
@@ -66,7 +74,10 @@ def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) ->
     part = _part(found, number)
     ir: str = opened.derive(lambda: ir_of(opened.recording), "ir")
     held: RecordedNumbers = opened.derive(
-        lambda: RecordedNumbers(opened.recording, sidebar.session_folder(opened.digest)), "numbers"
+        lambda: RecordedNumbers(
+            opened.recording, sidebar.session_folder(opened.digest), kernels=kernels
+        ),
+        f"numbers {kernels}",
     )
     source = held.source(part)
     cache = cache_of_session(ir, source)
