@@ -19,6 +19,8 @@ from torch import nn
 
 from accuracies import asking
 from quick import QUICK
+from relascope.core.errors import EngineError
+from relascope.engine.faults import files
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
 from relascope.engine.protocol.request import BuildRequest
@@ -217,6 +219,12 @@ def test_every_module_of_a_pipeline_is_text_that_a_test_can_run(case, session, t
         results.append(run.results()[0])
     for found in results:
         assert np.abs(found - results[0]).max() < 1e-5
+
+
+def test_values_that_are_too_large_to_hand_to_a_test_are_refused(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MOST", 300)
+    with pytest.raises(EngineError, match="a test is given no more than"):
+        session.written(small(tmp_path), Pipeline(), progress=silent)
 
 
 class Integers(nn.Module):

@@ -224,6 +224,25 @@ def test_where_the_module_before_is_not_known_to_be_good_it_is_not_asked(narrowe
     assert made.piece.nodes == (third,)
 
 
+def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(tmp_path):
+    plain, buildings, third = Answers(), [], ids()[2]
+
+    def ask(method, source, about, *rest):
+        if method == "suspects":
+            buildings.append(about.building)
+            if about.building:
+                raise EngineError("engine", "The relax engine's process was ended by signal 11.")
+        return plain(method, source, about, *rest)
+
+    path = script(tmp_path, f'grep -q {third} "$1" && exit 1\nexit 0')
+    found = bisection.Bisection(
+        question(OwnTest.of(path)), "bad", Culprits((IMPORT,), Pipeline()), ()
+    )
+    made = reduction.narrow(ask, "relay", found)
+    assert (made.piece.nodes, made.where.building) == ((third,), False)
+    assert set(buildings) == {True, False}
+
+
 def connect(ir="relay"):
     return shared(ir, "faulty_session:FaultySession")
 
