@@ -193,7 +193,7 @@ def test_a_persons_own_test_decides_what_is_kept(case, session, tmp_path):
 def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, model_of("slow"))
     pipeline, index = slow_pipeline(case, monkeypatch)
-    made = narrowed(session, source, str(pipeline), kind="slow", factor=10, threads=1, repeats=3)
+    made = narrowed(session, source, str(pipeline), kind="slow", factor=10, threads=1)
     assert made.where.first == index
     assert 1 <= len(made.operators) < made.total
     assert made.shown.ratio > made.where.limit

@@ -119,6 +119,7 @@ def own(request, tmp_path, monkeypatch, capsys):
 IRS = [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("own", IRS, indirect=True)
 def test_ones_own_passes(own):
     """Together, for one engine has to start with them."""
