@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from relascope.commands.main import main
 from relascope.viz.rows.gate import pipelines as rows
 
@@ -24,6 +26,7 @@ class Module:
 """
 
 
+@pytest.mark.engine
 def test_every_pipeline_is_tried_and_a_second_run_goes_on(tmp_path, capsys):
     model, lines = tmp_path / "vectors.relax", tmp_path / "lines.jsonl"
     model.write_text(VECTORS, encoding="utf-8")
