@@ -38,6 +38,7 @@ class Imported:
         run: gives the outputs for inputs by name; None for the program's own, built as it was
             imported, without optimisation.
         against: who that is, as it stands behind "against".
+        judge: gives the outputs to be right, if that is another than `run`; judge_name: who it is.
         notes: sentences for people.
     """
 
@@ -47,6 +48,8 @@ class Imported:
     outputs: tuple[TensorType, ...]
     run: Callable[[Arrays], Collection[np.ndarray]] | None = None
     against: str = IMPORTED
+    judge: Callable[[Arrays], Collection[np.ndarray]] | None = None
+    judge_name: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -66,7 +69,7 @@ class ProgramModel(Model):
 
     @property
     def against(self) -> str:
-        return self.imported.against
+        return self.imported.judge_name or self.imported.against
 
     @property
     def baseline(self) -> str:
@@ -85,8 +88,13 @@ class ProgramModel(Model):
         return replace(self, inputs=inputs, **about)
 
     def forward(self) -> tuple[torch.Tensor, ...]:
-        if self.imported.run is not None:
-            made = self.imported.run(_arrays(dict(zip(self.input_names, self.inputs, strict=True))))
+        run = self.imported.judge or self.imported.run
+        if run is not None:
+            try:
+                made = run(_arrays(dict(zip(self.input_names, self.inputs, strict=True))))
+            except NotImplementedError as other:
+                message = f"{self.against} has no counterpart of {other}, which these inputs need."
+                raise EngineError("input", message, self.source.model) from other
         else:
             made = self._run(False)[0]()
         return self._tensors(made)
@@ -161,10 +169,8 @@ def program_model(
     )
     for text in imported.notes:
         model.note(text)
-    unlike = "" if imported.run else ", built without optimisation"
-    model.note(
-        f"There is no PyTorch behind it: numbers are held against {imported.against}{unlike}."
-    )
+    unlike = "" if imported.run or imported.judge else ", built without optimisation"
+    model.note(f"No model of PyTorch came with it: it is compared with {model.against}{unlike}.")
     return model
 
 

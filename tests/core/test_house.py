@@ -37,7 +37,7 @@ LINES = {
     "bench": 6000,
     "commands": 3750,
     "core": 1200,
-    "engine": 41500,
+    "engine": 41950,
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,

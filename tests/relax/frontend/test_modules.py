@@ -85,12 +85,12 @@ def test_sizes_left_open_stay_open_or_are_given_by_inputs(tmp_path, suffix):
     assert [t.shape for t in found.outputs] == [(3, 2), (3, 2)]
 
 
-def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
+def test_its_numbers_are_held_against_pytorchs_operators_and_gradients_against_itself(tmp_path):
     session = RelaxSession()
     source = source_from_file(saved(tmp_path, "json"), training=True)
     pipeline = default_pipeline("relax", True)
     info = session.load(source, progress=silent)
-    assert (info.against, info.input_count) == ("the imported program", 1)
+    assert (info.against, info.input_count) == ("PyTorch, operator by operator", 1)
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of w"]
     assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)

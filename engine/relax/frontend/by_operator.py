@@ -1,0 +1,457 @@
+"""A Relax module run by PyTorch, operator by operator: a judge that is no TVM.
+
+What a module computes, held against the same TVM with fewer passes, hides a fault that both have.
+Where an operator has no counterpart here that is surely the same, the module has no such judge.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import tvm
+from tvm import relax, tirx
+
+from relascope.core.errors import lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.relax.draw.to_graph import tensor_types
+
+PYTORCHS_OPERATORS = "PyTorch, operator by operator"
+_EXACT = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+"""Half precisions are rounded in another order by every library."""
+
+_Values = list[Any]
+_Operator = Callable[[_Values, Any], Any]
+
+
+def _plain(name: str) -> _Operator:
+    function = getattr(torch, name)
+    return lambda given, attrs: function(*given)
+
+
+def _ints(value: Any) -> list[int] | None:
+    if value is None:
+        return None
+    return [int(v) for v in value] if hasattr(value, "__len__") else [int(value)]
+
+
+def _dtype(value: Any) -> Any:
+    return None if value is None or str(value) in ("", "void") else getattr(torch, str(value))
+
+
+def _floating(name: str) -> _Operator:
+    function = getattr(torch, name)
+
+    def run(given: _Values, attrs: Any) -> Any:
+        if not given[0].is_floating_point():
+            raise NotImplementedError(f"{name} of integers")
+        return function(*given)
+
+    return run
+
+
+def _reduced(function: Callable[..., Any]) -> _Operator:
+    def run(given: _Values, attrs: Any) -> Any:
+        axes = _ints(attrs.axis)
+        return function(given[0], list(range(given[0].ndim)) if axes is None else axes, attrs)
+
+    return run
+
+
+def _product(x: torch.Tensor, axes: list[int], attrs: Any) -> torch.Tensor:
+    for axis in sorted((a % x.ndim for a in axes), reverse=True):
+        x = x.prod(axis, keepdim=bool(attrs.keepdims))
+    return x
+
+
+def _sum(x: torch.Tensor, axes: list[int], attrs: Any) -> torch.Tensor:
+    return x.sum(axes, keepdim=bool(attrs.keepdims), dtype=x.dtype)
+
+
+def _extreme(function: Callable[..., Any]) -> _Operator:
+    def run(given: _Values, attrs: Any) -> Any:
+        axis = attrs.axis
+        return function(given[0], None if axis is None else int(axis), bool(attrs.keepdims))
+
+    return run
+
+
+def _matmul(given: _Values, attrs: Any) -> Any:
+    wanted = _dtype(attrs.out_dtype)
+    if wanted is not None and wanted != given[0].dtype:
+        raise NotImplementedError("matmul of another result's dtype")
+    return torch.matmul(*given)
+
+
+def _split(given: _Values, attrs: Any) -> Any:
+    x, axis, parts = given[0], int(attrs.axis), attrs.indices_or_sections
+    if hasattr(parts, "__len__"):
+        return tuple(torch.tensor_split(x, [int(p) for p in parts], axis))
+    size = -(-x.shape[axis] // int(parts))
+    return tuple(torch.split(x, size, axis))
+
+
+def _strided_slice(given: _Values, attrs: Any) -> Any:
+    x, axes, begin, end, *strides = given
+    steps = strides[0] if strides else [1] * len(axes)
+    array, places = x.numpy(), [slice(None)] * x.ndim
+    for axis, *cut in zip(axes, begin, end, steps, strict=True):
+        first, last, step = map(int, cut)
+        if step < 0 and last < 0 and bool(attrs.assume_inbound):
+            raise NotImplementedError("a slice that runs back to the start")
+        places[int(axis)] = slice(first, last, step)
+    return torch.from_numpy(
+        np.ascontiguousarray(array[tuple(places)]).reshape(array[tuple(places)].shape)
+    )
+
+
+def _take(given: _Values, attrs: Any) -> Any:
+    x, indices = given
+    axis, mode = attrs.axis, str(attrs.mode)
+    if axis is None:
+        x, axis = x.flatten(), 0
+    axis, size = int(axis), x.shape[int(axis)]
+    if mode == "wrap":
+        indices = indices % size
+    elif mode == "clip":
+        indices = indices.clamp(0, size - 1)
+    elif int(indices.min() if indices.numel() else 0) < 0 or bool((indices >= size).any()):
+        raise NotImplementedError("an index out of range")
+    found = x.index_select(axis, indices.flatten().long())
+    return found.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+
+def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]) -> _Operator:
+    def run(given: _Values, attrs: Any) -> Any:
+        if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
+            raise NotImplementedError("this layout")
+        pads = _ints(attrs.padding) or []
+        half = len(pads) // 2
+        sides = [
+            p
+            for pair in zip(reversed(pads[:half]), reversed(pads[half:]), strict=True)
+            for p in pair
+        ]
+        x = F.pad(given[0], sides)
+        steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
+        return function(x, given[1], None, *steps)
+
+    return run
+
+
+def _pool(given: _Values, attrs: Any, value: float) -> tuple[torch.Tensor, list[int], list[int]]:
+    """What is pooled, padded; the window and the strides."""
+    pads = _ints(attrs.padding) or []
+    if (
+        str(attrs.layout) != "NCHW"
+        or bool(attrs.ceil_mode)
+        or set(_ints(attrs.dilation) or []) != {1}
+    ):
+        raise NotImplementedError("a pooling of this kind")
+    top, left, bottom, right = pads
+    x = F.pad(given[0], [left, right, top, bottom], value=value)
+    return x, _ints(attrs.pool_size) or [], _ints(attrs.strides) or []
+
+
+def _max_pool(given: _Values, attrs: Any) -> Any:
+    x, window, strides = _pool(given, attrs, -np.inf)
+    return F.max_pool2d(x, window, strides)
+
+
+def _avg_pool(given: _Values, attrs: Any) -> Any:
+    x, window, strides = _pool(given, attrs, 0.0)
+    if any(_ints(attrs.padding) or []) and not bool(attrs.count_include_pad):
+        raise NotImplementedError("a mean without its padding")
+    return F.avg_pool2d(x, window, strides)
+
+
+def _adaptive_pool(given: _Values, attrs: Any) -> Any:
+    if str(attrs.layout) != "NCHW":
+        raise NotImplementedError("this layout")
+    return F.adaptive_avg_pool2d(given[0], _ints(attrs.output_size))  # type: ignore[arg-type]
+
+
+def _layer_norm(given: _Values, attrs: Any) -> Any:
+    x, gamma, beta = given
+    axes = sorted(a % x.ndim for a in _ints(attrs.axes) or [])
+    if axes != list(range(x.ndim - len(axes), x.ndim)) or not (attrs.center and attrs.scale):
+        raise NotImplementedError("a norm over these axes")
+    return F.layer_norm(x, [x.shape[a] for a in axes], gamma, beta, float(attrs.epsilon))
+
+
+def _batch_norm(given: _Values, attrs: Any) -> Any:
+    x, gamma, beta, mean, variance = given
+    if bool(attrs.training) or int(attrs.axis) != 1 or not (attrs.center and attrs.scale):
+        raise NotImplementedError("a norm in training")
+    done = F.batch_norm(x, mean, variance, gamma, beta, False, 0.0, float(attrs.epsilon))
+    return done, mean, variance
+
+
+def _pad(given: _Values, attrs: Any) -> Any:
+    if str(attrs.pad_mode) != "constant":
+        raise NotImplementedError("this mode of padding")
+    width = _ints(attrs.pad_width) or []
+    pairs = [width[i : i + 2] for i in range(0, len(width), 2)]
+    return F.pad(
+        given[0], [p for pair in reversed(pairs) for p in pair], value=float(attrs.pad_value)
+    )
+
+
+def _full(given: _Values, attrs: Any) -> Any:
+    shape, value = given
+    return torch.full(list(shape), value.item(), dtype=_dtype(attrs.dtype) or value.dtype)
+
+
+def _scan(function: Callable[..., torch.Tensor]) -> _Operator:
+    def run(given: _Values, attrs: Any) -> Any:
+        if bool(attrs.exclusive) or attrs.axis is None:
+            raise NotImplementedError("a scan of this kind")
+        return function(given[0], int(attrs.axis), dtype=_dtype(attrs.dtype) or given[0].dtype)
+
+    return run
+
+
+def _squeeze(given: _Values, attrs: Any) -> Any:
+    axes = _ints(attrs.axis)
+    return given[0].squeeze() if axes is None else given[0].squeeze(tuple(axes))
+
+
+def _expand_dims(given: _Values, attrs: Any) -> Any:
+    x = given[0]
+    ndim = x.ndim + len(attrs.axis)
+    for axis in sorted(a % ndim for a in _ints(attrs.axis) or []):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _permute(given: _Values, attrs: Any) -> Any:
+    axes = _ints(attrs.axes)
+    return given[0].permute(list(range(given[0].ndim))[::-1] if axes is None else axes)
+
+
+def _table() -> dict[str, _Operator]:
+    same = "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative rsqrt"
+    same += " sigmoid sign sin sinh sqrt square tan tanh trunc logical_not isfinite isinf isnan"
+    same += " add subtract multiply maximum minimum atan2 where"
+    same += " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not"
+    same += " equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge"
+    table = {n: _plain(t or n) for n, _, t in (s.partition("=") for s in same.split())}
+    table |= {n: _floating(t) for n, t in (("divide", "div"), ("power", "pow"))}
+    unbiased: dict[str, Any] = {"correction": 0}
+    table |= {
+        "sum": _reduced(_sum),
+        "prod": _reduced(_product),
+        "mean": _reduced(lambda x, axes, a: x.mean(axes, keepdim=bool(a.keepdims))),
+        "max": _reduced(lambda x, axes, a: x.amax(axes, keepdim=bool(a.keepdims))),
+        "min": _reduced(lambda x, axes, a: x.amin(axes, keepdim=bool(a.keepdims))),
+        "variance": _reduced(lambda x, axes, a: x.var(axes, keepdim=bool(a.keepdims), **unbiased)),
+        "std": _reduced(lambda x, axes, a: x.std(axes, keepdim=bool(a.keepdims), **unbiased)),
+        "argmax": _extreme(torch.argmax),
+        "argmin": _extreme(torch.argmin),
+        "cumsum": _scan(torch.cumsum),
+        "cumprod": _scan(torch.cumprod),
+        "matmul": _matmul,
+        "reshape": lambda g, a: g[0].reshape(list(g[1])),
+        "broadcast_to": lambda g, a: g[0].broadcast_to(list(g[1])),
+        "flatten": lambda g, a: g[0].flatten(),
+        "permute_dims": _permute,
+        "expand_dims": _expand_dims,
+        "squeeze": _squeeze,
+        "concat": lambda g, a: torch.cat(list(g[0]), 0 if a.axis is None else int(a.axis)),
+        "stack": lambda g, a: torch.stack(list(g[0]), 0 if a.axis is None else int(a.axis)),
+        "split": _split,
+        "flip": lambda g, a: g[0].flip(_ints(a.axis)),
+        "tile": lambda g, a: g[0].tile(_ints(a.repeats)),
+        "strided_slice": _strided_slice,
+        "take": _take,
+        "gather_elements": lambda g, a: torch.gather(g[0], int(a.axis), g[1].long()),
+        "astype": lambda g, a: g[0].to(_dtype(a.dtype)),
+        "clip": lambda g, a: torch.clip(*g),
+        "full": _full,
+        "zeros": lambda g, a: torch.zeros(list(g[0]), dtype=_dtype(a.dtype)),
+        "ones": lambda g, a: torch.ones(list(g[0]), dtype=_dtype(a.dtype)),
+        "zeros_like": lambda g, a: torch.zeros_like(g[0], dtype=_dtype(a.dtype)),
+        "ones_like": lambda g, a: torch.ones_like(g[0], dtype=_dtype(a.dtype)),
+        "arange": lambda g, a: torch.arange(*g, dtype=_dtype(a.dtype)),
+        "tril": _plain("tril"),
+        "triu": _plain("triu"),
+        "shape_of": lambda g, a: list(g[0].shape),
+        "shape_to_tensor": lambda g, a: torch.tensor(g[0], dtype=torch.int64),
+        "tensor_to_shape": lambda g, a: g[0].tolist(),
+        "einsum": lambda g, a: torch.einsum(str(a.subscripts), *g[0]),
+        "nn.relu": lambda g, a: F.relu(g[0]),
+        "nn.gelu": lambda g, a: F.gelu(g[0]),
+        "nn.gelu_tanh": lambda g, a: F.gelu(g[0], approximate="tanh"),
+        "nn.silu": lambda g, a: F.silu(g[0]),
+        "nn.leakyrelu": lambda g, a: F.leaky_relu(g[0], float(a.alpha)),
+        "nn.softmax": lambda g, a: torch.softmax(g[0], int(a.axis)),
+        "nn.log_softmax": lambda g, a: torch.log_softmax(g[0], int(a.axis)),
+        "nn.conv1d": _convolution(F.conv1d, ("NCW", "OIW")),
+        "nn.conv2d": _convolution(F.conv2d, ("NCHW", "OIHW")),
+        "nn.max_pool2d": _max_pool,
+        "nn.avg_pool2d": _avg_pool,
+        "nn.adaptive_avg_pool2d": _adaptive_pool,
+        "nn.layer_norm": _layer_norm,
+        "nn.batch_norm": _batch_norm,
+        "nn.pad": _pad,
+    }
+    return table
+
+
+_OPERATORS = _table()
+_ARITHMETIC: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
+    (tirx.Add, operator.add),
+    (tirx.Sub, operator.sub),
+    (tirx.Mul, operator.mul),
+    (tirx.FloorDiv, operator.floordiv),
+    (tirx.FloorMod, operator.mod),
+    (tirx.Min, min),
+    (tirx.Max, max),
+)
+
+
+def unknown(mod: Any) -> str:
+    """What of a module has no counterpart in PyTorch that is surely the same; "" where all has.
+
+    Whether one takes an operator with its attributes is known when it is run.
+    """
+    for name, function in mod.functions.items():
+        if not isinstance(function, relax.Function):
+            return f"the kernel {name.name_hint}"
+        met: list[Any] = []
+        relax.analysis.post_order_visit(function, met.append)
+        for one in met:
+            if isinstance(one, tvm.ir.Op) and str(one.name)[6:] not in _OPERATORS:
+                return str(one.name)
+            if isinstance(one, relax.ExternFunc):
+                return str(one.global_symbol)
+            if isinstance(one, tvm.ir.Var | tvm.ir.GenericConst):
+                for kind in tensor_types(one.ty):
+                    if kind.dtype not in _EXACT:
+                        return kind.dtype
+    return ""
+
+
+def judge_of(
+    mod: Any, params: Mapping[str, np.ndarray], inputs: Sequence[tuple[str, TensorType]]
+) -> tuple[ByOperator | None, str]:
+    """What runs a module by PyTorch; None, and what PyTorch has not, where there is no such judge.
+
+    Args:
+        params: values of its other arguments, by name.
+        inputs: (name, type) of each input, of known sizes; it is run once, on zeros.
+    """
+    if why := unknown(mod):
+        return None, why
+    judge = ByOperator(mod, params)
+    try:
+        judge({n: np.zeros(tuple(map(int, t.shape)), t.dtype) for n, t in inputs})
+    except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError) as other:
+        return None, lines_of(other)[0]
+    return judge, ""
+
+
+class ByOperator:
+    """A module's "main", run by PyTorch.
+
+    Args:
+        mod: for which `unknown` finds nothing.
+        arrays: values of the arguments that are no inputs, by name.
+    """
+
+    def __init__(self, mod: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        self._mod, self._arrays = mod, dict(arrays)
+
+    def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The results, flat, for the inputs by name.
+
+        Raises:
+            NotImplementedError: an operator has attributes that PyTorch's has not; says which.
+        """
+        given = {**self._arrays, **arrays}
+        main = self._mod["main"]
+        values = [torch.from_numpy(np.array(given[str(p.name)])) for p in main.params]
+        flat, todo = [], [self._call(main, values, {})]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, tuple):
+                todo.extend(reversed(one))
+            else:
+                flat.append(one.contiguous().numpy())
+        return flat
+
+    def _call(self, function: Any, values: Sequence[Any], outside: Mapping[int, Any]) -> Any:
+        known, sizes = dict(outside), dict[str, int]()
+        for variable, value in zip(function.params, values, strict=True):
+            known[variable.__chandle__()] = value
+            self._sizes(variable.ty, value, sizes)
+        return self._body(function.body, known, sizes)
+
+    def _sizes(self, kind: Any, value: Any, sizes: dict[str, int]) -> None:
+        """Take the sizes that a type leaves open from a value of it."""
+        shape = kind if isinstance(kind, relax.ShapeType) else getattr(kind, "shape", None)
+        dims = getattr(shape, "values", None) or ()
+        found = value.shape if isinstance(value, torch.Tensor) else value
+        for dim, size in zip(dims, found, strict=True):
+            if isinstance(dim, tirx.Var):
+                sizes.setdefault(str(dim.name), int(size))
+
+    def _body(self, body: Any, known: dict[int, Any], sizes: dict[str, int]) -> Any:
+        if not isinstance(body, relax.SeqExpr):
+            return self._value(body, known, sizes)
+        for block in body.blocks:
+            for binding in block.bindings:
+                match = isinstance(binding, relax.MatchCast)
+                value = self._value(binding.value, known, sizes)
+                if match:
+                    self._sizes(binding.ty, value, sizes)
+                known[binding.var.__chandle__()] = value
+        return self._value(body.body, known, sizes)
+
+    def _value(self, expr: Any, known: dict[int, Any], sizes: dict[str, int]) -> Any:
+        def inner(one: Any) -> Any:
+            return self._value(one, known, sizes)
+
+        if isinstance(expr, tvm.ir.Var):
+            return known[expr.__chandle__()]
+        if isinstance(expr, tvm.ir.GenericConst):
+            value = expr.value
+            return torch.from_numpy(np.array(value.numpy())) if hasattr(value, "numpy") else value
+        if isinstance(expr, relax.Tuple):
+            return tuple(map(inner, expr.fields))
+        if isinstance(expr, relax.TupleGetItem):
+            return inner(expr.tuple_value)[int(expr.index)]
+        if isinstance(expr, relax.ShapeExpr):
+            return [_number(v, sizes) for v in expr.values]
+        if isinstance(expr, relax.If):
+            branch = expr.true_branch if bool(inner(expr.cond)) else expr.false_branch
+            return self._body(branch, dict(known), dict(sizes))
+        if isinstance(expr, relax.Function):
+            return lambda values: self._call(expr, values, known)
+        if isinstance(expr, tvm.ir.Call):
+            return self._run(expr, known, sizes)
+        return _number(expr, sizes)
+
+    def _run(self, call: Any, known: dict[int, Any], sizes: dict[str, int]) -> Any:
+        given = [self._value(a, known, sizes) for a in call.args]
+        if isinstance(call.op, tvm.ir.Op):
+            return _OPERATORS[str(call.op.name)[6:]](given, call.attrs)
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            return self._call(self._mod[call.op], given, {})
+        return self._value(call.op, known, sizes)(given)
+
+
+def _number(expr: Any, sizes: Mapping[str, int]) -> Any:
+    """A number among arguments, or a size by those that are known."""
+    if isinstance(expr, tirx.Var):
+        return sizes[str(expr.name)]
+    for kind, compute in _ARITHMETIC:
+        if isinstance(expr, kind):
+            return compute(_number(expr.a, sizes), _number(expr.b, sizes))
+    if not hasattr(expr, "value"):
+        raise NotImplementedError(str(expr))
+    return expr.value
