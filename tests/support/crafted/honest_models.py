@@ -24,11 +24,21 @@ CASES = {}
 WAYS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
 
 
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.make()
+
+
 def case(*inputs, dynamic=True, **named):
-    """Enters a module's class with a function for each input; the first axis of all inputs is the
-    batch that `dynamic` leaves open."""
+    """Enters a module's class, or its forward(), with a function for each input; the first axis of
+    all inputs is the batch that `dynamic` leaves open."""
 
     def enter(made):
+        if not isinstance(made, type):
+            name, made.__name__ = made.__name__, "forward"
+            made.__code__ = made.__code__.replace(co_name="forward")  # which traces name lines by
+            made = type(name, (nn.Module,), {"forward": made, "__module__": __name__})
         CASES[made.__name__] = made, inputs, named, dynamic
         return made
 
@@ -53,9 +63,8 @@ IMAGE = normal(4, 3, 12, 12)
 
 
 @case(SEQUENCE)
-class CausalAttention(nn.Module):
-    def __init__(self):
-        super().__init__()
+class CausalAttention(Model):
+    def make(self):
         self.qkv = nn.Linear(8, 24)
         self.out = nn.Linear(8, 8)
         self.register_buffer("mask", torch.tril(torch.ones(6, 6)))
@@ -68,9 +77,8 @@ class CausalAttention(nn.Module):
 
 
 @case(SEQUENCE, lambda: torch.ones(4, 6, dtype=torch.bool))
-class PaddingMask(nn.Module):
-    def __init__(self):
-        super().__init__()
+class PaddingMask(Model):
+    def make(self):
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
     def forward(self, x, keep):
@@ -80,9 +88,8 @@ class PaddingMask(nn.Module):
 
 
 @case(SEQUENCE)
-class Alibi(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Alibi(Model):
+    def make(self):
         slopes = torch.tensor([2.0 ** (-8 * (i + 1) / 2) for i in range(2)])
         at = torch.arange(6)
         bias = slopes[:, None, None] * (at[None, :] - at[:, None])
@@ -94,9 +101,8 @@ class Alibi(nn.Module):
 
 
 @case(X, X)
-class Contrastive(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Contrastive(Model):
+    def make(self):
         self.scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
         self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
 
@@ -109,39 +115,34 @@ class Contrastive(nn.Module):
 
 
 @case(X)
-class Limits(nn.Module):
-    def forward(self, x):
-        least = torch.finfo(x.dtype).min
-        y = torch.where(x > 0, x, torch.full_like(x, float("inf")))
-        z = torch.where(x > 1, torch.tensor(float("nan")), x)
-        return torch.where(torch.isinf(y), torch.full_like(x, least), y), torch.nan_to_num(z)
+def Limits(self, x):
+    least = torch.finfo(x.dtype).min
+    y = torch.where(x > 0, x, torch.full_like(x, float("inf")))
+    z = torch.where(x > 1, torch.tensor(float("nan")), x)
+    return torch.where(torch.isinf(y), torch.full_like(x, least), y), torch.nan_to_num(z)
 
 
 @case(X)
-class SkippedNaN(nn.Module):
-    def forward(self, x):
-        x = torch.where(x < -1, torch.full_like(x, math.nan), x)
-        return torch.nanmean(x, 1), torch.nansum(x, 1), torch.isnan(x), torch.isfinite(x)
+def SkippedNaN(self, x):
+    x = torch.where(x < -1, torch.full_like(x, math.nan), x)
+    return torch.nanmean(x, 1), torch.nansum(x, 1), torch.isnan(x), torch.isfinite(x)
 
 
 @case(SEQUENCE)
-class Pooled(nn.Module):
-    def forward(self, x):
-        padded = F.pad(x, (0, 0, 1, 1), value=float("-inf"))
-        return F.max_pool1d(padded.transpose(1, 2), 3, 1), torch.clamp(x, -math.inf, 1.0)
+def Pooled(self, x):
+    padded = F.pad(x, (0, 0, 1, 1), value=float("-inf"))
+    return F.max_pool1d(padded.transpose(1, 2), 3, 1), torch.clamp(x, -math.inf, 1.0)
 
 
 @case(X)
-class LogSumExp(nn.Module):
-    def forward(self, x):
-        none = torch.full((x.shape[0], 1), -math.inf)
-        return torch.logsumexp(torch.cat([x, none], 1), 1), torch.norm(x, p=math.inf, dim=1)
+def LogSumExp(self, x):
+    none = torch.full((x.shape[0], 1), -math.inf)
+    return torch.logsumexp(torch.cat([x, none], 1), 1), torch.norm(x, p=math.inf, dim=1)
 
 
 @case(X)
-class TopKSampling(nn.Module):
-    def __init__(self):
-        super().__init__()
+class TopKSampling(Model):
+    def make(self):
         self.head = nn.Linear(8, 20)
 
     def forward(self, x):
@@ -157,44 +158,37 @@ class TopKSampling(nn.Module):
 
 
 @case(X)
-class AssertedShape(nn.Module):
-    def forward(self, x):
-        assert x.dim() == 2, f"expected a matrix, got {tuple(x.shape)}!"
-        torch._assert(x.shape[1] == 8, "8 features, please (see §3.1 of the paper) – não é 8?")
-        return x.relu()
+def AssertedShape(self, x):
+    assert x.dim() == 2, f"expected a matrix, got {tuple(x.shape)}!"
+    torch._assert(x.shape[1] == 8, "8 features, please (see §3.1 of the paper) – não é 8?")
+    return x.relu()
 
 
 @case(X)
-class AssertedValues(nn.Module):
-    def forward(self, x):
-        torch._assert_async(torch.isfinite(x).all())
-        return x.exp()
+def AssertedValues(self, x):
+    torch._assert_async(torch.isfinite(x).all())
+    return x.exp()
 
 
 @case(X)
-class AssertedMessage(nn.Module):
-    def forward(self, x):
-        finite = torch.isfinite(x).all()
-        torch._assert_async(
-            finite, "loss is NaN/inf: check `lr`, 100%; see https://a.b/c?d=e&f#g\n"
-        )
-        return x.log1p()
+def AssertedMessage(self, x):
+    finite = torch.isfinite(x).all()
+    torch._assert_async(finite, "loss is NaN/inf: check `lr`, 100%; see https://a.b/c?d=e&f#g\n")
+    return x.log1p()
 
 
 @case(X, lambda: torch.tensor(3))
-class CheckedItem(nn.Module):
-    def forward(self, x, n):
-        n = n.item()
-        torch._check(n >= 2)
-        torch._check(n < 5, lambda: f"n is {n}, not 2 … 4")
-        return x[:, :n] * 2
+def CheckedItem(self, x, n):
+    n = n.item()
+    torch._check(n >= 2)
+    torch._check(n < 5, lambda: f"n is {n}, not 2 … 4")
+    return x[:, :n] * 2
 
 
 @case(X, lambda: torch.tensor([1, 0, 2, 3]))
-class CheckedRange(nn.Module):
-    def forward(self, x, ids):
-        torch._assert(bool((ids >= 0).all()), 'ids must be >= 0; got "negative" ones')
-        return x[ids]
+def CheckedRange(self, x, ids):
+    torch._assert(bool((ids >= 0).all()), 'ids must be >= 0; got "negative" ones')
+    return x[ids]
 
 
 # What a model returns.
@@ -237,91 +231,77 @@ def _register():
 
 
 @case(X)
-class ReturnsNamedTuple(nn.Module):
-    def forward(self, x):
-        return Scores(x.softmax(-1), x * 2)
+def ReturnsNamedTuple(self, x):
+    return Scores(x.softmax(-1), x * 2)
 
 
 @case(X)
-class ReturnsTyped(nn.Module):
-    def forward(self, x):
-        return Typed(x.square().mean(), x + 1)
+def ReturnsTyped(self, x):
+    return Typed(x.square().mean(), x + 1)
 
 
 @case(X)
-class ReturnsDataclass(nn.Module):
-    def forward(self, x):
-        return Output(x.tanh(), x.sum())
+def ReturnsDataclass(self, x):
+    return Output(x.tanh(), x.sum())
 
 
 @case(X)
-class ReturnsPartOfDataclass(nn.Module):
-    def forward(self, x):
-        return {"out": Output(x.tanh()), "pair": (x, [x + 1, None])}
+def ReturnsPartOfDataclass(self, x):
+    return {"out": Output(x.tanh()), "pair": (x, [x + 1, None])}
 
 
 @case(X)
-class ReturnsModelOutput(nn.Module):
-    def forward(self, x):
-        return ModelOutput(logits=x.exp(), hidden_states=(x, x + 1))
+def ReturnsModelOutput(self, x):
+    return ModelOutput(logits=x.exp(), hidden_states=(x, x + 1))
 
 
 @case(X)
-class ReturnsDict(nn.Module):
-    def forward(self, x):
-        return {"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x.tan()]}}
+def ReturnsDict(self, x):
+    return {"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x.tan()]}}
 
 
 @case(X)
-class ReturnsOddKeys(nn.Module):
-    def forward(self, x):
-        return {"val/loss (%)": x.mean(), "größe": x + 1, "a.b": x * 2, "it's": x * 3}
+def ReturnsOddKeys(self, x):
+    return {"val/loss (%)": x.mean(), "größe": x + 1, "a.b": x * 2, "it's": x * 3}
 
 
 @case(X)
-class ReturnsNumberedKeys(nn.Module):
-    def forward(self, x):
-        return {1: x.mean(), 2: x + 1}
+def ReturnsNumberedKeys(self, x):
+    return {1: x.mean(), 2: x + 1}
 
 
 @case(X)
-class ReturnsOrderedDict(nn.Module):
-    def forward(self, x):
-        return OrderedDict(out=x.sigmoid(), aux=x.abs())
+def ReturnsOrderedDict(self, x):
+    return OrderedDict(out=x.sigmoid(), aux=x.abs())
 
 
 @case(X)
-class ReturnsNone(nn.Module):
-    def forward(self, x):
-        return x * 2, None, x
+def ReturnsNone(self, x):
+    return x * 2, None, x
 
 
 @case(X)
-class ReturnsNumbers(nn.Module):
-    def forward(self, x):
-        return x * 2, 3, 0.5, True
+def ReturnsNumbers(self, x):
+    return x * 2, 3, 0.5, True
 
 
 @case(X)
-class ReturnsInput(nn.Module):
-    def forward(self, x):
-        y = x.t()
-        return x, y, x, y + 1, x.view(-1)
+def ReturnsInput(self, x):
+    y = x.t()
+    return x, y, x, y + 1, x.view(-1)
 
 
 # What a model takes.
 
 
 @case(X, mask=lambda: torch.ones(4, 8))
-class TakesKeyword(nn.Module):
-    def forward(self, x, *, mask=None):
-        return x * mask if mask is not None else x
+def TakesKeyword(self, x, *, mask=None):
+    return x * mask if mask is not None else x
 
 
 @case(batch=lambda: {"ids": torch.randint(0, 20, (4, 6)), "mask": torch.ones(4, 6)})
-class TakesNamedDict(nn.Module):
-    def __init__(self):
-        super().__init__()
+class TakesNamedDict(Model):
+    def make(self):
         self.words = nn.Embedding(20, 8, padding_idx=0)
 
     def forward(self, batch):
@@ -329,45 +309,38 @@ class TakesNamedDict(nn.Module):
 
 
 @case(lambda: {"image": torch.randn(4, 8), "text": [torch.randn(4, 8), torch.randn(4, 8)]})
-class TakesDict(nn.Module):
-    def forward(self, batch: dict[str, torch.Tensor]):
-        return batch["image"] + batch["text"][0] * batch["text"][1]
+def TakesDict(self, batch: dict[str, torch.Tensor]):
+    return batch["image"] + batch["text"][0] * batch["text"][1]
 
 
 @case(lambda: [torch.randn(4, 8), torch.randn(4, 8)])
-class TakesList(nn.Module):
-    def forward(self, features: list[torch.Tensor]):
-        return torch.cat(features, 1)
+def TakesList(self, features: list[torch.Tensor]):
+    return torch.cat(features, 1)
 
 
 @case(lambda: Scores(torch.randn(4, 8), torch.randn(4, 8)))
-class TakesNamedTuple(nn.Module):
-    def forward(self, given):
-        return given.logits + given.hidden
+def TakesNamedTuple(self, given):
+    return given.logits + given.hidden
 
 
 @case(lambda: Output(torch.randn(4, 8), torch.randn(4, 8)))
-class TakesDataclass(nn.Module):
-    def forward(self, given):
-        return given.logits - given.loss
+def TakesDataclass(self, given):
+    return given.logits - given.loss
 
 
 @case(X, lambda: 3, lambda: "relu", lambda: None, dynamic=False)
-class TakesNumbers(nn.Module):
-    def forward(self, x, times=1, act="gelu", extra=None):
-        return (F.relu(x) if act == "relu" else F.gelu(x)) * times
+def TakesNumbers(self, x, times=1, act="gelu", extra=None):
+    return (F.relu(x) if act == "relu" else F.gelu(x)) * times
 
 
 @case(X, dynamic=False, scale=lambda: 0.5, flag=lambda: True)
-class TakesFlags(nn.Module):
-    def forward(self, x, scale=1.0, flag=False):
-        return x * scale if flag else x
+def TakesFlags(self, x, scale=1.0, flag=False):
+    return x * scale if flag else x
 
 
 @case(X, X, X)
-class TakesAny(nn.Module):
-    def forward(self, *tensors, **others):
-        return torch.stack(tensors).mean(0)
+def TakesAny(self, *tensors, **others):
+    return torch.stack(tensors).mean(0)
 
 
 @case(X)
@@ -382,9 +355,8 @@ class TakesInput(nn.Module):
 
 
 @case(X)
-class Perceptron(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Perceptron(Model):
+    def make(self):
         self.net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 2))
 
     def forward(self, x):
@@ -392,9 +364,8 @@ class Perceptron(nn.Module):
 
 
 @case(IDS)
-class TiedWeights(nn.Module):
-    def __init__(self):
-        super().__init__()
+class TiedWeights(Model):
+    def make(self):
         self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
         self.head.weight = self.words.weight
 
@@ -403,9 +374,8 @@ class TiedWeights(nn.Module):
 
 
 @case(IDS)
-class Bagged(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Bagged(Model):
+    def make(self):
         self.bag = nn.EmbeddingBag(20, 8, mode="mean", padding_idx=0)
 
     def forward(self, ids):
@@ -413,9 +383,8 @@ class Bagged(nn.Module):
 
 
 @case(SEQUENCE)
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Recurrent(Model):
+    def make(self):
         self.lstm = nn.LSTM(8, 6, num_layers=2, bidirectional=True, batch_first=True)
 
     def forward(self, x):
@@ -424,9 +393,8 @@ class Recurrent(nn.Module):
 
 
 @case(SEQUENCE)
-class Gated(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Gated(Model):
+    def make(self):
         self.gru = nn.GRU(8, 6, batch_first=True)
 
     def forward(self, x):
@@ -434,9 +402,8 @@ class Gated(nn.Module):
 
 
 @case(SEQUENCE)
-class Cells(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Cells(Model):
+    def make(self):
         self.lstm, self.gru, self.rnn = nn.LSTMCell(8, 8), nn.GRUCell(8, 8), nn.RNNCell(8, 8)
 
     def forward(self, x):
@@ -449,9 +416,8 @@ class Cells(nn.Module):
 
 
 @case(IMAGE)
-class Convolutional(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Convolutional(Model):
+    def make(self):
         self.body = nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
             nn.MaxPool2d(2, ceil_mode=True), nn.Conv2d(8, 8, 3, groups=8, padding="same"),
@@ -463,9 +429,8 @@ class Convolutional(nn.Module):
 
 
 @case(IMAGE)
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Residual(Model):
+    def make(self):
         self.a, self.b = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 1)
         self.norm = nn.GroupNorm(3, 3)
 
@@ -475,9 +440,8 @@ class Residual(nn.Module):
 
 
 @case(IMAGE)
-class Upsampled(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Upsampled(Model):
+    def make(self):
         self.up = nn.ConvTranspose2d(3, 4, 4, stride=2, padding=1)
         self.shuffle = nn.PixelShuffle(2)
 
@@ -486,9 +450,8 @@ class Upsampled(nn.Module):
 
 
 @case(normal(2, 1, 16, 6), dynamic=False)
-class Volumes(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Volumes(Model):
+    def make(self):
         self.wave = nn.Conv1d(1, 4, 5, stride=2, padding=2, padding_mode="replicate")
         self.solid = nn.Conv3d(1, 2, 3, padding=1)
 
@@ -497,9 +460,8 @@ class Volumes(nn.Module):
 
 
 @case(SEQUENCE)
-class Encoder(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Encoder(Model):
+    def make(self):
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
@@ -509,9 +471,8 @@ class Encoder(nn.Module):
 
 
 @case(SEQUENCE, SEQUENCE)
-class Decoder(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Decoder(Model):
+    def make(self):
         self.layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 
     def forward(self, x, memory):
@@ -519,9 +480,8 @@ class Decoder(nn.Module):
 
 
 @case(SEQUENCE)
-class Rotary(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Rotary(Model):
+    def make(self):
         at = torch.outer(torch.arange(6.0), 10000 ** (-torch.arange(0, 4, 2) / 4))
         self.register_buffer("cis", torch.polar(torch.ones_like(at), at), persistent=False)
 
@@ -531,9 +491,8 @@ class Rotary(nn.Module):
 
 
 @case(SEQUENCE)
-class Spectral(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Spectral(Model):
+    def make(self):
         self.weight = nn.Parameter(torch.randn(4, 8, dtype=torch.cfloat))
 
     def forward(self, x):
@@ -541,15 +500,13 @@ class Spectral(nn.Module):
 
 
 @case(normal(4, 8, dtype=torch.complex64))
-class Complex(nn.Module):
-    def forward(self, z):
-        return (z * (0.5 - 2j)).abs(), torch.angle(z), z.conj().real
+def Complex(self, z):
+    return (z * (0.5 - 2j)).abs(), torch.angle(z), z.conj().real
 
 
 @case(SEQUENCE)
-class RootMeanSquare(nn.Module):
-    def __init__(self):
-        super().__init__()
+class RootMeanSquare(Model):
+    def make(self):
         self.weight = nn.Parameter(torch.ones(8))
 
     def forward(self, x):
@@ -558,11 +515,10 @@ class RootMeanSquare(nn.Module):
 
 
 @case(SEQUENCE, normal(4, 2, 10, 4), normal(4, 2, 10, 4))
-class CachedAttention(nn.Module):
+class CachedAttention(Model):
     """A step of generation, which returns the cache that it goes on with."""
 
-    def __init__(self):
-        super().__init__()
+    def make(self):
         self.qkv = nn.Linear(8, 24)
 
     def forward(self, x, keys, values):
@@ -572,9 +528,8 @@ class CachedAttention(nn.Module):
 
 
 @case(normal(4, 1, 8), dynamic=False)
-class StaticCache(nn.Module):
-    def __init__(self):
-        super().__init__()
+class StaticCache(Model):
+    def make(self):
         self.register_buffer("cache", torch.zeros(4, 10, 8))
         self.register_buffer("at", torch.tensor(0))
 
@@ -585,9 +540,8 @@ class StaticCache(nn.Module):
 
 
 @case(X)
-class Running(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Running(Model):
+    def make(self):
         self.register_buffer("mean", torch.zeros(8))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long), persistent=False)
 
@@ -598,9 +552,8 @@ class Running(nn.Module):
 
 
 @case(X)
-class Lists(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Lists(Model):
+    def make(self):
         self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
         self.heads = nn.ModuleDict({"cls": nn.Linear(8, 2), "a b/c-d": nn.Linear(8, 3)})
         self.scales = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(3)])
@@ -612,9 +565,8 @@ class Lists(nn.Module):
 
 
 @case(X)
-class Experts(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Experts(Model):
+    def make(self):
         self.gate = nn.Linear(8, 3)
         self.experts = nn.Parameter(torch.randn(3, 8, 8))
 
@@ -625,23 +577,20 @@ class Experts(nn.Module):
 
 
 @case(X, whole(4, 4))
-class Scattered(nn.Module):
-    def forward(self, x, to):
-        total = torch.zeros(4, 8).index_add(0, to, x)
-        return total, torch.zeros(4, 8).scatter_reduce(0, to[:, None].expand(-1, 8), x, "amax")
+def Scattered(self, x, to):
+    total = torch.zeros(4, 8).index_add(0, to, x)
+    return total, torch.zeros(4, 8).scatter_reduce(0, to[:, None].expand(-1, 8), x, "amax")
 
 
 @case(X)
-class Functions(nn.Module):
-    def forward(self, x):
-        low = F.gelu(x, approximate="tanh") + F.softplus(x, beta=2) + F.hardswish(x)
-        return low + torch.div(x, 3, rounding_mode="floor") + F.pad(x, (0, 0), "constant", -1e38)
+def Functions(self, x):
+    low = F.gelu(x, approximate="tanh") + F.softplus(x, beta=2) + F.hardswish(x)
+    return low + torch.div(x, 3, rounding_mode="floor") + F.pad(x, (0, 0), "constant", -1e38)
 
 
 @case(X)
-class Distances(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Distances(Model):
+    def make(self):
         self.codes = nn.Parameter(torch.randn(5, 8))
 
     def forward(self, x):
@@ -651,9 +600,8 @@ class Distances(nn.Module):
 
 
 @case(normal(4, 8, dtype=torch.bfloat16))
-class Brain(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Brain(Model):
+    def make(self):
         self.fc = nn.Linear(8, 8).to(torch.bfloat16)
 
     def forward(self, x):
@@ -661,22 +609,19 @@ class Brain(nn.Module):
 
 
 @case(normal(4, 8, dtype=torch.float64))
-class Double(nn.Module):
-    def forward(self, x):
-        return torch.special.erfinv(x.sigmoid()) * 1e-300, x.to(torch.float16).half()
+def Double(self, x):
+    return torch.special.erfinv(x.sigmoid()) * 1e-300, x.to(torch.float16).half()
 
 
 @case(whole(100, 4, 8, dtype=torch.uint8), whole(100, 4, 8, dtype=torch.int8))
-class Bytes(nn.Module):
-    def forward(self, x, y):
-        z = x.to(torch.int32) + y.to(torch.int16)
-        return z.float().div(255.0), (x >> 2) | 1, y.bool(), z.to(torch.complex64).abs()
+def Bytes(self, x, y):
+    z = x.to(torch.int32) + y.to(torch.int16)
+    return z.float().div(255.0), (x >> 2) | 1, y.bool(), z.to(torch.complex64).abs()
 
 
 @case(X)
-class FakeQuantised(nn.Module):
-    def __init__(self):
-        super().__init__()
+class FakeQuantised(Model):
+    def make(self):
         weight = torch.randn(8, 8)
         self.register_buffer("scale", weight.abs().amax(1, keepdim=True) / 127)
         self.register_buffer("weight", (weight / self.scale).round().to(torch.int8))
@@ -687,9 +632,8 @@ class FakeQuantised(nn.Module):
 
 
 @case(X)
-class Normed(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Normed(Model):
+    def make(self):
         self.fc = nn.utils.weight_norm(nn.Linear(8, 8))
         self.norm = nn.LayerNorm(8, elementwise_affine=False)
 
@@ -698,9 +642,8 @@ class Normed(nn.Module):
 
 
 @case(X)
-class Parametrised(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Parametrised(Model):
+    def make(self):
         self.fc = nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))
         self.low = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval()
 
@@ -709,9 +652,8 @@ class Parametrised(nn.Module):
 
 
 @case(X)
-class LowRank(nn.Module):
-    def __init__(self):
-        super().__init__()
+class LowRank(Model):
+    def make(self):
         self.base = nn.Linear(8, 8).requires_grad_(False)
         self.a, self.b = nn.Parameter(torch.randn(8, 2)), nn.Parameter(torch.zeros(2, 8))
 
@@ -722,9 +664,8 @@ class LowRank(nn.Module):
 
 
 @case(X)
-class MixedPrecision(nn.Module):
-    def __init__(self):
-        super().__init__()
+class MixedPrecision(Model):
+    def make(self):
         self.fc = nn.Linear(8, 8)
 
     def forward(self, x):
@@ -734,46 +675,35 @@ class MixedPrecision(nn.Module):
 
 
 @case(X, whole(4, 4))
-class Losses(nn.Module):
-    def forward(self, x, y):
-        loss = F.cross_entropy(x, y, ignore_index=-100, label_smoothing=0.1)
-        return (
-            loss
-            + F.huber_loss(x, x * 0, delta=0.5)
-            + F.kl_div(F.log_softmax(x, -1), F.softmax(-x, -1), reduction="batchmean")
-        )
+def Losses(self, x, y):
+    loss = F.cross_entropy(x, y, ignore_index=-100, label_smoothing=0.1)
+    return (
+        loss
+        + F.huber_loss(x, x * 0, delta=0.5)
+        + F.kl_div(F.log_softmax(x, -1), F.softmax(-x, -1), reduction="batchmean")
+    )
 
 
 @case(SEQUENCE)
-class Unfolded(nn.Module):
-    def forward(self, x):
-        windows = x.unfold(1, 3, 1)
-        return windows.mean(-1), torch.roll(x, (1,), (1,)), x.flip(1), torch.tril(x @ x.mT)
+def Unfolded(self, x):
+    windows = x.unfold(1, 3, 1)
+    return windows.mean(-1), torch.roll(x, (1,), (1,)), x.flip(1), torch.tril(x @ x.mT)
 
 
 @case(SEQUENCE)
-class Slices(nn.Module):
-    def forward(self, x):
-        return (
-            x[:, ::2, 1:],
-            x[..., -1],
-            x[:, [0, 2]],
-            x[:, None, :, 3:-1],
-            torch.split(x, [2, 6], 2),
-        )
+def Slices(self, x):
+    return (x[:, ::2, 1:], x[..., -1], x[:, [0, 2]], x[:, None, :, 3:-1], torch.split(x, [2, 6], 2))
 
 
 @case(X)
-class Drawn(nn.Module):
-    def forward(self, x):
-        mean, spread = x.chunk(2, 1)
-        return mean + torch.randn_like(spread) * (0.5 * spread).exp()
+def Drawn(self, x):
+    mean, spread = x.chunk(2, 1)
+    return mean + torch.randn_like(spread) * (0.5 * spread).exp()
 
 
 @case(X)
-class Pruned(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Pruned(Model):
+    def make(self):
         from torch.nn.utils import prune
 
         self.fc = nn.Linear(8, 8)
@@ -784,9 +714,8 @@ class Pruned(nn.Module):
 
 
 @case(X)
-class Sparse(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Sparse(Model):
+    def make(self):
         at = torch.tensor([[0, 1, 2], [1, 2, 0]])
         self.register_buffer("edges", at)
         self.fc = nn.Linear(8, 8)
@@ -800,17 +729,15 @@ class Sparse(nn.Module):
 
 
 @case(X)
-class Branches(nn.Module):
-    def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+def Branches(self, x):
+    return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
 
 
 @case(X)
-class Scripted(nn.Module):
+class Scripted(Model):
     """With what only torch.jit.script keeps."""
 
-    def __init__(self):
-        super().__init__()
+    def make(self):
         self.fc = nn.Linear(8, 8)
         self.times: int = 3
 
@@ -831,9 +758,8 @@ class Mode(enum.Enum):
 
 
 @case(X)
-class ScriptedNames(nn.Module):
-    def __init__(self):
-        super().__init__()
+class ScriptedNames(Model):
+    def make(self):
         self.names: list[str] = ["a", "b c", 'it\'s "d"']
         self.table: dict[str, int] = {"x": 1, "y": 2}
 
@@ -851,9 +777,8 @@ class ScriptedNames(nn.Module):
 
 
 @case(SEQUENCE)
-class ScriptedLoop(nn.Module):
-    def __init__(self):
-        super().__init__()
+class ScriptedLoop(Model):
+    def make(self):
         self.cell = nn.GRUCell(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -876,15 +801,13 @@ class Straight(torch.autograd.Function):
 
 
 @case(X)
-class OwnGradient(nn.Module):
-    def forward(self, x):
-        return Straight.apply(x) * 2
+def OwnGradient(self, x):
+    return Straight.apply(x) * 2
 
 
 @case(X)
-class Checkpointed(nn.Module):
-    def __init__(self):
-        super().__init__()
+class Checkpointed(Model):
+    def make(self):
         self.fc = nn.Linear(8, 8)
 
     def forward(self, x):
@@ -894,9 +817,8 @@ class Checkpointed(nn.Module):
 
 
 @case(X)
-class Vectorised(nn.Module):
-    def forward(self, x):
-        return torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x)
+def Vectorised(self, x):
+    return torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x)
 
 
 def write(folder):
