@@ -1,28 +1,42 @@
-"""Narrowing in Relax."""
+"""Bisection and narrowing in Relax."""
 
 import re
 
 import pytest
 
-pytest.register_assert_rewrite("reducing")
+pytest.register_assert_rewrite("bisecting", "reducing")
 
 from torch import nn
 
-from bisecting import small
+from bisecting import *  # noqa: F403
+from bisecting import Case, small
 from reducing import *  # noqa: F403
-from reducing import Case, run_alone, written
+from reducing import run_alone, written
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce
 from relascope.passes.pipeline import Pipeline
 
-# Relay's takes a third of the time.
+# Relay's take a third of the time.
 pytest.mark.exhaustive(test_a_slow_pass_comes_down_to_one_layer)  # noqa: F405
+pytest.mark.exhaustive(test_a_pass_that_makes_it_slow_is_found)  # noqa: F405
 
 
 @pytest.fixture
 def case():
-    return Case("relax", {"slow": "decompose_inference"}, "")
+    return Case(
+        "relax",
+        {
+            "gelu_tanh": "cse",
+            "in_float16": "bind",
+            "weight_transposed": "fold",
+            "residual_dropped": "dce",
+            "softmax_axis": "fold",
+            "slow": "decompose_inference",
+        },
+        "decompose_gelu|decompose_layer_norm|eps_outside|canonicalize|root_grad_out|gradient|drop_zeros"
+        "|dce",
+    )
 
 
 class Gelu(nn.Module):

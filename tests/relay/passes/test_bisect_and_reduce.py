@@ -1,20 +1,38 @@
-"""Narrowing in Relay."""
+"""Bisection and narrowing in Relay."""
 
 import pytest
 
-pytest.register_assert_rewrite("reducing")
+pytest.register_assert_rewrite("bisecting", "reducing")
 
 from accuracies import asking
-from bisecting import Tiny, search, small
+from bisecting import *  # noqa: F403
+from bisecting import Case, Tiny, search, small
 from reducing import *  # noqa: F403
-from reducing import Case, run, written
+from reducing import run, written
 from relascope.engine.jobs import reduce
 from relascope.passes.pipeline import Pipeline
+
+# Relax's are quicker.
+pytest.mark.exhaustive(test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient)  # noqa: F405
+pytest.mark.exhaustive(test_a_pass_that_makes_it_slow_is_found)  # noqa: F405
+pytest.mark.exhaustive(test_what_a_pass_itself_takes_is_found_and_narrowed)  # noqa: F405
 
 
 @pytest.fixture
 def case():
-    return Case("relay", {"slow": "linear_to_dense"}, "")
+    return Case(
+        "relay",
+        {
+            "gelu_tanh": "cse",
+            "in_float16": "bind",
+            "weight_transposed": "fold",
+            "residual_dropped": "fuse",
+            "softmax_axis": "fold",
+            "slow": "linear_to_dense",
+        },
+        "externalize_dropout|decompose_layer_norm|eps_outside|linear_to_dense|root_grad_out|gradient"
+        "|graph_normal_form|drop_zeros|dce",
+    )
 
 
 @pytest.mark.exhaustive
