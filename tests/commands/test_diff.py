@@ -6,8 +6,8 @@ import pytest
 
 from command_line import document, run
 from crafted.recorded import HOSTILE, recorded
+from graphs import graph_of
 from relascope.commands import installation
-from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.compare.runs import ComparedRun, ComparedStep, compare
 from relascope.viz.sessions import replay, store
@@ -64,12 +64,8 @@ def test_what_cannot_be_compared_is_said(arguments, said, tmp_path):
 
 
 def program(*operators):
-    kind = (TensorType((2,), "float32"),)
-    nodes, last = [Node("x", Kind.INPUT, name="x", outputs=kind)], "x"
-    for place, op in enumerate(operators):
-        nodes.append(Node(f"n{place}", Kind.CALL, op, inputs=(last,), outputs=kind))
-        last = nodes[-1].id
-    return Graph("main", "relay", tuple(nodes), ("x",), (last,))
+    calls = (f"; n{i + 1} {op} n{i}" for i, op in enumerate(operators))
+    return graph_of("n0=x" + "".join(calls))
 
 
 def test_a_slower_pass_is_named_and_is_no_difference():

@@ -7,10 +7,10 @@ import pytest
 from py_mini_racer import JSEvalException
 
 from effort import builtins_called
-from graphs import Builder, chain, joint, random_graph, transformer
+from graphs import chain, graph_of, joint, random_graph, transformer
 from layouts import OUTSIDE, Box, Layout, flaws, layout, question
 from relascope.core.graph import Graph, Kind, Node, Role
-from relascope.viz.drawing import javascript, palette
+from relascope.viz.drawing import javascript
 from relascope.viz.drawing.modules import fold_constants, module_groups
 
 CHILD, IN, OUT = 0, 1, 2
@@ -107,35 +107,23 @@ def test_transformers(graph, opened, direction):
 
 
 def test_a_group_that_feeds_and_is_fed_by_one_node_is_split():
-    b = Builder()
-    b.scope = "a"
-    x = b.add(Kind.INPUT, name="x")
-    first = b.call("nn.relu", x)
-    b.scope = ""
-    between = b.call("tanh", first)
-    b.scope = "a"
-    graph = b.graph(b.call("add", b.call("exp", between), first))
+    graph = graph_of("x @a; r nn.relu x @a; t tanh r; e exp t @a; s add e r @a")
     for opened in ([], ["a"]):
         drawn = layout(graph, opened)
         _check(graph, drawn)
         parts = [box for box in drawn.boxes if box.kind == "group"]
         assert [p.lines[0] for p in parts] == ["a (1 of 2)", "a (2 of 2)"]
-        middle = next(box for box in drawn.boxes if box.id == between)
+        middle = next(box for box in drawn.boxes if box.id == "t")
         assert parts[0].y + parts[0].h < middle.y
         assert middle.y + middle.h < parts[1].y
 
 
 def test_weights_of_a_split_group_stand_in_the_part_that_reads_them():
-    b = Builder()
-    b.scope = "a"
-    first = b.call("nn.relu", b.add(Kind.INPUT, name="x"))
-    turned = b.call("transpose", b.parameter("a.w", (64, 64)))
-    b.scope = ""
-    between = b.call("tanh", first)
-    b.scope = "a"
-    graph = b.graph(b.call("nn.dense", between, turned))
+    text = "x @a; r nn.relu x @a; w!a.w @a; turned transpose w @a; t tanh r; d nn.dense t turned @a"
+    graph = graph_of(text)
     boxes = {box.id: box for box in layout(graph, ["a"]).boxes}
-    assert [_inside(boxes[turned], boxes[f"group:a{part}"]) for part in ("", "#2")] == [False, True]
+    first, second = (boxes[f"group:a{part}"] for part in ("", "#2"))
+    assert not _inside(boxes["turned"], first) and _inside(boxes["turned"], second)
 
 
 @pytest.mark.parametrize(
@@ -163,19 +151,12 @@ def test_siblings_align_and_a_tall_group_pushes_nobody():
     heads = [b for b in drawn.boxes if b.group.endswith(("query", "key", "value")) and b.open]
     assert len(heads) == 3
     assert len({b.y for b in heads}) == 1
-    b = Builder()
-    x = b.add(Kind.INPUT, name="x")
-    b.scope = "tall"
-    tall = x
-    for _ in range(12):
-        tall = b.call("nn.relu", tall)
-    b.scope = ""
-    beside = b.call("tanh", b.call("exp", x))
-    graph = b.graph(b.call("add", tall, beside))
-    drawn = layout(graph, ["tall"])
+    tall = "".join(f"; t{i} nn.relu t{i - 1} @tall" for i in range(1, 12))
+    text = f"x; t0 nn.relu x @tall{tall}; e exp x; beside tanh e; s add t11 beside"
+    drawn = layout(graph_of(text), ["tall"])
     boxes = {box.id: box for box in drawn.boxes}
     group = boxes["group:tall"]
-    assert boxes[beside].y + boxes[beside].h < group.y + group.h / 2
+    assert boxes["beside"].y + boxes["beside"].h < group.y + group.h / 2
 
 
 def test_a_joint_graph_runs_down_and_back_up():
@@ -265,37 +246,6 @@ def test_a_long_chain_needs_no_recursion():
     graph = chain(5000)
     drawn = layout(graph, module_groups(graph).groups)
     assert sum(b.kind == "node" for b in drawn.boxes) == 5000
-
-
-def test_the_palette_has_a_style_for_every_node_and_readable_text():
-    for theme, styles in palette.STYLES.items():
-        for graph in (transformer(), joint(), random_graph(2)):
-            assert {palette.style_key(n) for n in graph.nodes} <= set(styles)
-        for style in styles.values():
-            assert _contrast(style.text, style.fill) >= 4.5, (theme, style)
-            ground = palette.SURFACES[theme]["ground"]
-            assert _contrast(style.stroke, ground) >= 2.2, (theme, style)
-    assert palette.category("nn.batch_matmul") == "matmul"
-    assert palette.category("nn.conv2d_transpose") == "convolution"
-    assert palette.category("reshape") == "shape"
-    assert palette.category("add") == "elementwise"
-    for op in ("concat", "index_tensor", "slice_scatter", "astype", "image.resize2d"):
-        assert palette.category(op) == "shape"
-    assert palette.category("max") == palette.category("grad.max_pool2d_backward") == "reduction"
-    assert palette.category("maximum") == "elementwise"
-    assert palette.category("my.own.op") == "call"
-
-
-def _contrast(a: str, b: str) -> float:
-    """WCAG 2's contrast ratio of two #rrggbb colours."""
-
-    def light(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    one, two = sorted((light(a), light(b)), reverse=True)
-    return (one + 0.05) / (two + 0.05)
 
 
 def test_a_forward_that_reads_the_backward_is_laid_out_in_parts():

@@ -2,17 +2,14 @@
 
 import pytest
 
-from graphs import Builder, chain, joint, random_graph, transformer
-from relascope.core.graph import Graph, Kind, Literal, Node, TensorType
+from graphs import chain, graph_of, group, joint, random_graph, transformer
+from relascope.core.graph import Graph, Kind, Literal
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants, module_groups
 
 
-def _with_constant(elements: int, **attrs) -> Graph:
-    b = Builder()
-    x = b.add(Kind.INPUT, name="x")
-    attrs = attrs or {"value": "[" + ", ".join(["1"] * elements) + "]"}
-    c = b.add(Kind.CONSTANT, (elements,), attrs={"digest": "d", **attrs})
-    return b.graph(b.call("multiply", x, c), b.call("add", c, c))
+def _with_constant(elements: int, text: bool = True) -> Graph:
+    value = f"value='[{','.join(['1'] * elements)}]'" if text else ""
+    return graph_of(f"x; c#d {value} :{elements}; m multiply x c; s add c c", "m s")
 
 
 @pytest.mark.parametrize(("elements", "folded"), [(1, True), (9, True), (10, False)])
@@ -27,24 +24,19 @@ def test_the_limit_moves_and_order_stays():
     assert len(fold_constants(graph, fewer_than=4)) == len(graph)
     folded = fold_constants(graph, fewer_than=5)
     multiply, add = folded.nodes[-2:]
-    text = Literal("[1, 1, 1, 1]")
-    assert multiply.inputs == ("n0", text)
+    text = Literal("[1,1,1,1]")
+    assert multiply.inputs == ("x", text)
     assert add.inputs == (text, text)
 
 
 def test_constants_without_a_text_and_results_stay():
-    assert len(fold_constants(_with_constant(1, digest="d"))) == 4
-    b = Builder()
-    c = b.constant(1.0)
-    assert len(fold_constants(b.graph(c))) == 1
+    assert len(fold_constants(_with_constant(1, text=False))) == 4
+    assert len(fold_constants(graph_of("c#1 value='1' :"))) == 1
 
 
 def test_bodies_of_functions_fold_too():
     inside = _with_constant(1)
-    b = Builder()
-    x = b.add(Kind.INPUT, name="x")
-    b.nodes.append(Node("f", Kind.FUNCTION, inputs=(x,), outputs=(), body=inside))
-    body = fold_constants(b.graph("f")).by_id["f"].body
+    body = fold_constants(graph_of(["y", group("f", "", "y", inside)])).by_id["f"].body
     assert body is not None
     assert len(body) == len(inside) - 1
 
@@ -92,33 +84,24 @@ def test_what_is_open_at_first():
     assert opened == ()  # forty layers that are alike stay rolled up
     assert large.groups["encoder.layer"].label == "encoder.layer × 40"
     assert large.drawn(opened) <= 120
-    b = Builder()
-    b.scope = "m"
-    for _ in range(500):
-        b.add(Kind.INPUT, name="x")
-    wide = module_groups(b.graph("n0"))
+    wide = module_groups(graph_of("; ".join(f"x{i} @m" for i in range(500))))
     assert wide.open_at_first() == ()
 
 
 def test_a_parameter_filed_under_its_own_name_belongs_to_the_module():
-    b = Builder()
-    weight = b.add(Kind.PARAMETER, name="a.weight", scope="a.weight")
-    b.nodes.append(Node("c", Kind.CALL, "nn.relu", inputs=(weight,), outputs=(), scope="a"))
-    assert module_groups(b.graph("c")).group_of == {"n0": "a", "c": "a"}
-    assert TensorType((1,), "int8").bytes == 1
+    graph = graph_of("w!a.weight @a.weight; c nn.relu w @a")
+    assert module_groups(graph).group_of == {"w": "a", "c": "a"}
 
 
 def test_modules_that_are_alike_are_rolled_up():
     tree = module_groups(fold_constants(transformer(12)))
     assert tree.groups["encoder.layer"].times == 12
     assert module_groups(fold_constants(transformer(2))).groups["encoder.layer"].times == 1
-    b = Builder()
-    x = b.add(Kind.INPUT, name="x")
+    text, last = "x", "x"
     for i, op in enumerate(["exp", "exp", "exp", "tanh", "exp"]):
-        b.scope = f"net.{i}"
-        x = b.call("nn.relu", b.call(op, x))
-    b.scope = "net"
-    tree = module_groups(b.graph(b.call("add", x, x)))
+        text += f"; a{i} {op} {last} @net.{i}; b{i} nn.relu a{i} @net.{i}"
+        last = f"b{i}"
+    tree = module_groups(graph_of(f"{text}; s add {last} {last} @net"))
     rolled = tree.groups["net.0…2"]
     assert (rolled.label, rolled.times, rolled.nodes) == ("net × 3", 3, 6)
     assert rolled.operators == {"exp": 3, "nn.relu": 3}

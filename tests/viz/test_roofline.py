@@ -7,8 +7,7 @@ import json
 import pytest
 
 from answers import refused
-from graphs import Builder
-from relascope.core.graph import Kind
+from graphs import graph_of
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.passes.cost import Read, known_flops, reads
 from relascope.viz.charts.roofline import roofline
@@ -98,10 +97,7 @@ def profile(*kernels, peaks=PEAKS, whole=2.0):
 
 
 def graph():
-    b = Builder()
-    x, w = b.add(Kind.INPUT, (8, 16), name="x"), b.parameter("w", (32, 16))
-    dense = b.call("nn.dense", x, w, shape=(8, 32), id="a")
-    return b.graph(b.call("frobnicate", dense, shape=(8, 32), id="f"))
+    return graph_of("x :8x16; w! :32x16; a nn.dense x w; f frobnicate a", of="8x32")
 
 
 def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
@@ -196,36 +192,26 @@ def test_flops_of_operators_that_nobody_knows_are_not_known():
     g = graph()
     assert known_flops(g, "a") == 2 * 8 * 32 * 16
     assert known_flops(g, "f") is None
-    b = Builder()
-    x = b.add(Kind.INPUT, ("n", 4), name="x")
-    assert known_flops(b.graph(b.call("add", x, x, shape=("n", 4), id="s")), "s") is None
+    assert known_flops(graph_of("x; s add x x", of="nx4"), "s") is None
 
 
 def test_what_a_kernel_reads_of_weights_and_of_tables():
-    b = Builder()
-    table, w = b.parameter("table", (1000, 8)), b.parameter("w", (4, 8))
-    where = b.add(Kind.INPUT, (2,), name="where", dtype="int32")
-    rows = b.call("take", table, where, shape=(2, 8))
-    view = b.call("reshape", w, shape=(8, 4))
-    product = b.call("matmul", rows, view, shape=(2, 4))
-    g = b.graph(product, table)
-    assert reads(g, [rows]) == Read(weights=64, unread=32_000 - 64)
-    assert reads(g, [product]) == Read(weights=128, unread=0)
-    assert reads(g, [rows, view, product]) == Read(weights=192, unread=32_000 - 64)
+    g = graph_of(
+        "table! :1000x8; w! :4x8; where :2/int32; rows take table where :2x8;"
+        " view reshape w :8x4; product matmul rows view :2x4",
+        "product table",
+    )
+    assert reads(g, ["rows"]) == Read(weights=64, unread=32_000 - 64)
+    assert reads(g, ["product"]) == Read(weights=128, unread=0)
+    assert reads(g, ["rows", "view", "product"]) == Read(weights=192, unread=32_000 - 64)
 
 
 def convolved(*kernels):
     """A profile of two convolutions, the second followed by an addition, and its document."""
-    b = Builder()
-    shape = 1, 4, 8, 8
-    x, w = b.add(Kind.INPUT, shape, name="x"), b.parameter("w", (4, 4, 1, 1))
-    first = b.call("nn.conv2d", x, w, shape=shape)
-    second = b.call("nn.conv2d", first, w, shape=shape)
-    total = b.call("add", second, x, shape=shape)
-    graph = b.graph(total)
-    ids = {"first": first, "second": second, "total": total}
+    text = "x; w! :4x4x1x1; first nn.conv2d x w; second nn.conv2d first w; total add second x"
+    graph = graph_of(text, of="1x4x8x8")
     made = [
-        Kernel(name, "forward", tuple(ids[n] for n in nodes), 1.0, 0.5, 8, 8, (output(),), flops)
+        Kernel(name, "forward", tuple(nodes), 1.0, 0.5, 8, 8, (output(),), flops)
         for name, nodes, flops in kernels
     ]
     phases = (Phase("forward", 2.0, 2.0, 0.0),)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from graphs import joint
+from graphs import graph_of, group, joint
 from layouts import flaws, layout
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.viz.drawing.union import Union
@@ -12,12 +12,8 @@ TYPE = (TensorType((4, 4), "float32"),)
 
 def graph(*calls):
     """A graph of (id, what it reads, module) over one input, "x"."""
-    nodes = [Node("x", Kind.INPUT, name="x", outputs=TYPE)]
-    nodes += [
-        Node(i, Kind.CALL, op="add", inputs=tuple(reads), outputs=TYPE, scope=scope)
-        for i, reads, scope in calls
-    ]
-    return Graph("main", "relay", tuple(nodes), ("x",), (nodes[-1].id,))
+    text = (f"; {i} add {' '.join(reads)} {scope and '@' + scope}" for i, reads, scope in calls)
+    return graph_of("x" + "".join(text), of="4x4")
 
 
 CHAIN = (("a", ["x"], "m"), ("b", ["a"], "m"), ("c", ["b"], ""), ("d", ["c"], ""))
@@ -67,10 +63,8 @@ def test_what_stands_for_another_takes_its_place():
 
 
 def test_a_fused_function_stands_where_the_last_stood_that_it_fuses():
-    body = graph(*CHAIN[:3])
-    fused = Node("f", Kind.FUNCTION, inputs=("x",), outputs=TYPE, body=body)
-    x = graph(*CHAIN).nodes[0]
-    after = Graph("main", "relay", (x, fused, graph(("d", ["f"], "")).nodes[1]), ("x",), ("d",))
+    fused = group("f", "", "x", graph(*CHAIN[:3]), "4x4")
+    after = graph_of(["x", fused, "d add f"], of="4x4")
     union = united(graph(*CHAIN), after)
     assert union.slot["f"] == "c"
     assert corners(draw(union, after))["f"] == corners(draw(union, graph(*CHAIN)))["c"]
