@@ -226,6 +226,14 @@ def _nested(opcode, count):
     return b"\x80\x02N" + opcode * count + b"."
 
 
+def _swapped(member, old, new):
+    """A member with some bytes for others, wherever they stand."""
+    return {member: lambda data: data.replace(old, new)}
+
+
+_JSON, _INPUTS = "models/model.json", "traced_inputs.pkl"
+
+
 def _tensors(change):
     """data.pkl with the numbers of elements of its tensors changed."""
     return lambda data: re.sub(
@@ -257,22 +265,10 @@ _PT = {
     "classes in it": {
         "data.pkl": b"\x80\x02c__torch__.torch.classes.quantized\nLinearPackedParamsBase\n)\x81}b."
     },
-    "negative sizes": {
-        "traced_inputs.pkl": lambda data: data.replace(b"K\x02K\x04t", b"J\xff\xff\xff\xffK\x04t")
-    },
-    "NaN sizes": {
-        "traced_inputs.pkl": lambda data: data.replace(
-            b"K\x02K\x04t", b"G\x7f\xf8" + bytes(6) + b"K\x04t"
-        )
-    },
-    "text sizes": {
-        "traced_inputs.pkl": lambda data: data.replace(b"K\x02K\x04t", b"X\x01\0\0\0aK\x04t")
-    },
-    "large sizes": {
-        "traced_inputs.pkl": lambda data: data.replace(
-            b"K\x02K\x04t", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7ft"
-        )
-    },
+    "negative sizes": _swapped(_INPUTS, b"K\x02K\x04t", b"J\xff\xff\xff\xffK\x04t"),
+    "NaN sizes": _swapped(_INPUTS, b"K\x02K\x04t", b"G\x7f\xf8" + bytes(6) + b"K\x04t"),
+    "text sizes": _swapped(_INPUTS, b"K\x02K\x04t", b"X\x01\0\0\0aK\x04t"),
+    "large sizes": _swapped(_INPUTS, b"K\x02K\x04t", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7ft"),
     "inputs of nothing": {"traced_inputs.pkl": b"\x80\x02}X\x07\0\0\0forward]Nas."},
 }
 _PICKLED = ("data.pkl", "constants.pkl", "traced_inputs.pkl", "*.debug_pkl")
@@ -289,7 +285,6 @@ def _edit(find, put):
     return change
 
 
-_TARGET = '"target": "torch.ops.aten.linear.default"'
 _NODE = (
     '"nodes": [{"target": "%s", "inputs": [{"name": "", "arg": {"as_string": "%s"}, "kind": 1}],'
     ' "outputs": [], "metadata": {}, "name": "z"}, '
@@ -297,8 +292,12 @@ _NODE = (
 _SIZE = '"sizes": [{"as_int": 2}'
 
 
+def _edited(find, put):
+    return {_JSON: _edit(find, put)}
+
+
 def _size(text):
-    return {"models/model.json": _edit(_SIZE, f'"sizes": [{text}')}
+    return _edited(_SIZE, f'"sizes": [{text}')
 
 
 def _expression(text):
@@ -306,7 +305,7 @@ def _expression(text):
 
 
 def _call(target, text=MARK):
-    return {"models/model.json": _edit('"nodes": [', _NODE % (target, text))}
+    return _edited('"nodes": [', _NODE % (target, text))
 
 
 def _spec(tree):
@@ -391,13 +390,9 @@ _PT2 = {
         for t in ("gelu", "einsum", "_assert_tensor_metadata", "_print")
     },
     "text for an operator's sign": _call("_operator.mod", "%99999999999d"),
-    "graph in an assertion": {
-        "models/model.json": _edit('"nodes": [', f'"nodes": [{json.dumps(_HIDDEN)}, ')
-    },
+    "graph in an assertion": _edited('"nodes": [', f'"nodes": [{json.dumps(_HIDDEN)}, '),
     **{
-        f"number: {t}": {
-            "models/model.json": _edit('"nodes": [', f'"nodes": [{json.dumps(_number(t))}, ')
-        }
+        f"number: {t}": _edited('"nodes": [', f'"nodes": [{json.dumps(_number(t))}, ')
         for t in ("inf", "1e999", "-NaN", "Infinity" * 9, _RUN, "0x10", "infinity")
     },
     **{
@@ -435,18 +430,12 @@ _PT2 = {
     "size: negative": _size('{"as_int": -5}'),
     "size: large": _size('{"as_int": 1152921504606846976}'),
     "size: nothing": _size("null"),
-    "name of a node": {
-        "models/model.json": lambda d: d.replace(
-            b'"name": "x"', b"\"name\": \"x=open('MARK','w')\""
-        )
-    },
-    "name of an argument": {"models/model.json": _edit('"name": "input"', '"name": "a=exit(),b"')},
+    "name of a node": _swapped(_JSON, b'"name": "x"', b"\"name\": \"x=open('MARK','w')\""),
+    "name of an argument": _edited('"name": "input"', '"name": "a=exit(),b"'),
     "name of a parameter": {
         "models/model.json": _edit('"fc.weight"', '"fc.weight\\"), exit(), (\\""')
     },
-    "name of a module": {
-        "models/model.json": lambda d: d.replace(b",fc,", b',fc\\"+open(MARK)+\\",')
-    },
+    "name of a module": _swapped(_JSON, b",fc,", b',fc\\"+open(MARK)+\\",'),
     "spec: factory": _spec(_leaf("collections.defaultdict", _FACTORY)),
     "spec: enumeration": _spec(_leaf("builtins.dict", [_ENUM])),
     "spec: class": _spec(_leaf("os.system", None)),
@@ -456,21 +445,17 @@ _PT2 = {
     "spec: class of torch": _spec(_leaf("torch.storage.UntypedStorage", [1 << 40])),
     "spec: type": _spec(_leaf(["os", "system"], None)),
     "spec: keys": _spec(_leaf("builtins.dict", ["a", "b"])),
-    "spec: version": {"models/model.json": _edit('"in_spec": "[1,', '"in_spec": "[2,')},
+    "spec: version": _edited('"in_spec": "[1,', '"in_spec": "[2,'),
     "spec: 100,000 leaves": _spec({**_leaf("os.system", None), "children_spec": [_NONE] * 100_000}),
-    "name of a node: no letter": {
-        "models/model.json": lambda d: d.replace(b'"name": "x"', '"name": "x²"'.encode())
-    },
-    "name of a node: a word of Python": {
-        "models/model.json": lambda d: d.replace(b'"name": "x"', b'"name": "lambda"')
-    },
+    "name of a node: no letter": _swapped(_JSON, b'"name": "x"', '"name": "x²"'.encode()),
+    "name of a node: a word of Python": _swapped(_JSON, b'"name": "x"', b'"name": "lambda"'),
     "spec: deep": {
         "models/model.json": lambda d: re.sub(
             rb'"in_spec": "(\\.|[^"\\])*"', b'"in_spec": "' + b"[" * 100_000 + b'"', d, count=1
         )
     },
-    "device": {"models/model.json": _edit('"type": "cpu"', '"type": "sneaky"')},
-    "no device": {"models/model.json": _edit('"type": "cpu"', '"type": "cuda"')},
+    "device": _edited('"type": "cpu"', '"type": "sneaky"'),
+    "no device": _edited('"type": "cpu"', '"type": "cuda"'),
     "custom object": {
         "models/model.json": _edit(
             '{"as_tensor": {"name": "x"}}',
@@ -490,12 +475,10 @@ _PT2 = {
     },
     "short weight": {"data/weights/weight_0": bytes(8)},
     "odd weight": {"data/weights/weight_0": bytes(7)},
-    "stride of a weight": {
-        _WEIGHTS: lambda d: d.replace(
-            b'"strides": [{"as_int": 4}', b'"strides": [{"as_int": 99999999}'
-        )
-    },
-    "weight elsewhere": {_WEIGHTS: lambda d: d.replace(b'"weight_0"', b'"../../../etc/passwd"')},
+    "stride of a weight": _swapped(
+        _WEIGHTS, b'"strides": [{"as_int": 4}', b'"strides": [{"as_int": 99999999}'
+    ),
+    "weight elsewhere": _swapped(_WEIGHTS, b'"weight_0"', b'"../../../etc/passwd"'),
 }
 _PT2_PICKLED = {
     "weight as a pickle": ({_WEIGHTS: (_CONFIG % "weight_0").encode()}, "data/weights/weight_0"),
