@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
-from gradients import INDICES, OPERATORS, Fn, Net, bert_layer, compare, draw, quiet
+from gradients import INDICES, OPERATORS, Fn, Many, Net, bert_layer, compare, draw, quiet
 from limits import GRADIENT, LIMITS
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -52,20 +52,9 @@ def check(module, *inputs, dtype="float64", training=True):
     return model, program, found
 
 
-class Together(nn.Module):
-    """Several functions side by side, each with an input of its own: one build for all."""
-
-    def __init__(self, functions):
-        super().__init__()
-        self.parts = nn.ModuleList(Fn(f, *sizes) for f, sizes in functions)
-
-    def forward(self, *inputs):
-        return tuple(part(x) for part, x in zip(self.parts, inputs, strict=True))
-
-
 def together(cases):
-    functions = [(f, sizes) for f, (_, *sizes) in cases]
-    return Together(functions), *(inputs[0] for _, inputs in cases)
+    """One build for all."""
+    return Many(cases), *(inputs[0] for _, inputs in cases)
 
 
 MORE = {

@@ -124,25 +124,22 @@ def test_numbers_in_a_row_that_fall():
 # Products are computed in float32, whatever their operands are.
 
 
+def every(*functions):
+    """All of them in one program: one build."""
+    return Function(lambda *given: tuple(function(*given) for function in functions))
+
+
 @pytest.mark.parametrize("target", ["llvm", "llvm -libs=blas"])
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_products_keep_float64(target):
+    products = every(
         lambda x, y: torch.mm(x, y),
         lambda x, y: torch.addmm(x[:, :3], x, y, beta=0.5, alpha=2),
         lambda x, y: torch.bmm(x[None], y[None]),
         lambda x, y: x @ y,
         lambda x, y: (x @ x.t()) @ (y @ (y.t() @ y)),
-    ],
-)
-def test_products_keep_float64(function, target):
-    _, program, _ = check(
-        Function(function),
-        draw(4, 4),
-        draw(4, 3)[:, :3].contiguous(),
-        dtype="float64",
-        target=target,
     )
+    _, program, found = check(products, draw(4, 4), draw(4, 3), dtype="float64", target=target)
+    assert len(found) == 5
     assert "float32" not in str(program.mod)
 
 
@@ -156,9 +153,14 @@ def test_linear_and_convolution_keep_float64():
 
 
 def test_bools_are_summed_and_compared():
-    check(Function(lambda x: torch.cumsum(x > 0, 1)), draw(3, 5))
-    check(Function(lambda x: (x > 0) == (x > 1)), draw(3, 5))
-    check(Function(lambda x: (x > 0) != (x > 1)), draw(3, 5))
+    check(
+        every(
+            lambda x: torch.cumsum(x > 0, 1),
+            lambda x: (x > 0) == (x > 1),
+            lambda x: (x > 0) != (x > 1),
+        ),
+        draw(3, 5),
+    )
 
 
 # Options that are not read.
@@ -166,19 +168,21 @@ def test_bools_are_summed_and_compared():
 
 def test_options_that_tvm_ignores():
     check(
-        Function(lambda x, y: torch.add(x, y, alpha=3) - torch.sub(x, y, alpha=2)),
-        draw(3, 5),
+        every(
+            lambda x: torch.add(x, x * x, alpha=3) - torch.sub(x, x * x, alpha=2),
+            lambda x: torch.softmax(x, -1, dtype=torch.float64),
+            lambda x: torch.std(x, 1, correction=2),
+            lambda x: x.new_ones(5, dtype=torch.bool) & (x > 0),
+        ),
         draw(3, 5),
     )
-    check(Function(lambda x: torch.softmax(x, -1, dtype=torch.float64)), draw(3, 5))
-    check(Function(lambda x: torch.std(x, 1, correction=2)), draw(3, 5))
-    check(Function(lambda x: x.new_ones(5, dtype=torch.bool) & (x > 0)), draw(3, 5))
+    attention = nn.functional.scaled_dot_product_attention
     check(
-        Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, scale=0.3)),
+        every(
+            lambda q: attention(q, q, q, scale=0.3), lambda q: attention(q, q, q, is_causal=True)
+        ),
         draw(1, 2, 4, 8),
     )
-    causal = Function(lambda q: nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True))
-    check(causal, draw(1, 2, 4, 8))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,7 @@ def test_a_number_in_a_file_is_a_float64_tensor(tmp_path):
 
 def test_bools_and_integers_are_promoted_as_in_pytorch():
     x = torch.tensor([[3, 0, -2], [1, 5, 7]])
-    functions = [
+    functions = (
         lambda a, b: (a > 0) + (b > 0),
         lambda a, b: (a > 0) * b,
         lambda a, b: torch.maximum(a > 0, b > 0),
@@ -222,9 +226,8 @@ def test_bools_and_integers_are_promoted_as_in_pytorch():
         lambda a, b: torch.exp(a) + torch.sigmoid(b > 0),
         lambda a, b: a * 0.5,
         lambda a, b: torch.where(a > 0, a, 0.5),
-    ]
-    for function in functions:
-        check(Function(function), x, x.flip(1))
+    )
+    check(every(*functions), x, x.flip(1))
 
 
 def test_a_form_in_place_keeps_the_dtype():
