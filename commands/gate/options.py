@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands import options
+from relascope.engine.jobs.bulk import LONGEST
 from relascope.viz.rows.gate.baseline import KINDS
-
-LONGEST = 30.0
-"""Seconds that each pass and each build of `pipelines` may take, if nothing else is given."""
 
 
 def baseline(command: ArgumentParser) -> None:

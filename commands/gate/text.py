@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from relascope.viz.rows.formats import flops, size
-from relascope.viz.rows.sections import text_table
+from relascope.viz.rows.gate.pipelines import sections
+from relascope.viz.rows.sections import text, text_table
 
 Document = dict[str, Any]
 
@@ -74,6 +75,5 @@ def bulk(document: Document) -> str:
 def pipelines(document: Document) -> str:
     """What `pipelines` says: a line a pipeline, then the culprits."""
     head = f"{document['model']} ({document['engine']}), against {document['against']}"
-    parts = [head, text_table(document["rows"], "pipeline; result; seconds")]
-    parts.append("\n".join(document["culprits"]) or "Every pipeline matches.")
-    return "\n\n".join(parts)
+    table, *said = sections(document)
+    return "\n\n".join([head, text([table]), "\n".join(text([s]) for s in said)])

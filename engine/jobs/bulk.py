@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relascope.core.errors import EngineError
@@ -14,9 +15,13 @@ from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
 from relascope.engine.limits import limit_crossed
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.pipeline import Pipeline
+from relascope.passes.catalogue import read_pipeline, with_tvms
+from relascope.passes.catalogue.tvm_named import MARK
+from relascope.passes.pipeline import Pipeline, TvmPipelines
 
 OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", "cannot be run", "not opened")
+LONGEST = 30.0
+"""Seconds that each pass and each build of TVM's pipelines may take, if nothing else is given."""
 
 Row = dict[str, Any]
 
@@ -49,6 +54,30 @@ class Task:
     def key(self) -> str:
         """What tells it from every other, from run to run."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+
+def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
+    """Those of a model through TVM's own pipelines: each as it is, the last one without each of its
+    passes, and the first one with each other pass in front. Whole ones alone are bisected.
+
+    Args:
+        ours: of relascope's own pipeline, which comes first; in training it is the only one, for
+            TVM's have no gradient.
+    """
+
+    def task(name: str, search: bool = False) -> Task:
+        text = with_tvms(ours.engine, name, known)
+        return replace(ours, name=name, pipeline=read_pipeline(ours.engine, text), search=search)
+
+    yield ours
+    if ours.source.training:
+        return
+    known = theirs.pipelines
+    whole = [MARK + name for name in known]
+    yield from (task(name, True) for name in whole)
+    steps = dict.fromkeys(s.name for s in Pipeline.parse(known[whole[-1].removeprefix(MARK)]))
+    yield from (task(f"{whole[-1]}|-{n}") for n in steps if n in theirs.left_out)
+    yield from (task(f"{n}|{whole[0]}") for n in theirs.in_front)
 
 
 def run(ask: Ask, task: Task) -> Row:

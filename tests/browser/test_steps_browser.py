@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, settle, wait
+from app_in_browser import PAGE, ask, choose_row, settle, wait
 from relascope.passes.catalogue import default_pipeline, info
 
 pytestmark = pytest.mark.browser
@@ -164,3 +164,12 @@ def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
     page.get_by_text("Keep the layout").click()
     settle(page)
     assert ask(page, 0, _STYLE, "t0") == "removed"
+
+
+def test_a_row_of_tvms_pipelines_takes_it_into_the_list(opened):
+    page = opened()
+    page.get_by_role("button", name="Try TVM's pipelines").click()
+    page.get_by_text("Every pipeline matches.").wait_for()
+    choose_row(page, 1)
+    settle(page)
+    assert listed(page) == [["FoldConstant", ""], ["FuseOps", "selected"]]

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 6000,
-    "commands": 3750,
+    "commands": 3730,
     "core": 1200,
-    "engine": 41950,
+    "engine": 41970,
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27160,
+    "viz": 27290,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

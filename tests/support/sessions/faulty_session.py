@@ -7,6 +7,7 @@ from dataclasses import replace
 from page_session import PageSession, forward_graph
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.fault import OF_PASS, Report, Shown, Suspects
+from relascope.passes.pipeline import TvmPipelines
 
 WRONG_FOLD = 21  # with this seed fold makes it wrong, in float64 too
 ROUGH_FOLD = 22  # … in float32 alone
@@ -21,10 +22,16 @@ FINE_FOLD = 30  # as WRONG_FOLD, in float64 alone
 ROUGH_IMPORT = 31  # as FINE_FOLD, and all is wrong in float32
 FLAKY_FOLD = 32  # fold makes it wrong in every second run, the first is right
 TAKING_FOLD = 33  # fold takes 15 s and keeps 3 GiB
+FATAL_FUSE = 34  # TVM's FuseOps ends the process
+SLOW_FUSE = 35  # … `check` takes a minute after it
 
 
 class FaultySession(PageSession):
     """See the module."""
+
+    def pipelines(self, target="", *, progress):
+        known = {"O0": "FuseOps", "O3": "FoldConstant|FuseOps"}
+        return TvmPipelines(known, ("DeadCodeElimination",), ("FuseOps",))
 
     def step(self, source, pipeline, runs=1, *, progress):
         self._run(source, pipeline)
@@ -41,7 +48,7 @@ class FaultySession(PageSession):
     def check(self, request, captures=False, *, progress):
         source = request.source
         on = self._run(source, request.pipeline)
-        if source.seed == SLOW_CHECK:
+        if source.seed == SLOW_CHECK or (source.seed == SLOW_FUSE and "FuseOps" in on):
             time.sleep(60)
         if source.seed == RAISING_FOLD and "fold" in on:
             raise EngineError("pass", "No good.", "FoldConstant")
@@ -99,6 +106,6 @@ class FaultySession(PageSession):
 
     def _run(self, source, pipeline):
         on = {s.name for s in pipeline if s.enabled}
-        if source.seed == FATAL_CSE and "cse" in on:
+        if (source.seed, True) in ((FATAL_CSE, "cse" in on), (FATAL_FUSE, "FuseOps" in on)):
             os._exit(3)
         return on

@@ -29,6 +29,7 @@ _DOING = {
     "models": "Looking for models",
     "modules": "Listing the modules",
     "inputs": "Opening the file",
+    "pipelines": "Reading TVM's pipelines",
     "step": "Running the passes",
     "graph_after": "Running the passes",
     "example": "Running the pass on a small program",
@@ -127,9 +128,8 @@ def progress_bar(cache: RequestCache, fraction: float, text: str, key: str, **mo
     """How far the request cache's running job is, and a button that cancels it."""
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
-    if button.button("Cancel", key=key, width="stretch", **more):
-        cache.cancel()
-        st.rerun()
+    # Called before anything else: until then the job may be done, and the next one have begun.
+    button.button("Cancel", key=key, width="stretch", on_click=cache.cancel, **more)
 
 
 def show_error(error: EngineError, cache: RequestCache | None = None, key: str = "") -> None:

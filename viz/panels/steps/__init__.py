@@ -25,7 +25,7 @@ from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.steps import bisect, changes, editing, errors, example
+from relascope.viz.panels.steps import bisect, changes, editing, errors, example, tvm_pipelines
 from relascope.viz.panels.steps.step_list import catch_up, step_list
 from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 
@@ -84,13 +84,13 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
-        editing.chooser(screen, partial(_now, screen), partial(_change, screen))
+        editing.chooser(screen, partial(_change, screen))
         editing.parameters(screen, _chosen(screen), partial(_now, screen), partial(_change, screen))
         _list(screen, known, {} if found is None else found.blamed)
         bisect.show(screen, found)
+        tries = tvm_pipelines.button(screen)
         example.show(screen, _chosen(screen))
-    if known.stepped is not None:
-        with left:
+        if known.stepped is not None:
             handing_on.button(
                 known.alive,
                 "steps",
@@ -98,6 +98,8 @@ def _draw(screen: Screen) -> None:
                 partial(_page, screen, known.stepped),
                 "all steps",
             )
+    if tries is not None:
+        tvm_pipelines.show(tries, partial(_change, screen))
     if known.change is not None:
         with boundary(screen.cache, "changes"):
             _changes(known, known.change)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -32,7 +33,7 @@ others than when the page was drawn."""
 _OURS = "relascope's"
 
 
-def chooser(screen: Screen, now: Now, change: Change) -> None:
+def chooser(screen: Screen, change: Change) -> None:
     """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it
     from TVM."""
     theirs: Mapping[str, str] = {}
@@ -100,29 +101,17 @@ def _field(
         change(now()[0].with_parameter(index, parameter.name, new or None), None)
 
     label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
-    value = parameter.read(text) if text else None
+    more: dict[str, Any] = {"key": key, "on_change": changed, "help": parameter.about or None}
+    if parameter.kind == "switch":
+        st.toggle(label, bool(parameter.read(text) if text else None), **more)
+        return
+    more["placeholder"] = "The pass decides"
     if parameter.choices:
         options = list(parameter.choices)
-        st.selectbox(
-            label,
-            options,
-            options.index(text) if text in options else None,
-            key=key,
-            on_change=changed,
-            help=parameter.about or None,
-            placeholder="The pass decides",
-        )
-    elif parameter.kind == "switch":
-        st.toggle(label, bool(value), key=key, on_change=changed, help=parameter.about or None)
+        at = options.index(text) if text in options else None
+        st.selectbox(label, options, at, **more)
     else:
-        st.text_input(
-            label,
-            text,
-            key=key,
-            on_change=changed,
-            placeholder="The pass decides",
-            help=parameter.about or None,
-        )
+        st.text_input(label, text, **more)
 
 
 def pipeline_text(screen: Screen, change: Change) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from relascope.viz.rows import Row
+from relascope.viz.rows.sections import Section, sentence, table
 
 ROUNDING = ("ToMixedPrecision", "FastMath", "FastMathTransform")
 """Passes of TVM's that are meant to change numbers."""
@@ -24,6 +25,13 @@ def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
         "culprits": culprits(official, [r for r in rows if r["key"] not in whole]),
         "fails": failing and any(r["outcome"] != "right" for r in official),
     }
+
+
+def sections(document: Row, complete: bool = True) -> list[Section]:
+    """A line a pipeline, then the culprits; while not `complete`, silence is no verdict."""
+    said = document["culprits"] or ["Every pipeline matches."] * complete
+    rows = table("", document["rows"], "pipeline; result; seconds")
+    return [rows, *map(sentence, said)]
 
 
 def result(row: Row) -> str:

@@ -1,0 +1,131 @@
+"""In the tab "Passes": a button that tries each of TVM's own pipelines, and what each does."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import bulk
+from relascope.engine.limits import limit_crossed
+from relascope.passes.catalogue import default_pipeline
+from relascope.viz.panels.shell.frame import heading, show_error, waiting
+from relascope.viz.panels.shell.request_cache import PATIENCE, Request, Waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.shell.tab_engines import limits
+from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.steps.editing import Change
+from relascope.viz.rows.gate import pipelines as rows
+
+_KEY = "tvm_pipelines"
+
+
+@dataclass
+class PipelineTries:
+    """A model through TVM's pipelines as far as they are tried, kept between runs of the page.
+
+    Args:
+        going: whether to try more.
+        tasks: all, once the engine has said what there is; found: lines of the first ones.
+        began: the next line (`time.monotonic`); asked, died: what was asked for it alone, and what
+            of that ended the engine's process.
+    """
+
+    screen: Screen
+    going: bool = True
+    tasks: list[bulk.Task] = field(default_factory=list)
+    found: list[bulk.Row] = field(default_factory=list)
+    began: float = 0.0
+    asked: set[Request] = field(default_factory=set)
+    died: set[Request] = field(default_factory=set)
+
+    def go_on(self) -> None:
+        """Find more lines; raise Waiting or an EngineError as `RequestCache.ask` does."""
+        screen, until = self.screen, time.monotonic() + PATIENCE
+
+        def ask(method: str, *arguments: Any) -> Any:
+            request, cache = Request(method, arguments), screen.cache
+            if not cache.has(method, *arguments):
+                self.asked.add(request)
+            try:
+                return cache.ask(method, *arguments, patience=until - time.monotonic())
+            except EngineError as error:  # as `bulk.run`, which does not know of the cache
+                if error.kind != "engine" or limit_crossed(error) or request in self.died:
+                    raise
+                self.died.add(request)
+                cache.forget(method, *arguments)
+                raise Waiting(request) from error
+
+        if not self.tasks:
+            ours = "default", default_pipeline(screen.ir, False), ask("describe").best
+            task = bulk.Task(screen.ir, screen.label, screen.source, *ours)
+            self.tasks = [*bulk.through_tvms(task, ask("pipelines"))]
+        for task in self.tasks[len(self.found) :]:
+            self.began = self.began or time.monotonic()
+            row = bulk.run(ask, task)
+            self.found.append({**row, "seconds": round(time.monotonic() - self.began, 2)})
+            for request in self.asked:  # or the cache would forget other tabs' answers for them
+                screen.cache.forget(request.method, *request.arguments)
+            self.began, self.asked, self.died = 0.0, set(), set()
+        self.going = False
+
+
+def button(screen: Screen) -> PipelineTries | None:
+    """Draw the button and return what was tried of this model; not in training, for TVM's have no
+    gradient."""
+    if screen.training:
+        return None
+    tries: PipelineTries | None = st.session_state.get(_KEY)
+    if tries is None or (tries.screen.ir, tries.screen.source) != (screen.ir, screen.source):
+        tries = PipelineTries(screen, going=False)
+    if st.button(
+        "Try TVM's pipelines",
+        key=f"{_KEY}_button",
+        width="stretch",
+        help="Builds the model with each of TVM's own pipelines and compares what it returns: with "
+        "each as it is, with the last one without each of its passes, and with each other pass in "
+        "front of the first one. Click on a row to take its pipeline into the list.",
+    ):
+        screen.cache.forget_errors()
+        complete = len(tries.found) == len(tries.tasks)
+        left = replace(tries, going=True, began=0.0, died=set())
+        st.session_state[_KEY] = PipelineTries(screen) if complete else left
+        st.rerun()
+    if tries.going:
+        _go_on(tries)
+    if tries.tasks:
+        count = f"{len(tries.found)} of {len(tries.tasks)} tried"
+        st.caption(f"{count}; the table is below the graph.")
+    return tries if tries.found else None
+
+
+def show(tries: PipelineTries, change: Change) -> None:
+    """Draw the lines that there are, and the passes to blame."""
+    tasks = tries.tasks
+    document = rows.document(tries.found, {t.key for t in tasks if t.search}, False)
+    lines, *said = rows.sections(document, len(tries.found) == len(tasks))
+
+    def pick(row: int | None) -> None:
+        if row is not None:
+            change(tasks[row].pipeline, len(tasks[row].pipeline) - 1)
+
+    heading("TVM's pipelines")
+    table(lines["rows"], key=f"{_KEY}_table", on_pick=pick)
+    show_sections(said, _KEY)
+
+
+def _go_on(tries: PipelineTries) -> None:
+    cache, usual = tries.screen.cache, limits()
+    try:
+        tries.go_on()
+    except EngineError as error:
+        tries.going = False
+        show_error(error)
+    except Waiting:
+        waiting(cache, _KEY)
+    if cache.running is not None and cache.running.request in tries.asked:
+        usual = replace(usual, seconds=min(usual.seconds or bulk.LONGEST, bulk.LONGEST))
+    cache.client.limit(usual)
