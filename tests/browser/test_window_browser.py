@@ -23,7 +23,7 @@ def opened(streamlit_page):
     return start
 
 
-def test_the_picture_has_most_of_the_window_in_each_tab(opened):
+def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opened):
     page = opened(TABS[0])
     for tab in TABS:
         page.get_by_role("tab", name=tab).click()
@@ -36,17 +36,9 @@ def test_the_picture_has_most_of_the_window_in_each_tab(opened):
     bottom = page.locator(".foot:visible").bounding_box()
     assert bottom["y"] + bottom["height"] <= 900
     assert page.evaluate(ANIMATED) == []  # or a core is half busy for ever
-    # What the button that opens the sidebar says of the screen.
-    said = page.get_by_test_id("stExpandSidebarButton")
-    text = said.evaluate("e => getComputedStyle(e, '::after').content")
-    assert text.endswith('· Relay · training"')
-    said.click()
-    page.get_by_role("combobox", name="Model").wait_for()
-    assert page.problems == []
-
-
-def test_a_pane_resizes_and_folds_by_mouse_and_keys_and_stays_so(opened):
-    page = opened("Passes")
+    # A pane resizes and folds by mouse and keys, and stays so.
+    page.get_by_role("tab", name="Passes").click()
+    settle(page)
     wide = "document.querySelector('.st-key-pane_steps [data-testid=stColumn]').offsetWidth"
     width = page.evaluate(wide)
     edge = page.get_by_role("separator", name="Width of the pane: Steps")
@@ -71,6 +63,12 @@ def test_a_pane_resizes_and_folds_by_mouse_and_keys_and_stays_so(opened):
     page.reload()
     page.get_by_role("button", name="Show the pane: Steps").click()
     page.get_by_role("button", name="Previous").wait_for()
+    # What the button that opens the sidebar says of the screen.
+    said = page.get_by_test_id("stExpandSidebarButton")
+    text = said.evaluate("e => getComputedStyle(e, '::after').content")
+    assert text.endswith('· Relay · training"')
+    said.click()
+    page.get_by_role("combobox", name="Model").wait_for()
     assert page.problems == []
 
 

@@ -9,7 +9,9 @@ from edge_values import *  # noqa: F403
 from edge_values import drawn, forward_agrees, program
 from relascope.core.errors import EngineError
 
-pytest.mark.exhaustive(test_a_convolution_of_infinite_weights)  # noqa: F405  (Relax's is quicker)
+# Relax's are quicker.
+pytest.mark.exhaustive(test_a_convolution_of_infinite_weights)  # noqa: F405
+pytest.mark.exhaustive(test_gradients_where_a_step_of_the_way_has_none)  # noqa: F405
 
 
 def test_the_gradient_of_a_layer_norm_over_one_element_is_refused():
