@@ -26,6 +26,8 @@ from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
 
+_CLOSURE = "closure"  # the operator of a function over variables that it reads outside
+
 
 @dataclass(frozen=True)
 class Matched:
@@ -189,9 +191,12 @@ class _Matcher:
 
 
 def flat(graph: Graph) -> Iterator[Node]:
-    """All nodes, those inside a fused function before it, without the function's arguments."""
+    """All nodes, those inside a fused function before it, without the function's arguments.
+
+    A closure is not opened: what it is called with is not known.
+    """
     for node in graph.nodes:
-        if node.body is not None:
+        if node.body is not None and node.op != _CLOSURE:
             arguments = set(node.body.inputs)
             yield from (n for n in flat(node.body) if n.id not in arguments)
         yield node
@@ -204,7 +209,7 @@ def makers(graph: Graph) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     for node in graph.nodes:
-        if node.body is None:
+        if node.body is None or node.op == _CLOSURE:
             continue
         for argument, source in zip(node.body.inputs, node.inputs, strict=True):
             if isinstance(source, str):

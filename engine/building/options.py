@@ -83,6 +83,9 @@ class BuildOptions:
         return replace(self, records=TuningRecords(place, records.stamp(place)))
 
 
+_LEFT = "cannot emit this Relax operator"
+
+
 class Builder:
     """Builds, and knows what it built before by its structure.
 
@@ -108,7 +111,8 @@ class Builder:
             names: of its arguments, which TVM does not count as structure.
 
         Raises:
-            EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+            EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
+                operator is left that no pass lowers.
         """
         key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
         built, _ = self._built.get(key, lambda: (self._try(program, options), program))
@@ -126,6 +130,9 @@ class Builder:
                 raise on_gpu from error
             message = f"TVM cannot build this for {target}: {_reason(lines_of(error))}"
             hint = "Choose another target, or a smaller part of the model."
+            if _LEFT in str(error):
+                message = f"No pass lowers what TVM is left with: {_reason(lines_of(error))}"
+                raise EngineError("pass", message, target, "Run LegalizeOps again.") from error
             raise EngineError("target", message, target, hint) from error
 
 

@@ -138,6 +138,9 @@ class _ScriptGrammar:
                     if not _is_call(call, "R", "dataflow"):
                         raise _Refused(one, "is no dataflow block")
                     self.block(one.body)
+                case ast.FunctionDef():  # a local one
+                    self.function(one)
+                    self.bind(one.name, one)
                 case ast.Pass():
                     pass
                 case ast.If(test=test, body=then, orelse=[_, *_] as otherwise):

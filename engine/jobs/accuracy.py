@@ -19,7 +19,7 @@ from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.results import PYTORCH
+from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import info
@@ -59,6 +59,8 @@ class Limit:
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
+_OF_16_BITS = {"float16": 1e-2, "bfloat16": 8e-2}
+"""About ten times what one value may be rounded by: passes reorder sums and products."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,14 @@ class Tolerance:
         if given is not None:
             return Limit(given, given, self.absolute)
         return replace(known, absolute=self.absolute)
+
+    def fitted(self, model: ModelInfo) -> Tolerance:
+        """The same for a program that computes in 16 bits and has no other precision to tell its
+        rounding from a fault."""
+        if self.relative is not None or model.against == PYTORCH:
+            return self
+        kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_OF_16_BITS}
+        return replace(self, relative=max((_OF_16_BITS[k] for k in kinds), default=None))
 
 
 OURS = Tolerance()
@@ -114,8 +124,10 @@ def judged(
     found = ask("check", request(source))
     if not any(map(limit.over, found)):
         return Judged("right", found, limit)
-    if source.dtype != DTYPES[0] or ask("load", source).against != PYTORCH:
-        return Judged("wrong", found, limit)  # a program without PyTorch has one precision
+    model: ModelInfo = ask("load", source)
+    if source.dtype != DTYPES[0] or model.against != PYTORCH:
+        limit = given.fitted(model).limit(source.dtype)  # a program has one precision
+        return Judged("wrong" if any(map(limit.over, found)) else "right", found, limit)
     double, wider = replace(source, dtype=DTYPES[1]), given.limit(DTYPES[1])
     wrong = any(map(wider.over, ask("check", request(double))))
     return Judged("wrong" if wrong else "rounding", found, limit)

@@ -386,7 +386,8 @@ class Programs:
         check_code(program, source)
         model = self.loaded(source, silent).model
         masks = draw_masks(program.masks, source.seed)
-        given = dict(zip(program.grad_outs, model.grad_outs(), strict=False))  # none without them
+        grad_outs = model.grad_outs() if program.grad_outs else ()
+        given = dict(zip(program.grad_outs, grad_outs, strict=True))
         drawn = {n: t.numpy() for n, t in {**masks, **given}.items()}
         run = self.backend.replay.runner(program.mod, {**arrays, **drawn}, "llvm", False)
 

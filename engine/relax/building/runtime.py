@@ -168,7 +168,8 @@ def executable(
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
     """A module with a function of a program as "main", and those that it may call."""
     others = {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
-    return tvm.IRModule({**others, "main": function.with_attr("global_symbol", "main")})
+    mod = tvm.IRModule({**others, "main": function.with_attr("global_symbol", "main")})
+    return relax.transform.LambdaLift()(mod)  # TVM builds no local functions
 
 
 def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:

@@ -120,8 +120,9 @@ def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np
     taken = {str(p.name) for p in main.params}
 
     def visit(expr: Any) -> None:
-        if not isinstance(expr, tvm.ir.GenericConst) or expr.__chandle__() in made:
-            return
+        known = expr.__chandle__() in made
+        if known or not isinstance(expr, tvm.ir.GenericConst) or not hasattr(expr.value, "numpy"):
+            return  # a dtype is a constant, too
         array = expr.value.numpy()
         if inline and not array.shape:
             return

@@ -61,8 +61,9 @@ class Run:
         pipeline = (
             relax.get_default_pipeline(kind) if optimised else relax.get_pipeline("default_build")
         )
+        lifted = relax.transform.LambdaLift()(mod)  # TVM builds no local functions
         with tvm.transform.PassContext(opt_level=3 if optimised else 0):
-            built = tvm.compile(mod, kind, relax_pipeline=pipeline)
+            built = tvm.compile(lifted, kind, relax_pipeline=pipeline)
         device = tvm.device(str(kind.kind.name).replace("llvm", "cpu"), 0)
         self._main = relax.VirtualMachine(built, device)["main"]
         kinds = {str(p.name): p.ty for p in mod["main"].params}

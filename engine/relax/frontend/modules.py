@@ -295,9 +295,10 @@ def _tensor(param: Any, name: str) -> TensorType:
 
 def _one_block(mod: Any) -> Any:
     """The module with "main" as one dataflow block, which our passes expect; as it is where it
-    branches, or has effects."""
+    branches, has effects, or computes a shape that types depend on."""
     for made in (mod, relax.transform.ConvertToDataflow(1)(mod)):
         blocks = made["main"].body.blocks
-        if len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock):
+        one = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+        if one and (made is mod or relax.analysis.check_well_formed(made)):
             return made
     return mod

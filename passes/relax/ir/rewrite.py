@@ -145,11 +145,13 @@ def variables(value: Any) -> list[Any]:
         if isinstance(expr, tvm.ir.Var):
             found.append(expr)
         elif isinstance(expr, tvm.ir.Call):
-            todo.extend(expr.args)
+            todo.extend([*expr.args, expr.op])
         elif isinstance(expr, relax.Tuple):
             todo.extend(expr.fields)
         elif isinstance(expr, relax.TupleGetItem):
             todo.append(expr.tuple_value)
+        elif isinstance(expr, relax.Function):  # a local one
+            found.extend(relax.analysis.free_vars(expr))
     return found
 
 
@@ -171,7 +173,10 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
     if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
         return instead.get(value.__chandle__(), value)
     if isinstance(value, tvm.ir.Call):
-        return with_args(value, [substituted(a, instead) for a in value.args])
+        call = with_args(value, [substituted(a, instead) for a in value.args])
+        local = instead.get(value.op.__chandle__())  # a function that is called
+        about = {"attrs": call.attrs, "ty_args": call.ty_args}
+        return call if local is None else tvm.ir.Call(local, list(call.args), **about)
     if isinstance(value, relax.Tuple):
         fields = [substituted(f, instead) for f in value.fields]
         same = all(a.same_as(b) for a, b in zip(fields, value.fields, strict=True))
