@@ -1,0 +1,233 @@
+"""Hold relascope's verdicts against faults of TVM that others found: the files of corpus/.
+
+Run `python bench/oracles/corpus.py` from the project's root; names of cases for a part of it. Each
+file is a small program whose header says what is true of it with the TVMs that are tested: which
+pipeline shows what, and which pass is to blame. Each is bisected with that pipeline, and where
+something is found, reduced, within limits; its report is then run, and has to fail. Passes run in
+an engine, which may end.
+
+Prints a table and the score, and writes them to corpus/README.md with `--page`; `-o` writes JSON.
+Returns 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relascope.core.errors import EngineError
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs import bisect, reduce
+from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
+from relascope.engine.limits import Limits
+from relascope.engine.protocol.source import source_from_file
+from relascope.passes.catalogue import read_pipeline, with_tvms
+from relascope.viz.rows import fault
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import common  # isort: skip
+
+VERDICTS = ("right", "wrong", "crash", "type")
+"""`type`: a pass leaves a module that is ill-formed, or other types; `wrong`: other numbers."""
+NEEDED = ("thread", "expected", "pipeline", "verdict", "versions")
+FEW = 5
+"""Nodes that a reduced program may have."""
+_BARS = {"seen": 1.0, "culprit": 0.9, "few": 0.8, "controls": 1.0}
+_TRIES, _SECONDS = 60, 120
+_HEAD = re.compile(r"^(?:#|//) (\w+): (.+)$", re.MULTILINE)
+
+
+class _OutOfTime(Exception):
+    """That a search takes longer than it may."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file of the corpus.
+
+    Args:
+        head: of its header: `thread` it comes from, what is `expected`, `pipeline`, `verdict` that
+            is true of it, `culprit` (the pass to blame; none where it is no pass's), and
+            `versions` of TVM in which that is so.
+    """
+
+    path: Path
+    engine: str
+    head: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+def cases(only: Iterable[str] = (), root: Path = common.ROOT / "corpus") -> list[Case]:
+    """Those of the corpus, or some by name, by engine and folder.
+
+    Raises:
+        ValueError: a header lacks a field, or a name is unknown.
+    """
+    found = []
+    for path in sorted(p for ir in common.ENGINES for p in root.rglob(f"*.{ir}")):
+        head = dict(_HEAD.findall(path.read_text(encoding="utf-8")))
+        lacks = [n for n in NEEDED if n not in head]
+        if lacks or head["verdict"] not in VERDICTS:
+            raise ValueError(f"{path.name} lacks {', '.join(lacks) or 'a verdict that is known'}")
+        found.append(Case(path, path.suffix[1:], head))
+    chosen = set(only) or {c.name for c in found}
+    if unknown := chosen - {c.name for c in found}:
+        raise ValueError(f"The corpus has no {', '.join(sorted(unknown))}.")
+    return [c for c in found if c.name in chosen]
+
+
+def judged(case: Case, client: EngineClient) -> common.Row:
+    """What relascope finds of a case, beside what is true."""
+    began = time.monotonic()
+    head = case.head
+    row: common.Row = {"case": case.name, "engine": case.engine, "thread": head["thread"]}
+    row |= {"expected": head["verdict"], "culprit": head.get("culprit", "")}
+
+    def ask(method: str, *given: Any) -> Any:
+        if time.monotonic() - began > _SECONDS:
+            raise _OutOfTime
+        return client.call(method, *given)
+
+    try:
+        row |= _found(case, ask)
+    except EngineError as error:
+        kinds = {"file": "not opened", "input": "not opened"}
+        row |= {"found": kinds.get(error.kind, "cannot be run"), "said": error.message}
+    return {**row, "seconds": round(time.monotonic() - began, 1)}
+
+
+def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
+    ir, source = case.engine, source_from_file(case.path)
+    ask("load", source)
+    known = ask("pipelines", "").pipelines
+    pipeline = read_pipeline(ir, with_tvms(ir, case.head["pipeline"], known))
+    question = Question(source, pipeline, ask("describe").best, threads=1)
+    found = bisect.bisect(ask, ir, question)
+    row = {"found": _verdict(found), "said": bisect.verdict(ir, found)}
+    names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.found.suspects]
+    row["named"] = " or ".join(names)
+    if reduce.cannot(found):
+        return row
+    try:
+        made = reduce.narrow(ask, ir, found, most=_TRIES)
+    except (EngineError, _OutOfTime) as error:
+        return {**row, "reduced": getattr(error, "message", "It took too long.")}
+    row |= {"nodes": made.piece and len(made.piece.nodes), "reduced": reduce.verdict(ir, made)}
+    if made.report is not None:
+        with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
+            fault.write(made.report, Path(folder))
+            run = [sys.executable, str(Path(folder) / "report.py")]
+            done = subprocess.run(run, cwd="/", capture_output=True, timeout=600, check=False)
+        row["status"] = done.returncode
+    return row
+
+
+def _verdict(found: Bisection) -> str:
+    if found.kind == "wrong" and found.double is not None and found.double.passed:
+        return "right"  # rounded
+    whole = found.log[0].error
+    return "type" if whole is not None and whole.kind == "type" else found.kind or "right"
+
+
+def score(rows: list[common.Row]) -> dict[str, tuple[int, int]]:
+    """How many of how many: symptoms seen and controls called right, of all that are opened;
+    culprits named, of those that are a pass's; reduced to few nodes with a report that fails, of
+    those; not opened; and called right but wrong, of all."""
+    opened = [r for r in rows if r["found"] != "not opened"]
+    broken = [r for r in opened if r["expected"] != "right"]
+    blamed = [r for r in broken if r["culprit"]]
+    few = [r for r in blamed if r.get("status") == 1 and 0 < (r.get("nodes") or 0) <= FEW]
+    controls = [r for r in opened if r["expected"] == "right"]
+    missed = [r for r in broken if r["found"] == "right"]
+    return {
+        "seen": (sum(r["found"] == r["expected"] for r in broken), len(broken)),
+        "culprit": (sum(r.get("named") == r["culprit"] for r in blamed), len(blamed)),
+        "few": (len(few), len(blamed)),
+        "controls": (sum(r["found"] == "right" for r in controls), len(controls)),
+        "not opened": (len(rows) - len(opened), len(rows)),
+        "missed": (len(missed), len(rows)),
+    }
+
+
+_WORDS = {
+    "seen": "symptom seen, of those broken here",
+    "culprit": "culprit named, of those that a pass is to blame for",
+    "few": f"reduced to at most {FEW} nodes, with a report that fails, of those",
+    "controls": "called right, of those right here",
+    "not opened": "not opened, of all",
+    "missed": "called right and wrong in truth, of all",
+}
+
+
+def missed(rows: list[common.Row]) -> list[str]:
+    """Bars that are not met, in words."""
+    found = score(rows)
+    said = [_WORDS[n] for n, bar in _BARS.items() if found[n][0] < bar * found[n][1]]
+    return said + [_WORDS["missed"]] * bool(found["missed"][0])
+
+
+def page(rows: list[common.Row]) -> str:
+    """The table and the score, as Markdown."""
+    lines = [_PAGE_HEAD, "| | |", "|---|---:|"]
+    lines += [f"| {_WORDS[n]} | {k} of {of} |" for n, (k, of) in score(rows).items()]
+    titles = "case | thread | true | found | culprit | named | nodes | report fails | s"
+    for ir in common.ENGINES:
+        lines += ["", f"## {ir.title()}", "", f"| {titles} |", "|---" * 9 + "|"]
+        for row in (r for r in rows if r["engine"] == ir):
+            fails = {None: "", 1: "yes"}.get(row.get("status"), "no")
+            cells = [row["case"], row["thread"], row["expected"], row["found"], row["culprit"]]
+            cells += [row.get("named", ""), row.get("nodes") or "", fails, f"{row['seconds']:.0f}"]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+_PAGE_HEAD = """# Corpus
+
+Faults of TVM that others reported, as small programs, and what relascope says of each. The programs
+are written anew from the threads; `broken` fail in the TVM that is tested here, `mended` are right
+in it, as a control. Each file's header says which pipeline shows the fault and which pass is to
+blame. `python bench/oracles/corpus.py --page` writes this page: it bisects each case, reduces what
+is found and runs the report.
+
+*wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
+program cannot be built or run. *not opened*: relascope refuses the file.
+"""
+
+
+def main() -> int:
+    """Look at all that is asked for; 1 where a bar is missed."""
+    parser = common.options(__doc__, samples=False, repeats=0)
+    parser.add_argument("names", nargs="*", metavar="CASE")
+    parser.add_argument("--engine", choices=common.ENGINES, action="append")
+    parser.add_argument("--page", action="store_true", help="write corpus/README.md")
+    args = parser.parse_args()
+    rows: list[common.Row] = []
+    chosen = cases(args.names)
+    for ir in args.engine or common.ENGINES:
+        with EngineClient(ir) as client:
+            client.limit(Limits(seconds=60.0))
+            for case in (c for c in chosen if c.engine == ir):
+                rows.append(judged(case, client))
+                common.say(args, {**rows[-1], "said": "{case}: {found}".format(**rows[-1])})
+    columns = "case thread expected found culprit named nodes status seconds"
+    common.table(rows, columns.split())
+    common.table([{"": _WORDS[n], "found": k, "of": of} for n, (k, of) in score(rows).items()])
+    common.write(args.output, {"rows": rows, "score": score(rows), **common.machine()})
+    if args.page:
+        (common.ROOT / "corpus/README.md").write_text(page(rows), encoding="utf-8")
+    print("\n".join(missed(rows)) or "Every bar is met.")
+    return int(bool(missed(rows)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

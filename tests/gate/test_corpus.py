@@ -1,0 +1,72 @@
+"""The corpus of TVM's faults: every case is read, and the score counts what it says."""
+
+from pathlib import Path
+
+import pytest
+
+import corpus
+from engines import shared
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import source_from_file
+from relascope.passes.catalogue import read_pipeline, with_tvms
+
+UNREAD = ()
+"""Cases that no engine opens: TVM's own parser refuses them."""
+
+
+@pytest.mark.parametrize("case", corpus.cases(), ids=lambda c: f"{c.engine}-{c.name}")
+def test_every_case_is_opened_and_names_passes_of_its_pipeline(case):
+    client, head = shared(case.engine), case.head
+    known = client.call("pipelines", "").pipelines
+    text = head["pipeline"]
+    steps = read_pipeline(case.engine, with_tvms(case.engine, text, known))
+    assert head.get("culprit", steps.steps[0].name) in {s.name for s in steps}
+    assert (head["verdict"] == "right") == (case.path.parent.name == "mended")
+    assert not (head["verdict"] == "right" and "culprit" in head)
+    source = source_from_file(case.path)
+    if case.name in UNREAD:
+        with pytest.raises(EngineError, match=case.name):
+            client.call("load", source)
+    else:
+        assert client.call("load", source).graph.nodes
+
+
+@pytest.mark.parametrize(("ir", "names"), [("relax", ("matmul_by_vectors", "order_out_dtype"))])
+def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names):
+    rows = [corpus.judged(c, shared(ir)) for c in corpus.cases(names)]
+    assert [r["found"] for r in rows] == [r["expected"] for r in rows]
+    assert corpus.missed(rows) == []
+    assert corpus.score(rows)["few"] == corpus.score(rows)["controls"] == (1, 1)
+
+
+def test_an_operator_that_no_pass_lowers_is_a_fault_of_the_whole_pipeline():
+    (case,) = corpus.cases(["legalize_before_fold"])
+    found = corpus.judged(case, shared("relax"))
+    assert (found["found"], found["named"]) == ("crash", "import")
+    assert "No pass lowers what TVM is left with: R.add" in found["said"]
+
+
+def row(expected, found, culprit="", named="", **more):
+    return {"expected": expected, "found": found, "culprit": culprit, "named": named, **more}
+
+
+def test_what_is_missed_is_said():
+    good = row("wrong", "wrong", "A", "A", nodes=2, status=1)
+    assert corpus.missed([good, row("right", "right"), row("crash", "not opened", "A")]) == []
+    for bad, said in (
+        (row("wrong", "right", "A"), "called right and wrong in truth"),
+        (row("wrong", "crash", "A", "A", nodes=2, status=1), "symptom seen"),
+        (row("wrong", "wrong", "A", "A or B", nodes=2, status=1), "culprit named"),
+        (row("wrong", "wrong", "A", "A", nodes=6, status=1), "reduced"),
+        (row("wrong", "wrong", "A", "A", nodes=2, status=0), "reduced"),
+        (row("right", "wrong", named="A"), "called right, of those right"),
+    ):
+        assert any(m.startswith(said) for m in corpus.missed([bad])), said
+
+
+def test_a_header_that_lacks_a_field_is_refused(tmp_path: Path):
+    (tmp_path / "one.relay").write_text("// thread: none\n// verdict: right\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"one\.relay lacks expected, pipeline, versions"):
+        corpus.cases(root=tmp_path)
+    with pytest.raises(ValueError, match="has no nothing_like_it"):
+        corpus.cases(["nothing_like_it"])
