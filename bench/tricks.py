@@ -1,10 +1,10 @@
 """Print what each trick of the CPU's kernels buys: the time without it over the time with it.
 
 Run `python bench/tricks.py` from the project's root; name samples to have only those, add
-`--engine`, `--trick NAME` (repeat), `--rounds N`, `--seconds S` of each timing. In every round the
-program is built as it is, once more (the noise), and without each trick that it uses; each build is
-timed by itself, on one thread and on all, by the processor's time and by the clock, for where its
-memory lies counts as much as many a trick.
+`--engine`, `--trick NAME` (repeat), `--target TEXT`, `--rounds N`, `--seconds S` of each timing. In
+every round the program is built as it is, once more (the noise), and without each trick that it
+uses; each build is timed by itself, on one thread and on all, by the processor's time and by the
+clock, for where its memory lies counts as much as many a trick.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ CASES = (
     ModelSource("bert_layer", 1, 14, training=True),
     ModelSource("bert_layer", 8, 128, training=True),
     *map(ModelSource, ("resnet", "super_resolution", "gpt2_block", "vit")),
+    ModelSource("bert_layer", 1, 1024),
 )
 KERNELS, OURS = "relascope.engine.cpu_kernels", "relascope.engine.{ir}"
 OPENBLAS, BLAS = "-libs=openblas", {"relax": "-libs=blas", "relay": "-libs=mkl"}
@@ -153,7 +154,9 @@ TRICKS = {
     "small products": Trick(
         f"{OURS}.kernels.blas:small_products", products_of_the_library, **relay
     ),
-    "attention": Trick(f"{OURS}.kernels.attention:dispatch", first, **relax),
+    "attention": Trick(
+        f"{OURS}.kernels.attention:_AttentionFinder.attention", giving(None), **relax
+    ),
     "vector math": Trick(
         f"{KERNELS}.vector_math:VectorMath.used", giving(lambda *_: nullcontext())
     ),
@@ -183,6 +186,7 @@ def main() -> int:
     parser.add_argument("--trick", action="append", choices=list(TRICKS), metavar="NAME")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--seconds", type=float, default=0.5, metavar="S")
+    parser.add_argument("--target", metavar="TEXT", help="the best with OpenBLAS if left out")
     parser.add_argument("--case", type=int, action="append", metavar="K", help="of CASES, from 0")
     args = parser.parse_args()
     rows: list[Row] = []
@@ -221,8 +225,9 @@ def measured(ir: str, source: ModelSource, names: list[str], args: Any) -> list[
         graph, exprs = backend.to_graph(program)
         known = Joint(graph, forward_kernels(backend, program, graph, exprs))
         split = backend.split(program, graph, exprs, cut(known).ids)
-    target = next(t.name for t in backend.describe().targets if OPENBLAS in t.name)
-    make = functools.partial(built, ir, backend, model, program, split, target.split(" -rec")[0])
+    best = next(t.name for t in backend.describe().targets if OPENBLAS in t.name)
+    target = args.target or best.split(" -rec")[0]
+    make = functools.partial(built, ir, backend, model, program, split, target)
     tricks = {"": Trick(), "noise": Trick()}
     tricks |= {n: TRICKS[n] for n in names if ir in TRICKS[n].engines}
     figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -268,6 +273,8 @@ def built(
     from relascope.engine.measure.compare import Built, compare
 
     if trick.blas:
+        if OPENBLAS not in target:
+            return None
         target = target.replace(OPENBLAS, BLAS[ir])
     runtime = import_module(f"relascope.engine.{ir}.building.runtime")
     runtime._builder._built = Memo(16)  # nothing that was built before

@@ -37,7 +37,7 @@ LINES = {
     "bench": 6200,
     "commands": 3730,
     "core": 1200,
-    "engine": 42050,
+    "engine": 42038,
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,

@@ -50,10 +50,6 @@ dropout_masks.DRAWING.provide(mask_kernel)
 
 _LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
 
-_LONG = 512
-"""Keys from which attention goes to PyTorch's kernel although that has threads of its own, beside
-TVM's: from about here on the scores of a head are larger than a core's caches."""
-
 
 class Compiled:
     """A function that was built, ready to run.
@@ -224,7 +220,8 @@ def dispatched(mod: Any, target: str) -> Any:
         return mod
     if served:
         blas.register()
-        mod = attention.dispatch(mod, _LONG if OPENBLAS in target.split() else 0)
+        if OPENBLAS not in target.split():  # PyTorch's threads would take cores from TVM's
+            mod = attention.dispatch(mod)
     return blas.dispatch(mod, served, blas.registers_of(parse(target)) if ours else None)
 
 

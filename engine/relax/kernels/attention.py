@@ -55,19 +55,15 @@ class _Attention:
         return relax.op.call_dps_packed(symbol, self.given, kind)
 
 
-def dispatch(mod: Any, keys: int) -> Any:
-    """The module with its attentions as calls of PyTorch.
-
-    Args:
-        keys: from which an attention is worth it.
-    """
+def dispatch(mod: Any) -> Any:
+    """The module with its attentions as calls of PyTorch."""
     mod = relax.transform.Normalize()(mod)  # every call has its type
     rewriter = _AttentionRewriter(mod)
     made = {}
     for name, function in mod.functions.items():
         made[name] = function
         if isinstance(function, relax.Function):
-            rewriter.reader = _AttentionFinder(function, keys)
+            rewriter.reader = _AttentionFinder(function)
             made[name] = rewriter.visit_expr(function)
     return relax.transform.DeadCodeElimination()(tvm.IRModule(made, attrs=mod.attrs))
 
@@ -82,14 +78,9 @@ class _AttentionRewriter(PyExprMutator):
 
 
 class _AttentionFinder:
-    """Finds attentions in a function.
+    """Finds attentions in a function."""
 
-    Args:
-        keys: that of `dispatch`.
-    """
-
-    def __init__(self, function: Any, keys: int) -> None:
-        self.keys = keys
+    def __init__(self, function: Any) -> None:
         self.values: dict[Any, Any] = {
             b.var: b.value for block in function.body.blocks for b in block.bindings
         }
@@ -143,7 +134,7 @@ class _AttentionFinder:
         keys, width = int(product.ty.shape[-1]), int(product.args[0].ty.shape[-1])
         flops = 2 * math.prod(outer[0]) * rows * keys * (size + width)
         same = all(o == outer[0] for o in outer) and size == width
-        return same and keys >= self.keys and flops >= FEW_FLOPS
+        return same and flops >= FEW_FLOPS
 
     def bound(self, value: Any) -> Any:
         """What a variable is bound to; None for an argument, and for what is no variable."""
