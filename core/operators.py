@@ -124,7 +124,7 @@ _CATEGORIES = {
     "convolution": "conv",
     "matmul": "dense matmul linear einsum",
     "normalisation": "softmax _norm lrn dropout",
-    "reduction": "pool sum mean variance max_ argm all any prod",
+    "reduction": "pool sum mean variance max_ argm prod",
     "activation": "relu gelu silu tanh sigmoid erf exp log sqrt clip",
     "shape": "reshape transpose permute squeeze expand_dims broadcast split slice concat stack "
     "flatten layout tile repeat pad collapse take gather scatter index_ cast astype copy like "
@@ -138,7 +138,7 @@ _CATEGORIES = {
 def category(op: str) -> str:
     """The sort of work an operator does ("nn.batch_matmul" -> "matmul"), "call" if unknown."""
     last = op.rsplit(".", 1)[-1].lower()
-    if last in ("max", "min"):  # and not maximum, minimum
+    if last in ("max", "min", "all", "any"):  # and not maximum, alloc_tensor
         return "reduction"
     words = _CATEGORIES.items()
     return next((name for name, text in words if any(w in last for w in text.split())), "call")

@@ -83,4 +83,5 @@ def test_the_palette_has_a_style_for_every_node_and_readable_text():
         assert palette.category(op) == "shape"
     assert palette.category("max") == palette.category("grad.max_pool2d_backward") == "reduction"
     assert palette.category("maximum") == "elementwise"
-    assert palette.category("my.own.op") == "call"
+    assert palette.category("all") == palette.category("any") == "reduction"
+    assert palette.category("my.own.op") == palette.category("builtin.alloc_tensor") == "call"

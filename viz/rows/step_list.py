@@ -10,7 +10,7 @@ from relascope.core.graph import Graph
 from relascope.core.identity import Matched, carry_identity
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.catalogue import info
-from relascope.passes.pipeline import Pipeline
+from relascope.passes.pipeline import Pipeline, is_tvms
 from relascope.viz.compare import changes
 from relascope.viz.compare.runs import SURE
 from relascope.viz.rows import Row, formats, sections
@@ -78,7 +78,7 @@ def rows(
         about = info(ir, step)
         row = StepListRow(
             about.title,
-            about.summary,
+            "" if is_tvms(step.name) else about.summary,  # which all of them share
             step.enabled,
             about.required,
             about.looking,

@@ -125,13 +125,13 @@ def _recorded(screen: Screen) -> bool:
 
 def _wish(wishes: list[str]) -> dict[str, Any]:
     """What to look for: fields of an `engine.jobs.bisect.Question`."""
-    left, *places, right = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
     if st.session_state.get("keep_bisect_kind") not in wishes:
         st.session_state.pop("keep_bisect_kind", None)
-    wish = left.selectbox("Look for what is", wishes, key="keep_bisect_kind")
+    wish = st.selectbox("Look for what is", wishes, key="keep_bisect_kind")
     kind = _WISHES[wish or wishes[0]]
+    *places, right = st.columns(len(_LIMITS[kind]) + 1, vertical_alignment="bottom")
     found: dict[str, Any] = {"kind": kind}
-    for place, (name, label, least, value, about) in zip(places, _LIMITS[kind], strict=False):
+    for place, (name, label, least, value, about) in zip(places, _LIMITS[kind], strict=True):
         found[name] = place.number_input(
             label, min_value=least, value=value, format="%g", key=f"keep_bisect_{name}", help=about
         )

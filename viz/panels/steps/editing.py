@@ -24,11 +24,9 @@ _REFUSED = "parameter_refused"  # (widget's key, why)
 Change = Callable[[Pipeline | None, int | None], None]
 """Called with the new pipeline, None for the default one, and the step to choose, if another."""
 
-
 Now = Callable[[], tuple[Pipeline, int]]
 """The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
 others than when the page was drawn."""
-
 
 _OURS = "relascope's"
 

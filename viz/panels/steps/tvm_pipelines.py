@@ -96,7 +96,7 @@ def button(screen: Screen) -> PipelineTries | None:
         st.rerun()
     if tries.going:
         _go_on(tries)
-    if tries.tasks:
+    if tries.found:
         count = f"{len(tries.found)} of {len(tries.tasks)} tried"
         st.caption(f"{count}; the table is below the graph.")
     return tries if tries.found else None
@@ -113,7 +113,7 @@ def show(tries: PipelineTries, change: Change) -> None:
             change(tasks[row].pipeline, len(tasks[row].pipeline) - 1)
 
     heading("TVM's pipelines")
-    table(lines["rows"], key=f"{_KEY}_table", on_pick=pick)
+    table(lines["rows"], key=f"{_KEY}_table", on_pick=pick, wide={"pipeline": 250, "seconds": 80})
     show_sections(said, _KEY)
 
 
