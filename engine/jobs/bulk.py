@@ -119,28 +119,32 @@ def _found(ask: Ask, task: Task) -> Row:
         return _failed("crash" if error.kind in bisect.CRASHES else "cannot be run", error)
     said = [bisect.verdict(task.engine, result)]
     said += [nth.verdict(task.engine, result, inside)] if inside else []
-    row = {"outcome": _outcome(result), "culprits": _culprits(result), "verdict": " ".join(said)}
     ended = any(t.error is not None and t.error.kind == "engine" for t in result.log)
-    return {**row, "ended": ended and result.kind == "crash"}
+    return {
+        "outcome": _outcome(result),
+        "culprits": _culprits(result),
+        "verdict": " ".join(said),
+        "failure": _failure(result.log[0].error),
+        "max_rel": result.log[0].max_rel,
+        "ended": ended and result.kind == "crash",
+    }
 
 
 def _tried(ask: Ask, question: Question) -> Row:
     """What one try shows."""
     done = bisect.tried(ask, question, question.pipeline)
     verdict = "" if done.error is None else done.error.message.partition("\n")[0]
-    outcome = "right" if done.outcome == "good" else done.outcome
-    if done.error is not None and done.error.kind == "type":
-        outcome = "ill-formed" if "not well-formed" in verdict else "type changed"
-    elif done.error is not None and limit_crossed(done.error) == "seconds":
-        outcome = "hang"
+    outcome = _failure(done.error) or {"good": "right"}.get(done.outcome, done.outcome)
     ended = done.error is not None and done.error.kind == "engine" and outcome == "crash"
-    return {
-        "outcome": outcome,
-        "culprits": [],
-        "verdict": verdict,
-        "max_rel": done.max_rel,
-        "ended": ended,
-    }
+    row: Row = {"outcome": outcome, "culprits": [], "verdict": verdict}
+    return {**row, "max_rel": done.max_rel, "ended": ended}
+
+
+def _failure(error: EngineError | None) -> str:
+    """What sort of crash an error is, where it is a sort of its own."""
+    if error is not None and error.kind == "type":
+        return "ill-formed" if "not well-formed" in error.message else "type changed"
+    return "hang" if error is not None and limit_crossed(error) == "seconds" else ""
 
 
 def _failed(outcome: str, error: EngineError) -> Row:

@@ -1,10 +1,16 @@
 """`pipelines`: TVM's own pipelines over a module, and which pass is to blame."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from relascope.commands.main import main
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import bulk
+from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import read_pipeline
 from relascope.viz.rows.gate import pipelines as rows
 
 VECTORS = """
@@ -66,3 +72,29 @@ def test_culprits_are_named_by_what_cures_and_what_breaks():
         "It computes in less precision, on purpose.",
         "AdjustMatmulOrder in front of tvm:zero: type changed.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("shows", "result"),
+    [
+        (EngineError("type", "FuseOps left a program that is not well-formed: x."), "ill-formed"),
+        (EngineError("type", "FuseOps changed the type of a result."), "type changed"),
+        (EngineError("pass", "No."), "crash"),
+        (Comparison("y", 0.5, 0.5, 1.0, "float64"), "differs by 5.0e-01 of the scale"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_pipeline_is_called_by_what_it_does_whether_it_is_bisected_or_not(shows, result, whole):
+    def ask(method, *arguments):
+        if method == "check":
+            if not any(s.enabled for s in arguments[0].pipeline):
+                return (Comparison("y", 0.0, 0.0, 1.0, "float64"),)
+            if isinstance(shows, EngineError):
+                raise shows
+            return (shows,)
+        return () if method == "applications" else SimpleNamespace(best="llvm", against="PyTorch")
+
+    source, pipeline = ModelSource("mlp", dtype="float64"), read_pipeline("relay", "FuseOps")
+    row = bulk.run(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
+    assert rows.result(row) == result
+    assert row["culprits"] == (["FuseOps"] if whole else [])

@@ -38,9 +38,9 @@ def result(row: Row) -> str:
     """What a pipeline does to a model, in a few words."""
     if row["outcome"] == "right":
         return "match"
-    if row["outcome"] == "wrong" and row.get("max_rel") is not None:
+    if row["outcome"] in ("wrong", "rounding") and row.get("max_rel") is not None:
         return f"differs by {row['max_rel']:.1e} of the scale"
-    return str(row["outcome"])
+    return str(row.get("failure") or row["outcome"])
 
 
 def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
