@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
-from relascope.engine.protocol.results import PYTORCH
+from relascope.engine.protocol.results import IMPORTED, PYTORCH
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
@@ -41,7 +41,8 @@ def shows_errors() -> bool:
 def choose(screen: Screen) -> DeltaGenerator:
     """What the colours of the graph say; returns the row that it stands in."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    name = {CHANGES: CHANGES, ERRORS: f"Error against {_against(screen)}"}.__getitem__
+    errors = f"Error against {_against(screen)}".replace(IMPORTED, "import")  # which has room
+    name = {CHANGES: CHANGES, ERRORS: errors}.__getitem__
     one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
     if shows_errors() and _choice(screen):
         one_of("Precision", node_accuracy.DTYPES, _DTYPE, row, hidden=True)
