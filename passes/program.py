@@ -54,6 +54,7 @@ class Program:
             because a pass moved a factor, say, elsewhere.
         no_gradient: what is raised where the gradient is taken.
         code: names of the kernels and packed functions that came with it, and are code.
+        not_run: why it is shown and not run, a part of a sentence; "" where it may be.
         tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these.
     """
 
@@ -71,6 +72,7 @@ class Program:
     unlike: frozenset[str] = frozenset()
     no_gradient: EngineError | None = None
     code: tuple[str, ...] = ()
+    not_run: str = ""
     tvm_passes: tuple[str, ...] = ()
     digests: dict[Any, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 

@@ -166,7 +166,7 @@ def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
     Args:
         said: lines of what it says.
     """
-    telling = [s for s in said if re.search(r"rror|xpect|heck|annot|nvalid|fail", s)]
+    telling = [s for s in said if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
     last = (telling or list(said) or ["it does not say why"])[-1]
     for pattern, plain in _PLAINLY:
         last = re.sub(pattern, plain, last.strip())

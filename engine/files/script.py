@@ -19,8 +19,10 @@ _PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)[\w ,.:<>*+/-]*")
 """Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
 _HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
 _EARLIER = "Give the module as it was before it was compiled."
-_OPTIONS = ("private", "pure", "check_well_formed")
+_OPTIONS = ("private", "pure", "check_well_formed", "s_tir")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+_OF_KERNELS = (ast.Div, ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)
+_KERNEL = ("T", "prim_func")
 
 
 @dataclass
@@ -43,10 +45,14 @@ class _ScriptGrammar:
     Args:
         known: whether a path such as ("R", "nn", "relu") is an operator or type of Relax.
         bound: names of variables and functions.
+        module_names: names of the module itself, in its own functions.
+        kernel: whether what is checked is the inside of a kernel.
     """
 
     known: Callable[[tuple[str, ...]], bool]
     bound: set[str] = field(default_factory=set)
+    module_names: set[str] = field(default_factory=lambda: {"cls"})
+    kernel: bool = False
 
     def module(self, tree: ast.Module) -> Script:
         metadata, found, sizes = "", [], []
@@ -70,11 +76,14 @@ class _ScriptGrammar:
             self.decorated(whole, ("I", "ir_module"))
             if whole.bases or whole.keywords:
                 raise _Refused(whole, "has a base class")
+            self.module_names.add(whole.name)
             self.bound |= {"cls", *(f.name for f in whole.body if isinstance(f, ast.FunctionDef))}
             for inner in whole.body:
                 if isinstance(inner, ast.FunctionDef):
                     self.function(inner)
-                elif isinstance(inner, ast.Expr) and _is_call(inner.value, "I", "module_attrs"):
+                elif isinstance(inner, ast.Expr) and any(
+                    _is_call(inner.value, "I", n) for n in ("module_attrs", "module_global_infos")
+                ):
                     self.expression(inner.value, 0)
                 elif not isinstance(inner, ast.Pass):
                     raise _Refused(inner, "is no function")
@@ -91,10 +100,7 @@ class _ScriptGrammar:
 
     def decorated(self, one: ast.ClassDef | ast.FunctionDef, wanted: tuple[str, str]) -> None:
         for decorator in one.decorator_list:
-            path = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
-            if path[:1] == ("T",) and path[-1:] == ("prim_func",):
-                message = "is a kernel of its own: that is code, and is not run"
-                raise _Refused(one, message, _EARLIER)
+            path = _decorator(decorator)
             if path != wanted:
                 raise _Refused(decorator, "is no decorator of a module or function of Relax")
             given = decorator.keywords if isinstance(decorator, ast.Call) else []
@@ -105,7 +111,8 @@ class _ScriptGrammar:
             raise _Refused(one, f"is not decorated with {'.'.join(wanted)} alone")
 
     def function(self, one: ast.FunctionDef) -> None:
-        self.decorated(one, ("R", "function"))
+        self.kernel = _KERNEL in map(_decorator, one.decorator_list)
+        self.decorated(one, _KERNEL if self.kernel else ("R", "function"))
         self.name(one.name, one)
         given = one.args
         if given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults:
@@ -122,7 +129,14 @@ class _ScriptGrammar:
 
     def block(self, body: list[ast.stmt]) -> None:
         for one in body:
+            if self.kernel and self.loops(one):
+                continue
             match one:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=module)) if (
+                    module in self.module_names
+                ):
+                    self.name(name, one)
+                    self.module_names.add(name)
                 case ast.Assign(targets=[target], value=value):
                     self.expression(value, 0)
                     self.target(target)
@@ -138,17 +152,57 @@ class _ScriptGrammar:
                     if not _is_call(call, "R", "dataflow"):
                         raise _Refused(one, "is no dataflow block")
                     self.block(one.body)
-                case ast.FunctionDef():  # a local one
-                    self.function(one)
-                    self.bind(one.name, one)
-                case ast.Pass():
+                case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                     pass
+                case ast.FunctionDef(name=name):
+                    self.bind(name, one)
+                    self.function(one)
+                    self.kernel = False
                 case ast.If(test=test, body=then, orelse=[_, *_] as otherwise):
                     self.expression(test, 0)
                     self.block(then)
                     self.block(otherwise)
                 case _:
                     raise _Refused(one, "is a statement that a module has no use for here")
+
+    def loops(self, one: ast.stmt) -> bool:
+        """Whether it is a statement that kernels alone have, checked."""
+        match one:
+            case ast.For(target=target, iter=ast.Call() as over, body=body, orelse=[]):
+                if dotted(over.func) == ("range",) and not over.keywords:
+                    for argument in over.args:
+                        self.expression(argument, 0)
+                else:
+                    self.expression(over, 0)
+                self.target(target)
+                self.block(body)
+            case ast.With(
+                items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=name)]
+            ):
+                self.expression(call, 0)
+                if name is not None:
+                    self.target(name)
+                self.block(one.body)
+            case ast.If(test=test, body=body, orelse=otherwise):
+                self.expression(test, 0)
+                self.block(body)
+                self.block(otherwise)
+            case ast.Assign(targets=[ast.Subscript() as place], value=value):
+                self.expression(place, 0)
+                self.expression(value, 0)
+            case ast.AugAssign(target=ast.Subscript() as place, op=op, value=value) if isinstance(
+                op, _OPERATORS + _OF_KERNELS
+            ):
+                self.expression(place, 0)
+                self.expression(value, 0)
+            case ast.Assign(value=ast.Tuple() | ast.List() | ast.Constant(value=str())):
+                raise _Refused(one, "is no assignment of a kernel's")  # a tuple may be repeated
+            case ast.AnnAssign(target=target, annotation=kind, value=None):
+                self.expression(kind, 0)
+                self.target(target)
+            case _:
+                return False
+        return True
 
     def target(self, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple):
@@ -191,13 +245,29 @@ class _ScriptGrammar:
                 pass
             case ast.Subscript(value=value, slice=ast.Constant(value=int())):
                 inner = [value]
+            case ast.Subscript(value=ast.Name() as value, slice=place) if self.kernel:
+                inner = [value, *(place.elts if isinstance(place, ast.Tuple) else [place])]
+            case ast.Subscript(value=ast.Attribute() as value, slice=kind) if (
+                self.kernel and dotted(value) == ("T", "let")
+            ):
+                inner = [kind]
+            case ast.Slice(lower=lower, upper=upper, step=None) if self.kernel:
+                inner = [bound for bound in (lower, upper) if bound is not None]
+            case ast.Compare(left=left, comparators=others):
+                inner = [left, *others]
+            case ast.BoolOp(values=values) if self.kernel:
+                inner = list(values)
+            case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand) if self.kernel:
+                inner = [operand]
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 inner = list(items)
             case ast.Dict(keys=keys, values=values):
                 inner = [*keys, *values]
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = [operand]
-            case ast.BinOp(left=left, op=operator, right=right) if isinstance(operator, _OPERATORS):
+            case ast.BinOp(left=left, op=operator, right=right) if isinstance(
+                operator, _OPERATORS + (_OF_KERNELS if self.kernel else ())
+            ):
                 # A text or a list that is repeated is a bomb.
                 parts = (left, right)
                 if any(isinstance(p, ast.Tuple | ast.List) or _is_text(p) for p in parts):
@@ -222,7 +292,7 @@ class _ScriptGrammar:
 
     def attribute(self, one: ast.Attribute) -> None:
         path = dotted(one)
-        if len(path) == 2 and path[0] == "cls" and path[1] in self.bound:
+        if len(path) == 2 and path[0] in self.module_names and path[1] in self.bound:
             return
         if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
             return
@@ -274,6 +344,10 @@ def dotted(one: ast.AST) -> tuple[str, ...]:
         names.append(one.attr)
         one = one.value
     return (one.id, *reversed(names)) if isinstance(one, ast.Name) else ()
+
+
+def _decorator(one: ast.expr) -> tuple[str, ...]:
+    return dotted(one.func if isinstance(one, ast.Call) else one)
 
 
 def _names(targets: list[ast.expr]) -> list[str]:

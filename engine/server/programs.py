@@ -63,6 +63,7 @@ from relascope.engine.server.steps import (
     check_gradient_of,
     check_kind,
     check_order,
+    check_runs,
     check_signature,
     count_of,
     entry_of,
@@ -383,7 +384,7 @@ class Programs:
 
     def runner(self, source: ModelSource, program: Program, arrays: Arrays) -> Run:
         """What runs a program's module without optimisation."""
-        check_code(program, source)
+        check_runs(program, source)
         model = self.loaded(source, silent).model
         masks = draw_masks(program.masks, source.seed)
         grad_outs = model.grad_outs() if program.grad_outs else ()
@@ -519,7 +520,7 @@ class Programs:
                 it may be.
         """
         state = self.end(request.source, request.pipeline, progress)
-        check_code(state.program, request.source)
+        check_runs(state.program, request.source)
         joint = bool(state.program.gradients)
         if state.program.grad_outs and not joint:
             message = "The pipeline ends on the way to the gradient, and what it has there is run "

@@ -127,6 +127,19 @@ def check_code(program: Program, source: ModelSource) -> None:
         raise EngineError("code", message, program.code[0], hint)
 
 
+def check_runs(program: Program, source: ModelSource) -> None:
+    """Refuse to run a program that nobody can call, and as `check_code` does.
+
+    Raises:
+        EngineError: kind "input" or "code"; says why.
+    """
+    if program.not_run:
+        message = f"This program is shown and stepped, and not run: {program.not_run}."
+        hint = "Take tensors of known sizes as arguments, and return tensors."
+        raise EngineError("input", message, source.model, hint)
+    check_code(program, source)
+
+
 def check_kind(title: str, before: Program, made: Program) -> None:
     """Refuse what a pass returned that is no program.
 
@@ -159,6 +172,7 @@ def check_signature(
         {g.by_id[i].name: str(g.by_id[i].outputs[0]) for i in g.inputs} for g in (old, new)
     )
     known = {*now.inputs, *now.params, *now.grad_outs, *(m.name for m in now.masks)}
+    known |= set(types) if was.not_run else set()
     wrong = [f"made an argument {n}, which nobody gives a value" for n in made if n not in known]
     wrong += [f"took the argument {n} away" for n in types if n not in made and n not in was.params]
     wrong += [

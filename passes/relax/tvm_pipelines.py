@@ -30,7 +30,7 @@ _ALONE = """
 _SPECIAL = frozenset(_ALONE.split())
 """Passes that change how a module is called, hand parts of it to libraries, or do nothing alone."""
 
-_PLACES = (relax.transform, relax.backend)
+PLACES = (relax.transform, relax.backend)
 
 
 def pipelines(target: str) -> TvmPipelines:
@@ -41,7 +41,7 @@ def pipelines(target: str) -> TvmPipelines:
     found = (n for n in dir(relax.transform) if n[:1].isupper() and n not in known)
     return TvmPipelines(
         {name: "|".join(f"{n}{suffix}" for n in names) for name, names in steps.items()},
-        tuple(n for n in found if not n.startswith("MetaSchedule") and made_by(n, _PLACES)),
+        tuple(n for n in found if not n.startswith("MetaSchedule") and made_by(n, PLACES)),
         tuple(sorted(OPTIONAL)),
     )
 
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Callable[..., RelaxProgram]:
 
 def _applied(name: str, program: RelaxProgram, target: str = "llvm") -> RelaxProgram:
     kind = tvm.target.Target(target)
-    if (make := made_by(name, _PLACES)) is not None:
+    if (make := made_by(name, PLACES)) is not None:
         mod = run(program.mod, make, target=target)
     elif name in _steps(target)["target"]:
         with kind, through(lambda one: one == name):

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 6200,
+    "bench": 6280,
     "commands": 3730,
     "core": 1200,
-    "engine": 42038,
+    "engine": 42150,
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,

@@ -40,7 +40,8 @@ def test_a_module_is_written_anew_without_its_imports():
     script = checked(PLAIN)
     assert "import" not in script.text
     assert script.metadata == "[1]"
-    assert script.text.startswith("n = TypeVar('n')\n@I.ir_module\nclass Module:")
+    head = "n = TypeVar('n')\n@I.ir_module\nclass Module:"
+    assert script.text.startswith(head)
     assert checked(script.text).text == script.text
 
 
@@ -56,16 +57,17 @@ def function(body, given="x", head="@R.function"):
     return f"{head}\ndef main({given}):\n    {body}"
 
 
+def kernel(body):
+    return module(f"@T.prim_func\n    def k(x):\n        {body}")
+
+
 def module(body="pass", head="@I.ir_module", name="class Module"):
     return f"{head}\n{name}:\n    {body}"
 
 
 @pytest.mark.parametrize(
     ("text", "why", "hint"),
-    [
-        (module("@T.prim_func\n    def k(): pass"), "is code", "as it was before it was compiled"),
-        (function("return R.call_tir(x)"), "that a file may use", "before it was compiled"),
-    ],
+    [(function("return R.call_tir(x)"), "that a file may use", "before it was compiled")],
 )
 def test_the_hint_is_not_to_write_it_as_it_was_written(text, why, hint):
     with pytest.raises(EngineError) as refused:
@@ -86,7 +88,16 @@ def test_the_hint_is_not_to_write_it_as_it_was_written(text, why, hint):
         (module(head="@I.ir_module(check_well_formed=f())"), "has an argument that it does not"),
         (module(head="@evil"), "is no decorator"),
         ("class Module:\n    pass", "is not decorated with I.ir_module alone"),
-        (module("@T.prim_func\n    def k(): pass"), "is a kernel of its own"),
+        (kernel("import os"), "is a statement that a module has no use for"),
+        (kernel("T.evaluate(T.call_extern('int32', 'system'))"), "is no operator or type"),
+        (kernel("T.macro(x)"), "is no operator or type"),
+        (kernel("y = (1, 2)"), "is no assignment of a kernel's"),
+        (kernel("y = 'a'"), "is no assignment of a kernel's"),
+        (kernel("for i in x: pass"), "is a statement that a module has no use for"),
+        (kernel("for i in range(__import__('os').getpid()): pass"), "is no operator"),
+        (kernel("with open('f'): pass"), "is no variable"),
+        (kernel("x[0] = x.__class__"), "is no operator or type"),
+        (kernel("x[0] = [1] * 9 << 9"), "computes with what is no number"),
         ("metadata = run('[]')\n", "is not how metadata is written"),
         ("metadata = tvm.ir.load_json(x)\n", "is not how metadata is written"),
         (function("return x", "x, *more"), "has arguments that are not plain"),

@@ -60,6 +60,7 @@ class _Shared:
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
+        self.around: list[str] = []  # functions whose inside is being drawn
 
     @cached_property
     def without_origins(self) -> _Shared:
@@ -238,7 +239,11 @@ class _Walk(GraphBuilder):
         # FuseOps makes one function of equal groups, with the names of the first: of a function
         # that is called from two places, the names do not tell where a call comes from.
         known = self.shared.calls.get(name, 1) < 2
+        if name and name in self.shared.around:  # a recursion would have no end
+            return self.add_call(at, f"@{name}", attrs, inputs)
+        self.shared.around.append(name)
         body = self.inside(function, "fused", self.shared if known else self.shared.without_origins)
+        self.shared.around.pop()
         if at.origin == ("", ""):
             at = replace(at, origin=body_origin(body))
         return self.add_function(at, "function", body, inputs, op=fused_name(body), attrs=attrs)

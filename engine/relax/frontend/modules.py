@@ -41,15 +41,28 @@ from relascope.engine.server.program_model import Imported, argument_notes
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _CODE = {"ExternFunc", "If", "Then", "Else", "SeqExpr", "macro", "function", "rewriter", "emit_te"}
-_CODE |= {"make_closure", "invoke_closure", "invoke_pure_closure", "print", "assert_op"}
-_FAMILIES = ("nn", "image", "vision", "grad")
-_NUMBERS = ("int64", "int32", "float32", "float64", "min", "max")
+_FAMILIES = ("nn", "image", "vision", "grad", "builtin", "memory", "vm")
+_INFOS = ("module_attrs", "module_global_infos", "vdevice", "dummy_global_info")
+_CALLED = "tir tir_inplace tir_with_grad dps_packed pure_packed packed inplace_packed"
+_CALLS = frozenset(f"call_{name}" for name in _CALLED.split())
+_LOOPS = """
+    prim_func Buffer match_buffer handle grid serial parallel vectorized unroll thread_binding
+    sblock init reads writes where func_attr sblock_attr sblock_alloc_buffer alloc_buffer
+    decl_buffer evaluate likely if_then_else Select Cast cast max min max_value min_value infinity
+    floordiv floormod truncdiv truncmod ceildiv abs fabs ceil floor round nearbyint trunc exp exp2
+    log log2 log10 log1p sqrt rsqrt pow sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh
+    erf sigmoid fma fmod isnan isinf isfinite bitwise_and bitwise_or bitwise_xor bitwise_not
+    Add Sub Mul Div Mod FloorDiv FloorMod Min Max EQ NE LT LE GT GE And Or Not Let
+    shift_left shift_right reinterpret Broadcast Ramp bool int8 int16 int32 int64 uint8 uint16
+    uint32 uint64 float16 bfloat16 float32 float64
+"""
+_TIR = frozenset(_LOOPS.split())
+_AXES = ("spatial", "reduce", "remap", "S", "R")
 _FOREIGN_NAMES = """
     call_ invoke_ vm. memory. builtin. ccl. dist. make_closure
     print assert_op hint_on_device to_vdevice inspect. run_codegen
 """
 _FOREIGN = tuple(_FOREIGN_NAMES.split())
-_ATTRS = {"global_symbol", "num_input", "Primitive", "Composite", "relax.force_pure"}
 _HINT = "Give the module as it was before it was compiled."
 OPEN = 3
 """What a size that is left open is when a program is run, unless an input gives another."""
@@ -58,10 +71,15 @@ OPEN = 3
 def is_known_name(path: tuple[str, ...]) -> bool:
     """Whether a path in TVMScript is an operator, type or number that a file may use."""
     match path:
+        case ("I", name):
+            return name in _INFOS
         case ("T", name):
-            return name in _NUMBERS
+            return name in _TIR
+        case ("T", "axis", name):
+            return name in _AXES
         case ("R", name):
-            plain = name not in _CODE and not name.startswith(("call_", "emit", "func_ret"))
+            called = name.startswith("call_") and name not in _CALLS
+            plain = name not in _CODE and not called and not name.startswith(("emit", "func_ret"))
             value = getattr(words, name, None) if name in words.__all__ else None
             return plain and value is not None and not isinstance(value, types.ModuleType)
         case ("R", family, name) if family in _FAMILIES and not name.startswith("_"):
@@ -93,7 +111,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     try:
         mod = _read(pieces, path.name)
         code = _code(mod, path.name)
-        main = _main(mod, path.name)
+        main, shown = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
         # What writes into memory must stay in its order.
@@ -104,11 +122,17 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
     made = imported(mod, pieces.params, path.name)
     arrays = {n: t.numpy() for n, t in made.tensors.items()}
+    if shown:
+        made = replace(made, notes=(shown, *made.notes))
+    if ill := _ill_formed(mod):
+        made = replace(made, notes=(f"TVM says that it is not well-formed: {ill}", *made.notes))
     judge, why = judge_of(made.program.mod, arrays, made.inputs)
-    if judge is None:
+    if made.program.not_run:
+        judge, why = None, ""
+    if judge is None and why:
         said = f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
         made = replace(made, notes=(said, *made.notes))
-    else:
+    elif judge is not None:
         made = replace(made, judge=judge, judge_name=PYTORCHS_OPERATORS)
     if code:
         made = replace(made, program=replace(made.program, code=code))
@@ -130,12 +154,24 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     """
     main = mod["main"]
     sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
-    closed = relax.transform.BindSymbolicVars(sizes, "main")(mod)["main"] if sizes else main
-    kinds = {str(p.name): _tensor(p, name) for p in closed.params}
+    closed, not_run = main, ""
+    if sizes:
+        try:
+            closed = relax.transform.BindSymbolicVars(sizes, "main")(mod)["main"]
+        except Exception as unfit:  # TVM raises anything over sizes that do not fit
+            not_run = f"it cannot be run where all open sizes are {OPEN}: {lines_of(unfit)[0]}"
+    known = {str(p.name): p for p in closed.params}
+    kinds: dict[str, TensorType] = {}
+    for param in main.params:
+        said = str(param.name)
+        if isinstance(param.ty, relax.TensorType):
+            kinds[said] = _tensor(known.get(said, param))
+        else:
+            not_run = f"its argument {said} is {param.ty}, and no tensor"
     check_params(params, kinds, name)
     inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
-    if order != list(kinds):  # passes take inputs first
+    if order != list(kinds) and not not_run:  # passes take inputs first
         variables = {str(p.name): p for p in main.params}
         main = relax.Function(
             [variables[n] for n in order], main.body, main.ret_ty, main.is_pure, main.attrs
@@ -143,13 +179,9 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         mod = tvm.IRModule({**_others(mod, mod["main"]), "main": main})
         mod = relax.transform.Normalize()(mod)
     result = closed.ret_ty
-    flat = isinstance(result, relax.TensorType) or (
-        isinstance(result, relax.TupleType)
-        and all(isinstance(f, relax.TensorType) for f in result.fields)
-    )
-    if not flat:
-        message = f'"main" of {name} returns {result}, and not a tensor or a tuple of tensors.'
-        raise EngineError("file", message, name, _HINT)
+    parts = result.fields if isinstance(result, relax.TupleType) else [result]
+    if strange := [str(p) for p in parts if not isinstance(p, relax.TensorType)]:
+        not_run = f"it returns {strange[0]}, and not a tensor or a tuple of tensors"
     outputs = tensor_types(result)
     tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
     program = RelaxProgram(
@@ -158,8 +190,14 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         inputs=tuple(n for n, _ in inputs),
         outputs=len(outputs),
         buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+        not_run=not_run,
     )
     notes = argument_notes(inputs, tensors)
+    if not_run:
+        notes = (f"It is shown and stepped, and not run: {not_run}.", *notes)
+    if guessed := [n for p in main.params if (n := str(p.name)) in kinds and _says_less(p)]:
+        text = f"The types of {', '.join(guessed)} are left open: they are "
+        notes = (text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.", *notes)
     if sizes:
         stands = " and ".join(f"{n} stays open" for n in sizes)
         notes = (f"{stands}, and is {OPEN} when it is run; an input gives it another size.", *notes)
@@ -176,7 +214,8 @@ def _read(pieces: Pieces, name: str) -> Any:
     variables["TypeVar"] = TypeVar
     if script.metadata:
         variables["metadata"] = tvm.ir.load_json(check_relax_json(script.metadata, name))
-    return tvm.script.from_source(script.text, extra_vars=variables)
+    # One that is not well-formed is opened to see why.
+    return tvm.script.from_source(script.text, extra_vars=variables, check_well_formed=False)
 
 
 def _json_of(pieces: Pieces, name: str) -> str:
@@ -221,10 +260,8 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
         if not isinstance(function, relax.Function):
             found[where] = None
             continue
-        keys = [str(k) for k in function.attrs.keys()] if function.attrs else []  # noqa: SIM118
-        if strange := [k for k in keys if k not in _ATTRS]:
-            message = f"{where} of {name} has the attribute {strange[0]!r}, which no imported "
-            raise EngineError("file", message + "module has.", where, _HINT)
+        if function.attrs and "Codegen" in function.attrs.keys():  # noqa: SIM118
+            found[f"the compiler {function.attrs['Codegen']}"] = None
         met: list[Any] = []
         relax.analysis.post_order_visit(function, met.append)
         for one in met:
@@ -236,18 +273,32 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _main(mod: Any, name: str) -> Any:
-    """The function that is looked at: "main", or the only one."""
+def _ill_formed(mod: Any) -> str:
+    """What TVM says of a module that is not well-formed; "" of one that is."""
+    try:
+        relax.analysis.well_formed(mod)
+    except Exception as wrong:  # TVM raises anything over such a module
+        return lines_of(wrong)[0]
+    return ""
+
+
+def _main(mod: Any, name: str) -> tuple[Any, str]:
+    """The function that is looked at: "main", or the first; and what to say of that."""
     if isinstance(mod, relax.Function):
-        return mod
-    functions = {str(v.name_hint): f for v, f in mod.functions.items()}
+        return mod, ""
+    every = {str(v.name_hint): f for v, f in mod.functions.items()}
+    functions = {n: f for n, f in sorted(every.items()) if isinstance(f, relax.Function)}
     if "main" in functions:
-        return functions["main"]
-    if len(functions) == 1:
-        return next(iter(functions.values()))
-    listed = ", ".join(functions) or "none"
-    message = f'{name} has no function "main" among those that it has: {listed}.'
-    raise EngineError("file", message[:400], name, 'Call the one to look at "main".')
+        return functions["main"], ""
+    if not functions:
+        listed = ", ".join(every) or "none"
+        message = f"{name} has no function of Relax among those that it has: {listed}."
+        raise EngineError("file", message[:400], name, "Give the module that calls them.")
+    first, *others = functions
+    listed = ", ".join(others)
+    return functions[
+        first
+    ], f'It has no "main": {first} is shown, beside {listed}.' if others else ""
 
 
 def _others(mod: Any, main: Any) -> dict[Any, Any]:
@@ -279,18 +330,17 @@ def _open_sizes(param: Any) -> list[Any]:
     return [size for size in sizes if isinstance(size, tvm.tirx.Var)]
 
 
-def _tensor(param: Any, name: str) -> TensorType:
-    kinds = tensor_types(param.ty)
-    said = str(param.name)
-    if not isinstance(param.ty, relax.TensorType) or len(kinds) != 1:
-        message = f"The argument {said} of {name} is {param.ty}, and no tensor."
-        raise EngineError("input", message, said, "Take its tensors as arguments of their own.")
-    if any(not isinstance(d, int) for d in kinds[0].shape):
-        message = f"The argument {said} of {name} leaves sizes open: {kinds[0]}."
-        example = "x".join(str(d) if isinstance(d, int) else "1" for d in kinds[0].shape)
-        hint = f"Give them as an input, such as {said}={example}:{kinds[0].dtype}."
-        raise EngineError("input", message, said, hint)
-    return kinds[0]
+def _says_less(param: Any) -> bool:
+    """Whether an argument's type has no dtype, or no shape at all."""
+    return param.ty.dtype is None or not isinstance(param.ty.shape, relax.ShapeExpr)
+
+
+def _tensor(param: Any) -> TensorType:
+    """The type of a tensor in a run: what it leaves open is `OPEN`, or float32."""
+    (kind,) = tensor_types(param.ty)
+    sizes = kind.shape if int(param.ty.ndim) >= 0 else (OPEN, OPEN)
+    dtype = "float32" if param.ty.dtype is None else kind.dtype
+    return TensorType(tuple(d if isinstance(d, int) else OPEN for d in sizes), dtype)
 
 
 def _one_block(mod: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.faults import replay
 from relascope.engine.relax.frontend.modules import read_program
 from relascope.engine.relax.session import RelaxSession
-from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cuts.cut import cut
+from relascope.passes.pipeline import Pipeline
 from relascope.passes.relax.ir.program import RelaxProgram
 
 WEIGHT = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
@@ -107,7 +109,6 @@ def test_its_numbers_are_held_against_pytorchs_operators_and_gradients_against_i
 HOSTILE = {
     "R.add(x, __import__('os').system('touch MARK'))": "no operator or type",
     "R.add(x, R.const.__globals__)": "no operator or type",
-    "R.call_packed('runtime.ModuleLoadFromFile', x)": "no operator or type",
     "R._relax.tvm.ir.load_json('{}')": "no operator or type",
     "R.full(R.shape([9 ** 9 ** 9]), x)": "no use for",
     "R.add(x, [y for y in x])": "no use for",
@@ -167,26 +168,104 @@ EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (
-            module(function("y = x[0]\n    return y", 'x: R.Tuple(R.Tensor((2,), "float32"))')),
-            "and no",
-        ),
-        (
-            module(function("y = R.tanh(x)\n    return ((y,), y)")),
-            "not a tensor or a tuple of tensors",
-        ),
-        (module(function(name="a"), function(name="b")), 'has no function "main" among'),
-        (module(function("R.func_attr({'Codegen': 'evil'})\n    return x")), "'Codegen'"),
         (module(function("y = R.matmul(x, x)\n    return y")), "is no Relax module that TVM reads"),
         (module(function("y = R.nonsense(x)\n    return y")), "no operator or type"),
-        (module(function(f"y = {EXTERN}\n    return y")), "no operator or type"),
     ],
 )
-def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, text, why):
+def test_what_is_no_module_of_relax_is_refused(tmp_path, text, why):
     (tmp_path / "mod.py").write_text(text)
     with pytest.raises(EngineError) as refused:
         read_program(tmp_path / "mod.py", ModelSource(""), silent)
     assert why in refused.value.message, refused.value.message
+
+
+PAIR = 'x: R.Tuple(R.Tensor((2,), "float32"))'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (module(function("y = x[0]\n    return y", PAIR)), "its argument x is "),
+        (module(function("y = R.tanh(x)\n    return ((y,), y)")), "not a tensor or a tuple of "),
+        (module(function(name="a"), function(name="b")), 'It has no "main": a is shown, beside b.'),
+    ],
+)
+def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
+    path = tmp_path / "mod.relax"
+    path.write_text(text)
+    session, source = RelaxSession(), ModelSource(str(path))
+    assert said in " ".join(session.load(source, progress=silent).notes)
+    steps = session.step(source, read_pipeline("relax", "LegalizeOps|FuseOps"), progress=silent)
+    assert [s.error for s in steps] == [None, None]
+    if "beside" not in said:
+        with pytest.raises(EngineError, match="is shown and stepped, and not run"):
+            session.check(BuildRequest(source, Pipeline(), "llvm"), progress=silent)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("R.func_attr({'Codegen': 'evil'})\n    return x", "the compiler evil"),
+        (f"y = {EXTERN}\n    return y", "f"),
+    ],
+)
+def test_code_that_a_text_names_is_told(tmp_path, body, named):
+    (tmp_path / "mod.relax").write_text(module(function(body)))
+    program = read_program(tmp_path / "mod.relax", ModelSource(""), silent).program
+    assert named in program.code
+
+
+KERNEL = """
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def twice(x: T.Buffer((T.int64(4),), "float32"), y: T.Buffer((T.int64(4),), "float32")):
+        for i in T.serial(T.int64(4)):
+            with T.sblock("twice"):
+                v = T.axis.spatial(T.int64(4), i)
+                T.reads(x[v])
+                T.writes(y[v])
+                y[v] = x[v] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        cls = Module
+        y = R.call_tir(cls.twice, (x,), out_ty=R.Tensor((4,), "float32"))
+        return y
+"""
+
+
+def test_a_kernel_in_text_is_shown_and_runs_where_somebody_said_so(tmp_path):
+    path = tmp_path / "mod.relax"
+    path.write_text(KERNEL)
+    session, source = RelaxSession(), source_from_file(path)
+    assert [n.op for n in session.load(source, progress=silent).graph if n.op] == ["twice"]
+    for kernels in (False, True):
+        request = BuildRequest(replace(source, kernels=kernels), Pipeline(), "llvm")
+        if kernels:
+            assert session.check(request, progress=silent)[0].max_rel == 0
+        else:
+            with pytest.raises(EngineError, match="which is shown and not run"):
+                session.check(request, progress=silent)
+
+
+def test_an_ill_formed_module_is_shown_with_what_is_wrong(tmp_path):
+    path = tmp_path / "mod.relax"
+    path.write_text(module(function(f"y = {EXTERN}\n    return y")))  # a pure one has effects
+    notes = RelaxSession().load(source_from_file(path), progress=silent).notes
+    assert any(n.startswith("TVM says that it is not well-formed: ") for n in notes)
+
+
+def test_a_recursion_is_drawn_once(tmp_path):
+    path = tmp_path / "mod.relax"
+    inner = "cls = Module\n    y = cls.other(x)\n    return y"
+    kind = 'x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"'
+    path.write_text(module(function(inner, kind, "other"), function(inner, kind)))
+    graph = RelaxSession().load(source_from_file(path), progress=silent).graph
+    (call,) = [n for n in graph if n.body is not None]
+    assert [n.op for n in call.body if n.op] == ["@other"]
 
 
 def test_one_function_is_main_whatever_its_name(tmp_path):
