@@ -34,12 +34,14 @@ from relascope.viz.rows import fault
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common  # isort: skip
 
-VERDICTS = ("right", "wrong", "crash", "type")
-"""`type`: a pass leaves a module that is ill-formed, or other types; `wrong`: other numbers."""
+VERDICTS = ("right", "wrong", "crash", "type", "unbuilt", "refused")
+"""`type`: a pass leaves a module that is ill-formed, or other types; `wrong`: other numbers;
+`unbuilt`: no pipeline builds it; `refused`: TVM does not type it, and says why."""
 NEEDED = ("thread", "expected", "pipeline", "verdict", "versions")
 FEW = 5
 """Nodes that a reduced program may have."""
 _BARS = {"seen": 1.0, "culprit": 0.9, "few": 0.8, "controls": 1.0}
+_FINE = ("right", "refused")
 _TRIES, _SECONDS = 60, 120
 _HEAD = re.compile(r"^(?:#|//) (\w+): (.+)$", re.MULTILINE)
 
@@ -101,8 +103,10 @@ def judged(case: Case, client: EngineClient) -> common.Row:
     try:
         row |= _found(case, ask)
     except EngineError as error:
-        kinds = {"file": "not opened", "input": "not opened"}
-        row |= {"found": kinds.get(error.kind, "cannot be run"), "said": error.message}
+        word = {"file": "not opened", "target": "unbuilt"}.get(error.kind, error.kind)
+        if head["verdict"] == "refused" and error.kind == "file":
+            word = "refused"
+        row |= {"found": word, "said": error.message}
     return {**row, "seconds": round(time.monotonic() - began, 1)}
 
 
@@ -111,7 +115,8 @@ def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     ask("load", source)
     known = ask("pipelines", "").pipelines
     pipeline = read_pipeline(ir, with_tvms(ir, case.head["pipeline"], known))
-    question = Question(source, pipeline, ask("describe").best, threads=1)
+    target = case.head.get("target") or ask("describe").best
+    question = Question(source, pipeline, target, threads=1)
     found = bisect.bisect(ask, ir, question)
     row = {"found": _verdict(found), "said": bisect.verdict(ir, found)}
     names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.found.suspects]
@@ -144,16 +149,16 @@ def score(rows: list[common.Row]) -> dict[str, tuple[int, int]]:
     culprits named, of those that are a pass's; reduced to few nodes with a report that fails, of
     those; not opened; and called right but wrong, of all."""
     opened = [r for r in rows if r["found"] != "not opened"]
-    broken = [r for r in opened if r["expected"] != "right"]
+    broken = [r for r in opened if r["expected"] not in _FINE]
     blamed = [r for r in broken if r["culprit"]]
     few = [r for r in blamed if r.get("status") == 1 and 0 < (r.get("nodes") or 0) <= FEW]
-    controls = [r for r in opened if r["expected"] == "right"]
+    controls = [r for r in opened if r["expected"] in _FINE]
     missed = [r for r in broken if r["found"] == "right"]
     return {
         "seen": (sum(r["found"] == r["expected"] for r in broken), len(broken)),
         "culprit": (sum(r.get("named") == r["culprit"] for r in blamed), len(blamed)),
         "few": (len(few), len(blamed)),
-        "controls": (sum(r["found"] == "right" for r in controls), len(controls)),
+        "controls": (sum(r["found"] == r["expected"] for r in controls), len(controls)),
         "not opened": (len(rows) - len(opened), len(rows)),
         "missed": (len(missed), len(rows)),
     }
@@ -200,7 +205,8 @@ blame. `python bench/oracles/corpus.py --page` writes this page: it bisects each
 is found and runs the report.
 
 *wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
-program cannot be built or run. *not opened*: relascope refuses the file.
+program cannot be built or run. *unbuilt*: no pipeline builds it, and no pass is to blame.
+*refused*: TVM gives the program no types, and says why. *not opened*: TVM ends or gives no reason.
 """
 
 

@@ -83,6 +83,8 @@ class BuildOptions:
         return replace(self, records=TuningRecords(place, records.stamp(place)))
 
 
+UNBUILT = "TVM cannot build this"
+"""How the error begins that says so."""
 _LEFT = "cannot emit this Relax operator"
 
 
@@ -128,7 +130,7 @@ class Builder:
             on_gpu = gpu_faults.gpu_fault(error, target)
             if on_gpu is not None:
                 raise on_gpu from error
-            message = f"TVM cannot build this for {target}: {_reason(lines_of(error))}"
+            message = f"{UNBUILT} for {target}: {_reason(lines_of(error))}"
             hint = "Choose another target, or a smaller part of the model."
             if _LEFT in str(error):
                 message = f"No pass lowers what TVM is left with: {_reason(lines_of(error))}"

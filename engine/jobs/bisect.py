@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.engine.building.options import UNBUILT
 from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
@@ -233,6 +234,9 @@ def bisect(
 
     kept = kept_on(ir, pipeline)
     found = search(pipeline, judge, kept)
+    if found.suspects == (IMPORT,) and _unbuilt(whole.error):
+        assert whole.error is not None
+        raise whole.error  # that is the target's
     double = None
     one = any(s.name == recorded.NAME for s in pipeline)  # a recorded module has one precision
     single = question.source.dtype == DTYPES[0] and not one
@@ -266,6 +270,11 @@ def _lacks(
     return any(error.where.startswith((e.name, e.title)) for e in entries)
 
 
+def _unbuilt(error: EngineError | None) -> bool:
+    """Whether TVM could not build a program: for its target's sake, or for a pass's."""
+    return error is not None and error.kind == "target" and error.message.startswith(UNBUILT)
+
+
 def tried(ask: Ask, question: Question, pipeline: Pipeline) -> Try:
     """One try of another pipeline than the question's."""
     done = _try(ask, replace(question, pipeline=pipeline))
@@ -293,7 +302,7 @@ def _try(ask: Ask, question: Question) -> Try:
     except EngineError as error:
         if error.kind == "cancelled":
             raise
-        crash = error.kind in CRASHES
+        crash = error.kind in CRASHES or _unbuilt(error)
         return replace(done, outcome="crash" if crash else "cannot be run", error=error)
 
 

@@ -10,8 +10,8 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline, with_tvms
 
-UNREAD = ()
-"""Cases that no engine opens: TVM's own parser refuses them."""
+UNREAD = ("slice_without_axes",)
+"""Cases over which TVM's own parser ends."""
 
 
 @pytest.mark.parametrize("case", corpus.cases(), ids=lambda c: f"{c.engine}-{c.name}")
@@ -21,10 +21,11 @@ def test_every_case_is_opened_and_names_passes_of_its_pipeline(case):
     text = head["pipeline"]
     steps = read_pipeline(case.engine, with_tvms(case.engine, text, known))
     assert head.get("culprit", steps.steps[0].name) in {s.name for s in steps}
-    assert (head["verdict"] == "right") == (case.path.parent.name == "mended")
-    assert not (head["verdict"] == "right" and "culprit" in head)
+    fine = head["verdict"] in ("right", "refused")
+    assert fine == (case.path.parent.name == "mended")
+    assert not (fine and "culprit" in head)
     source = source_from_file(case.path)
-    if case.name in UNREAD:
+    if case.name in UNREAD or head["verdict"] == "refused":
         with pytest.raises(EngineError, match=case.name):
             client.call("load", source)
     else:
