@@ -15,6 +15,7 @@ from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.building import gpu_faults
 from relascope.engine.protocol import records
+from relascope.engine.protocol.results import UNBUILT
 from relascope.engine.protocol.tuning import RECORDS
 
 
@@ -83,8 +84,6 @@ class BuildOptions:
         return replace(self, records=TuningRecords(place, records.stamp(place)))
 
 
-UNBUILT = "TVM cannot build this"
-"""How the error begins that says so."""
 _LEFT = "cannot emit this Relax operator"
 
 

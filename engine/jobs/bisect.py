@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.engine.building.options import UNBUILT
 from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
@@ -20,7 +19,7 @@ from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import OF_TEST, ScriptRun
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.results import PYTORCH
+from relascope.engine.protocol.results import PYTORCH, UNBUILT
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.engine.protocol.times import Variant

@@ -40,6 +40,8 @@ PYTORCH = "PyTorch"
 """What numbers are held against where a model is PyTorch's."""
 IMPORTED = "the imported program"
 """What they are held against where a program came without PyTorch, and without a runtime."""
+UNBUILT = "TVM cannot build this"
+"""How the error of a failed build begins, kind "target"."""
 
 
 @dataclass(frozen=True)
