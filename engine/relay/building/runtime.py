@@ -57,7 +57,7 @@ from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import copied
+from relascope.passes.relay.ir.rewrite import copied, op_name
 
 erf.register()
 _LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
@@ -295,6 +295,8 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
         instruments: watch TVM's passes.
     """
     ours, target = SCHEDULES in options.target.split(), parse(options.target)
+    if ours and _has_tangent(function):
+        target = parse(target_text.without(options.target, (SCHEDULES,)))
     tiles = convolution.Tiles() if ours else nullcontext()
     if "gpu" in target.keys:
         tiles = GpuTiles(str(target.kind) == "rocm")
@@ -312,6 +314,20 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     ):
         mod = tvm.IRModule({"main": function})
         return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
+
+
+def _has_tangent(function: Any) -> bool:
+    """Whether a function has a tangent, or a sine over a cosine, which is how TVM spells one.
+
+    Where LLVM may reorder arithmetic, this TVM's LLVM makes a call of `tan` of that, with vectors
+    as arguments that the C library's does not take: the results are wrong.
+    """
+    met: list[Any] = []
+    relay.analysis.post_order_visit(function, met.append)
+    ratios = [c for c in met if op_name(c) == "divide"]
+    return any(op_name(c) == "tan" for c in met) or any(
+        {op_name(a) for a in c.args} == {"sin", "cos"} for c in ratios
+    )
 
 
 def _new_builder(instruments: Sequence[Any] = ()) -> Builder:

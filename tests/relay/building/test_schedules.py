@@ -173,6 +173,25 @@ def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
     assert all(made is not None and "vectorized" in made.mod.script() for made in found)
 
 
+@pytest.mark.parametrize("spelled", ["tan", "sine over cosine", "cosine over sine"])
+def test_a_tangent_behind_a_convolution_is_right(spelled):
+    """LLVM, where it may reorder, makes a call of such a ratio that takes no vectors."""
+    weight = torch.randn(4, 1, 3, 1)
+    shape = {"channels": 4, "kernel_size": (3, 1), "padding": (0, 0)}
+    x = relay.nn.conv2d(var("x", 1, 1, 8, 9), constant(weight), **shape)
+    ratios = {
+        "tan": lambda: relay.tan(x),
+        "sine over cosine": lambda: relay.divide(relay.sin(x), relay.cos(x)),
+        "cosine over sine": lambda: relay.divide(relay.cos(x), relay.sin(x)),
+    }
+    given = torch.randn(1, 1, 8, 9)
+    (found,) = compiled(ratios[spelled](), OURS).run({"x": given})
+    exact = F.conv2d(given.double(), weight.double()).tan()
+    exact = 1 / exact if spelled == "cosine over sine" else exact
+    steep = 1 + exact.abs().max() ** 2  # so much an error of the convolution grows at a pole
+    assert (found - exact).abs().max() < rounding("float32", 3, steep)
+
+
 def test_other_targets_are_not_scheduled_here(monkeypatch):
     asked = []
     own = schedules.scheduled
