@@ -86,7 +86,6 @@ def settle(page):
             "?.dataset.testScriptState === 'notRunning'"
             " && !document.querySelector('[data-testid=stProgress]')",
             timeout=LONG,
-            polling=100,  # for each frame, a page that waits draws all the time
         )
         page.wait_for_timeout(300)
 
