@@ -86,6 +86,7 @@ def settle(page):
             "?.dataset.testScriptState === 'notRunning'"
             " && !document.querySelector('[data-testid=stProgress]')",
             timeout=LONG,
+            polling=100,  # for each frame, a page that waits draws all the time
         )
         page.wait_for_timeout(300)
 
