@@ -442,11 +442,10 @@ class Programs:
         failure: EngineError | None = None
         try:
             with limited(entry.title, entry.title, "pass", unit), redirect_stdout(printed):
-                if step.name != recorded_pass.NAME:
-                    check_code(start, unit[0])
                 if step.name == recorded_pass.NAME:
                     program = self._recorded_module(unit[0], step, start)
                 else:
+                    check_code(start, unit[0])
                     program = entry.applied_and_counted(start, step, counted)
             seconds, stayed = time.perf_counter() - began, memory()
             check_kind(entry.title, start, program)

@@ -7,6 +7,7 @@ Where an operator has no counterpart here that is surely the same, the module ha
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ import tvm
 from tvm import relax, tirx
 
 from relascope.core.errors import lines_of
-from relascope.core.graph import TensorType
 from relascope.engine.relax.draw.to_graph import tensor_types
 
 PYTORCHS_OPERATORS = "PyTorch, operator by operator"
@@ -98,15 +98,13 @@ def _split(given: _Values, attrs: Any) -> Any:
 def _strided_slice(given: _Values, attrs: Any) -> Any:
     x, axes, begin, end, *strides = given
     steps = strides[0] if strides else [1] * len(axes)
-    array, places = x.numpy(), [slice(None)] * x.ndim
-    for axis, *cut in zip(axes, begin, end, steps, strict=True):
-        first, last, step = map(int, cut)
+    for axis, first, last, step in zip(axes, begin, end, steps, strict=True):
         if step < 0 and last < 0 and bool(attrs.assume_inbound):
             raise NotImplementedError("a slice that runs back to the start")
-        places[int(axis)] = slice(first, last, step)
-    return torch.from_numpy(
-        np.ascontiguousarray(array[tuple(places)]).reshape(array[tuple(places)].shape)
-    )
+        found = range(x.shape[axis])[first:last:step]  # PyTorch steps forward alone
+        places = torch.arange(len(found), device=x.device) * found.step + found.start
+        x = x.index_select(axis, places)
+    return x
 
 
 def _take(given: _Values, attrs: Any) -> Any:
@@ -119,7 +117,7 @@ def _take(given: _Values, attrs: Any) -> Any:
         indices = indices % size
     elif mode == "clip":
         indices = indices.clamp(0, size - 1)
-    elif int(indices.min() if indices.numel() else 0) < 0 or bool((indices >= size).any()):
+    elif not x.is_meta and bool(((indices < 0) | (indices >= size)).any()):
         raise NotImplementedError("an index out of range")
     found = x.index_select(axis, indices.flatten().long())
     return found.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
@@ -203,7 +201,7 @@ def _pad(given: _Values, attrs: Any) -> Any:
 
 def _full(given: _Values, attrs: Any) -> Any:
     shape, value = given
-    return torch.full(list(shape), value.item(), dtype=_dtype(attrs.dtype) or value.dtype)
+    return value.to(_dtype(attrs.dtype) or value.dtype).expand(list(shape)).clone()
 
 
 def _scan(function: Callable[..., torch.Tensor]) -> _Operator:
@@ -312,12 +310,14 @@ _ARITHMETIC: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
     (tirx.Min, min),
     (tirx.Max, max),
 )
+_BY_VALUES = ("relax.tensor_to_shape",)  # the types of what it makes are known in a run alone
+_ANY_SIZE: Mapping[str, int] = defaultdict(lambda: 3)
 
 
 def unknown(mod: Any) -> str:
     """What of a module has no counterpart in PyTorch that is surely the same; "" where all has.
 
-    Whether one takes an operator with its attributes is known when it is run.
+    Operators are tried on tensors without values, each by itself: nothing of the module runs.
     """
     for name, function in mod.functions.items():
         if not isinstance(function, relax.Function):
@@ -325,34 +325,53 @@ def unknown(mod: Any) -> str:
         met: list[Any] = []
         relax.analysis.post_order_visit(function, met.append)
         for one in met:
-            if isinstance(one, tvm.ir.Op) and str(one.name)[6:] not in _OPERATORS:
-                return str(one.name)
             if isinstance(one, relax.ExternFunc):
                 return str(one.global_symbol)
             if isinstance(one, tvm.ir.Var | tvm.ir.GenericConst):
                 for kind in tensor_types(one.ty):
                     if kind.dtype not in _EXACT:
                         return kind.dtype
+            if isinstance(one, tvm.ir.Call) and (why := _missing(one)):
+                return why
     return ""
 
 
-def judge_of(
-    mod: Any, params: Mapping[str, np.ndarray], inputs: Sequence[tuple[str, TensorType]]
-) -> tuple[ByOperator | None, str]:
-    """What runs a module by PyTorch; None, and what PyTorch has not, where there is no such judge.
-
-    Args:
-        params: values of its other arguments, by name.
-        inputs: (name, type) of each input, of known sizes; it is run once, on zeros.
-    """
-    if why := unknown(mod):
-        return None, why
-    judge = ByOperator(mod, params)
+def _missing(call: Any) -> str:
+    """What PyTorch has not of an operator that is called; "" where it has it, or none is."""
+    if not isinstance(call.op, tvm.ir.Op):
+        return ""
+    name = str(call.op.name)
+    function = _OPERATORS.get(name[6:])
+    if function is None or name in _BY_VALUES:
+        return "" if function else name
     try:
-        judge({n: np.zeros(tuple(map(int, t.shape)), t.dtype) for n, t in inputs})
-    except Exception as other:  # PyTorch raises anything over what it does not take
-        return None, lines_of(other)[0]
-    return judge, ""
+        with torch.device("meta"):
+            function([_without_values(a) for a in call.args], call.attrs)
+    except _Unknown:
+        pass  # what it is given is known in a run
+    except NotImplementedError as other:
+        return str(other)
+    except Exception:  # PyTorch raises anything over what it does not take
+        return f"{name} as it is used here"
+    return ""
+
+
+class _Unknown(Exception):
+    """An argument whose rank or sizes its type does not say."""
+
+
+def _without_values(expr: Any) -> Any:
+    """An argument of its type, open sizes 3; what is no tensor is as it is."""
+    if isinstance(expr, relax.Tuple):
+        return tuple(map(_without_values, expr.fields))
+    if isinstance(expr, relax.ShapeExpr):
+        return [_number(v, _ANY_SIZE) for v in expr.values]
+    if not isinstance(expr, tvm.ir.Var | tvm.ir.GenericConst | tvm.ir.Call | relax.TupleGetItem):
+        return _number(expr, _ANY_SIZE)
+    if not isinstance(expr.ty, relax.TensorType) or not isinstance(expr.ty.shape, relax.ShapeExpr):
+        raise _Unknown
+    sizes = [_number(v, _ANY_SIZE) for v in expr.ty.shape.values]
+    return torch.empty(sizes, dtype=_dtype(expr.ty.dtype))
 
 
 class ByOperator:
@@ -375,7 +394,12 @@ class ByOperator:
         given = {**self._arrays, **arrays}
         main = self._mod["main"]
         values = [torch.from_numpy(np.array(given[str(p.name)])) for p in main.params]
-        flat, todo = [], [self._call(main, values, {})]
+        try:
+            flat, todo = [], [self._call(main, values, {})]
+        except (NotImplementedError, MemoryError):
+            raise
+        except Exception as other:  # PyTorch raises anything over what it does not take
+            raise NotImplementedError(f"what it does: {lines_of(other)[0]}") from other
         while todo:
             one = todo.pop()
             if isinstance(one, tuple):
@@ -405,9 +429,8 @@ class ByOperator:
             return self._value(body, known, sizes)
         for block in body.blocks:
             for binding in block.bindings:
-                match = isinstance(binding, relax.MatchCast)
                 value = self._value(binding.value, known, sizes)
-                if match:
+                if isinstance(binding, relax.MatchCast):
                     self._sizes(binding.ty, value, sizes)
                 known[binding.var.__chandle__()] = value
         return self._value(body.body, known, sizes)

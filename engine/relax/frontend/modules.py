@@ -34,7 +34,7 @@ from relascope.engine.limits import uncounted
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.frontend.by_operator import PYTORCHS_OPERATORS, judge_of
+from relascope.engine.relax.frontend.by_operator import PYTORCHS_OPERATORS, ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.server import onnx_program
 from relascope.engine.server.program_model import Imported, argument_notes
@@ -121,18 +121,15 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
     made = imported(mod, pieces.params, path.name)
-    arrays = {n: t.numpy() for n, t in made.tensors.items()}
     if shown:
         made = replace(made, notes=(shown, *made.notes))
     if ill := _ill_formed(mod):
         made = replace(made, notes=(f"TVM says that it is not well-formed: {ill}", *made.notes))
-    judge, why = judge_of(made.program.mod, arrays, made.inputs)
-    if made.program.not_run:
-        judge, why = None, ""
-    if judge is None and why:
+    if why := "" if made.program.not_run else unknown(made.program.mod):
         said = f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
         made = replace(made, notes=(said, *made.notes))
-    elif judge is not None:
+    elif not made.program.not_run:
+        judge = ByOperator(made.program.mod, {n: t.numpy() for n, t in made.tensors.items()})
         made = replace(made, judge=judge, judge_name=PYTORCHS_OPERATORS)
     if code:
         made = replace(made, program=replace(made.program, code=code))
