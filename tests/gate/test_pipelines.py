@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from place import ROOT
 from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bulk
@@ -13,30 +14,13 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import read_pipeline
 from relascope.viz.rows.gate import pipelines as rows
 
-VECTORS = """
-from tvm.script import ir as I
-from tvm.script import relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor((16,), "float32"),
-        a: R.Tensor((16, 32), "float32"),
-        b: R.Tensor((16, 32), "float32"),
-    ) -> R.Tensor((32,), "float32"):
-        with R.dataflow():
-            y = R.add(R.matmul(x, a), R.matmul(x, b))
-            R.output(y)
-        return y
-"""
+VECTORS = ROOT / "corpus/relax/broken/matmul_of_vectors.relax"
 
 
 @pytest.mark.engine
 def test_every_pipeline_is_tried_and_a_second_run_goes_on(tmp_path, capsys):
-    model, lines = tmp_path / "vectors.relax", tmp_path / "lines.jsonl"
-    model.write_text(VECTORS, encoding="utf-8")
-    given = ["pipelines", str(model), "--engine", "relax", "-o", str(lines), "--workers", "1"]
+    lines = tmp_path / "lines.jsonl"
+    given = ["pipelines", str(VECTORS), "--engine", "relax", "-o", str(lines), "--workers", "1"]
     assert main([*given, "--fail"]) == 3  # ours has TVM's faulty pass
     said = capsys.readouterr().out
     assert "CombineParallelMatmul in front of tvm:zero: crash." in said

@@ -4,6 +4,7 @@ import pytest
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import Question
@@ -16,61 +17,11 @@ from relascope.passes.pipeline import Pipeline
 
 
 @I.ir_module
-class Branches:
-    """From the thread apache/tvm #20191, which ends in a segmentation fault."""
-
-    @R.function
-    def main(x: R.Tensor((4, 8), "float32"), cond: R.Tensor((), "bool")) -> R.Tensor(
-        (4, 8), "float32"
-    ):
-        if cond:
-            a = R.reshape(x, (32,))
-            out = R.reshape(a, (4, 8))
-        else:
-            b = R.reshape(x, (32,))
-            out = R.reshape(b, (4, 8))
-        return out
-
-
-@I.ir_module
 class Open:
     @R.function
     def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 4), "float32")):
         with R.dataflow():
             y = R.nn.relu(R.matmul(x, w))
-            R.output(y)
-        return y
-
-
-@I.ir_module
-class Vectors:
-    """From the thread apache/tvm #20197."""
-
-    @R.function
-    def main(
-        x: R.Tensor((16,), "float32"),
-        a: R.Tensor((16, 32), "float32"),
-        b: R.Tensor((16, 32), "float32"),
-    ) -> R.Tensor((32,), "float32"):
-        with R.dataflow():
-            y = R.add(R.matmul(x, a), R.matmul(x, b))
-            R.output(y)
-        return y
-
-
-@I.ir_module
-class Halves:
-    """From the thread apache/tvm #20198."""
-
-    @R.function
-    def main(
-        x: R.Tensor((4, 8), "float16"),
-        a: R.Tensor((8, 4), "float16"),
-        b: R.Tensor((8, 4), "float16"),
-    ) -> R.Tensor((4, 4), "float32"):
-        with R.dataflow():
-            w = R.add(a, b)
-            y = R.matmul(x, w, out_dtype="float32")
             R.output(y)
         return y
 
@@ -84,6 +35,11 @@ def saved(folder, mod):
     path = folder / "mod.relax"
     path.write_text(mod.script(show_meta=True), encoding="utf-8")
     return ModelSource(str(path))
+
+
+def broken(name):
+    """A module with a fault of TVM's that others reported."""
+    return ModelSource(str(ROOT / f"corpus/relax/broken/{name}.relax"))
 
 
 def spelled_out(session, text):
@@ -132,8 +88,8 @@ def test_what_a_kernel_writes_is_read_from_its_call(session):
     assert "vm.alloc_tensor" in read and len(read) > 1
 
 
-def test_a_plan_of_memory_that_breaks_a_branch_is_found(session, tmp_path):
-    source = saved(tmp_path, Branches)
+def test_a_plan_of_memory_that_breaks_a_branch_is_found(session):
+    source = broken("plan_across_branches")
     found, named = searched(session, source, "tvm:target")
     assert (found.kind, named) == ("crash", ["StaticPlanBlockMemory"])
     right, _ = searched(session, source, "tvm:target|-StaticPlanBlockMemory")
@@ -145,22 +101,22 @@ def test_a_program_with_an_open_size_runs_through_all_of_it(session, tmp_path):
     assert (found.kind, named) == ("", [])
 
 
-def test_a_pass_in_front_that_crashes_is_found(session, tmp_path):
-    source = saved(tmp_path, Vectors)
+def test_a_pass_in_front_that_crashes_is_found(session):
+    source = broken("matmul_of_vectors")
     found, named = searched(session, source, "CombineParallelMatmul|tvm:zero")
     assert (found.kind, named) == ("crash", ["CombineParallelMatmul"])
 
 
-def test_a_type_that_a_pass_changes_is_named_before_anything_runs(session, tmp_path):
+def test_a_type_that_a_pass_changes_is_named_before_anything_runs(session):
     pipeline = spelled_out(session, "ExpandMatmulOfSum|tvm:zero")
-    (first, *_) = session.step(saved(tmp_path, Halves), pipeline, progress=silent)
+    (first, *_) = session.step(broken("expand_matmul_dtype"), pipeline, progress=silent)
     assert first.error.kind == "type" and "is not well-formed" in first.error.message
-    assert 'R.Tensor((4, 4), dtype="float16")' in first.error.message
+    assert 'R.Tensor((3, 5), dtype="float16")' in first.error.message
 
 
-def test_our_passes_refuse_a_program_that_branches(session, tmp_path):
+def test_our_passes_refuse_a_program_that_branches(session):
     pipeline = read_pipeline("relax", "cse|decompose_inference")
-    _, last = session.step(saved(tmp_path, Branches), pipeline, progress=silent)
+    _, last = session.step(broken("plan_across_branches"), pipeline, progress=silent)
     assert last.error.kind == "usage" and "branches" in last.error.message
 
 
