@@ -27,6 +27,7 @@ from relascope.engine.registry import ENGINES
 
 if TYPE_CHECKING:
     from relascope.commands.shared import Connect
+    from relascope.engine.client import EngineClient
 
 _MODEL = "model gradient passes"
 _CUT = f"{_MODEL} by_hand"
@@ -139,10 +140,9 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
 
             os.environ[TRUST] = "1"  # which engines inherit
         _own_passes(args)
-        if connect is None:
-            from relascope.engine.client import EngineClient as connect
-        _tvms_pipelines(args, connect)
-        document = args.run(args, connect)
+        from relascope.engine.client import EngineClient
+
+        document = args.run(args, _with_tvms_pipelines(args, connect or EngineClient))
     except EngineError as error:
         return _fail(error, as_json)
     except ModuleNotFoundError as missing:
@@ -204,19 +204,34 @@ def _own_passes(args: argparse.Namespace) -> None:
         name_files(args.pass_file)
 
 
-def _tvms_pipelines(args: argparse.Namespace, connect: Any) -> None:
-    """Spell out a pipeline that begins with one of TVM's, as the engine reads it from TVM."""
+_PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list, their texts
+
+
+def _with_tvms_pipelines(args: argparse.Namespace, connect: Connect) -> Connect:
+    """Spell out the pipelines of TVM's among the arguments, as the engine reads them from TVM.
+
+    Returns:
+        What connects as `connect` does; to an engine that was asked here without starting another.
+    """
+    from relascope.passes.catalogue import with_tvms
     from relascope.passes.catalogue.tvm_named import MARK
 
-    if MARK not in (getattr(args, "passes", None) or ""):
-        return
-    from relascope.commands.shared import EngineCalls
-    from relascope.passes.catalogue import with_tvms
-
-    with EngineCalls(args, connect) as ask:
-        known = ask("pipelines", getattr(args, "target", None) or "").pipelines
-    with refusing("usage", "{}.", "--passes", "See: relascope passes"):
-        args.passes = with_tvms(args.engine, args.passes, known)
+    asked: dict[str, EngineClient] = {}
+    for name in _PIPELINES:
+        given = getattr(args, name, None) or ""
+        texts = [given] if isinstance(given, str) else given
+        if not any(MARK in text for text in texts):
+            continue
+        second = args.engine_b if name == "passes_b" else None
+        ir = str(second or getattr(args, "engine", ENGINES[0]))
+        if ir not in asked:
+            asked[ir] = connect(ir)
+        known = asked[ir].call("pipelines", getattr(args, "target", None) or "").pipelines
+        option = f"--{name.replace('_', '-')}"
+        with refusing("usage", "{}.", option, "See: relascope passes tvm:"):
+            spelled = [with_tvms(ir, t, known) if MARK in t else t for t in texts]
+        setattr(args, name, spelled[0] if isinstance(given, str) else spelled)
+    return lambda ir: asked.pop(ir, None) or connect(ir)
 
 
 def _module(name: str) -> Any:

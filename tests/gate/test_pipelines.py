@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from command_line import document, run
 from place import ROOT
 from relascope.commands.main import main
 from relascope.core.errors import EngineError
@@ -82,3 +83,14 @@ def test_a_pipeline_is_called_by_what_it_does_whether_it_is_bisected_or_not(show
     row = bulk.run(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
     assert rows.result(row) == result
     assert row["culprits"] == (["FuseOps"] if whole else [])
+
+
+def test_tvms_pipelines_are_taken_wherever_a_pipeline_is():
+    lines = document("bulk", "mlp", "--pipelines", "cse", "--pipelines", "tvm:O3|-FuseOps")["rows"]
+    assert [r["pipeline"] for r in lines] == ["cse", "FoldConstant|-FuseOps"]
+    found = document("diff", "mlp", "mlp", "--passes", "tvm:O3", "--passes-b", "cse|tvm:O3")
+    assert [found[side]["pipeline"] for side in "ab"] == [
+        "FoldConstant|FuseOps",
+        "cse|FoldConstant|FuseOps",
+    ]
+    assert "known: tvm:O3. (--passes)" in run("check", "mlp", "--passes", "tvm:O9").stderr
