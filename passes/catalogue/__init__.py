@@ -90,7 +90,7 @@ def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
     if name.strip() not in pipelines:
-        known = ", ".join(tvm_named.MARK + n for n in pipelines)
+        known = ", ".join(tvm_named.MARK + n for n in pipelines) or "none with a gradient"
         raise ValueError(f"TVM has no pipeline {name.strip()!r}; known: {known}")
     ahead = read_pipeline(ir, before.strip().removesuffix("|"))
     usual = _with(read_pipeline(ir, pipelines[name.strip()]), read_pipeline(ir, rest))

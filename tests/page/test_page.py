@@ -106,7 +106,7 @@ def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
     page.text_input(key="keep_pipeline_text").set_value("cse|nope")
     settle(next(b for b in page.button if b.label == "Use it").click().run())
     assert "nope" in page.error[0].value
-    settle(next(b for b in page.button if b.label == "Back to the default").click().run())
+    settle(next(s for s in page.selectbox if s.label == "Pipeline").set_value("relascope's").run())
     assert page.code[0].value == str(INFERENCE)
 
 

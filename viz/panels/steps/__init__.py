@@ -84,9 +84,10 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
-        editing.chooser(screen, partial(_change, screen))
+        theirs = editing.chooser(screen, partial(_change, screen))
         editing.parameters(screen, _chosen(screen), partial(_now, screen), partial(_change, screen))
         _list(screen, known, {} if found is None else found.blamed)
+        editing.pipeline_text(screen, theirs, partial(_change, screen))
         bisect.show(screen, found)
         tries = tvm_pipelines.button(screen)
         example.show(screen, _chosen(screen))
@@ -207,7 +208,6 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
     )
-    editing.pipeline_text(screen, partial(_change, screen))
 
 
 def _idle(row: StepListRow) -> bool:

@@ -31,11 +31,15 @@ others than when the page was drawn."""
 _OURS = "relascope's"
 
 
-def chooser(screen: Screen, change: Change) -> None:
+def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
     """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it
-    from TVM."""
+    from TVM.
+
+    Returns:
+        The texts of TVM's own, by name; none in training, for they have no gradient.
+    """
     theirs: Mapping[str, str] = {}
-    if not screen.training:  # TVM's have no gradient
+    if not screen.training:
         with boundary(screen.cache), suppress(Waiting):
             theirs = screen.cache.ask("pipelines").pipelines
     usual = default_pipeline(screen.ir, screen.training, screen.source.gradient)
@@ -58,6 +62,7 @@ def chooser(screen: Screen, change: Change) -> None:
         help="TVM's are as the installed TVM has them, to the last pass before code. Numbers after "
         "a step are those of a build with what TVM cannot go without behind it.",
     )
+    return theirs
 
 
 def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
@@ -112,8 +117,9 @@ def _field(
         st.text_input(label, text, **more)
 
 
-def pipeline_text(screen: Screen, change: Change) -> None:
-    """The pipeline as text: to copy, to take home as a script, and to paste another."""
+def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> None:
+    """The pipeline as text: to copy, to take home as a script, and to paste another, which may name
+    one of TVM's (`chooser`)."""
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
         download(
@@ -133,18 +139,12 @@ def pipeline_text(screen: Screen, change: Change) -> None:
                 help="Names joined by |, a minus before a pass that is switched off, parameters "
                 "in parentheses: name(key=value).",
             )
-            use, reset = st.columns(2)
-            used = use.form_submit_button("Use it", width="stretch")
-            if reset.form_submit_button("Back to the default", width="stretch"):
-                change(None, None)
-                st.rerun()
+            used = st.form_submit_button("Use it", width="stretch")
         if used:
             try:
-                if MARK in text:
-                    known = screen.cache.ask("pipelines").pipelines
-                    text = with_tvms(screen.ir, text, known)
+                text = with_tvms(screen.ir, text, theirs) if MARK in text else text
                 pipeline = read_pipeline(screen.ir, text)
-            except (Waiting, ValueError) as wrong:
+            except ValueError as wrong:
                 show_error(EngineError("usage", str(wrong)))
                 return
             change(pipeline, None)
