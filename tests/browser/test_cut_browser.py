@@ -25,7 +25,6 @@ def style(page, node_id):
     return ask(page, 0, _STYLE, node_id)
 
 
-@pytest.mark.exhaustive  # beside other browsers it may wait in vain
 def test_a_tensor_is_found_clicked_forced_and_let_go(page):
     choose_row(page, 0)
     wait(page, 0, "v.selected === 'd0'")

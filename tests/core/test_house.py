@@ -41,7 +41,7 @@ LINES = {
     "passes": 11900,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27290,
+    "viz": 27300,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

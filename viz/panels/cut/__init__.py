@@ -15,14 +15,7 @@ from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.cut_choice import (
-    chosen,
-    controls,
-    cut_of,
-    force,
-    joint_graph,
-    strategy,
-)
+from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph, strategy
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
@@ -69,7 +62,7 @@ def show(screen: Screen) -> None:
                     open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     highlight=by_hand.highlight(cut, node_id),
                     card=by_hand.card(screen, cut, node_id),
-                    act=partial(force, screen),
+                    act=partial(captures.force_in_graph, screen),
                     **presenting.view(screen, cut),
                 ),
                 key=_VIEW,

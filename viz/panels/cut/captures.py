@@ -7,7 +7,9 @@ from typing import Any
 import streamlit as st
 
 from relascope.passes.cuts.cut import Cut
+from relascope.viz.panels.shell.cut_choice import force
 from relascope.viz.panels.shell.frame import heading, side_by_side
+from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, tables
 
@@ -50,7 +52,15 @@ def chosen(cut: Cut) -> str | None:
 def focus(cut: Cut) -> str | None:
     """The node of the row that is chosen, unless the row followed the graph, which is there."""
     now = _focus(cut)
+    if st.session_state.pop("captures_stay", False):
+        st.session_state.captures_followed = now
     return None if now == st.session_state.get("captures_followed") else now
+
+
+def force_in_graph(screen: Screen, node_id: str, way: str | None) -> None:
+    """Force a tensor in the graph, which stays there: the browser may still name an older row."""
+    st.session_state.captures_stay = True
+    force(screen, node_id, way)
 
 
 def _listed(cut: Cut) -> dict[str, tuple[str, ...]]:
