@@ -107,7 +107,6 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so
     assert page.locator(".filters [aria-pressed=true]").text_content().startswith("Changed")
 
 
-@pytest.mark.exhaustive  # beside other browsers it may wait in vain
 def test_keys_that_come_fast_are_all_obeyed_a_reload_comes_back_and_text_is_handed_on(
     opened, tmp_path
 ):
