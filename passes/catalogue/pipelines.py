@@ -26,7 +26,7 @@ ORDER = {
         simplify_inference fuse fold_scale_axis backward_fold_scale_axis forward_fold_scale_axis
         combine_dense combine_conv2d simplify_expr canonicalize_ops fold_explicit_padding
         convert_layout alter_op_layout mixed_precision fast_math qnn_legalize qnn_canonicalize
-        inline remove_unused_functions on_device plan_devices defuse externalize_dropout
+        inline remove_unused_functions defuse externalize_dropout
         decompose_layer_norm decompose_batch_norm root_grad_out gradient graph_normal_form
         static_like shape_const_dedup drop_zeros drop_ones transpose_dedup dce
     """,
@@ -36,8 +36,8 @@ ORDER = {
         decompose_layer_norm decompose_batch_norm root_grad_out gradient drop_zeros drop_ones
         transpose_dedup transpose_of_matmul fuse_transpose_matmul remove_redundant_reshape
         canonicalize dce inline topological_sort expand_matmul_of_sum adjust_matmul_order
-        reorder_permute_dims_after_concat fast_math convert_layout mixed_precision on_device
-        plan_devices legalize annotate_pattern fuse_ops fuse_tir
+        reorder_permute_dims_after_concat fast_math convert_layout mixed_precision legalize
+        annotate_pattern fuse_ops fuse_tir
     """,
 }
 """Those that people ask for first, first. A pass that is not named here comes behind them."""

@@ -119,14 +119,6 @@ fast_math = tvm_pass(
     before="It computes in float32; no gradient follows, for the quick forms have none.",
     after="exp, tanh, erf and softmax are kernels: fast_exp, fast_tanh, fast_erf and fast_softmax.",
 )
-plan_devices = tvm_pass(
-    _t.RealizeVDevice,
-    "Gives every value a device, and puts a copy wherever one goes from device to device. For "
-    "looking, as on_device.",
-    looking=True,
-    before="hint_on_device marks stand in it, and the module names their devices.",
-    after="to_vdevice stands on every edge between devices; types say where a value lies.",
-)
 
 
 @listed("TopologicalSort", "TVM")

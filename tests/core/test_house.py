@@ -38,7 +38,7 @@ LINES = {
     "commands": 3730,
     "core": 1200,
     "engine": 42190,
-    "passes": 11900,
+    "passes": 11660,
     "recorder": 1600,
     "samples": 600,
     "viz": 27300,

@@ -1,8 +1,6 @@
-"""Examples of the passes over functions and devices."""
+"""Examples of the passes over functions."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import tvm
 from tvm.relax import BlockBuilder, op
@@ -25,20 +23,3 @@ def inline(new: Tensors) -> Example:
             out = builder.emit_output(op.add(a, y), name_hint="result")
         builder.emit_func_output(out)
     return Example(RelaxProgram(builder.get(), {}, ("y",), 1))
-
-
-_ELSEWHERE = "sqrt exp"
-
-
-def _on_two_devices(new: Tensors) -> Any:
-    both = new.bind("both", op.add(new.var("x", 1, 10), new.var("y", 1, 10)))
-    root, log = new.bind("root", op.sqrt(both)), new.bind("log", op.log(both))
-    return op.exp(new.bind("less", op.subtract(root, log)))
-
-
-def on_device(new: Tensors) -> Example:
-    return new.example(_on_two_devices(new), params=(("operators", _ELSEWHERE),))
-
-
-def plan_devices(new: Tensors) -> Example:
-    return new.example(_on_two_devices(new), after=f"on_device(operators={_ELSEWHERE})")

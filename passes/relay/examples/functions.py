@@ -1,4 +1,4 @@
-"""Examples of the passes over functions, groups and devices."""
+"""Examples of the passes over functions and groups."""
 
 from __future__ import annotations
 
@@ -35,22 +35,6 @@ def inline(new: Tensors) -> Example:
 
 def remove_unused_functions(new: Tensors) -> Example:
     return _module(False, ("square",), new)
-
-
-_ELSEWHERE = "sqrt exp"
-
-
-def _on_two_devices(new: Tensors) -> Any:
-    both = relay.add(new.var("x", 1, 10), new.var("y", 1, 10))
-    return relay.exp(relay.subtract(relay.sqrt(both), relay.log(both)))
-
-
-def on_device(new: Tensors) -> Example:
-    return new.example(_on_two_devices(new), params=(("operators", _ELSEWHERE),))
-
-
-def plan_devices(new: Tensors) -> Example:
-    return new.example(_on_two_devices(new), after=f"on_device(operators={_ELSEWHERE})")
 
 
 def defuse(new: Tensors) -> Example:

@@ -13,7 +13,6 @@ from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.builtin import topological_sort
 from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.ir.rewrite import bindings, op_name
-from relascope.passes.relax.on_device import on_device
 from relax_modules import LIMIT, errors, imported
 from training import ENGINE, passes
 
@@ -125,17 +124,3 @@ def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
     torch.testing.assert_close(
         ours, theirs, rtol=0, atol=rounding("float32", 1, values.abs().max())
     )
-
-
-def test_marks_are_refused_where_there_is_nothing_to_mark():
-    _, before = imported(Parallel(), torch.randn(3, 8))
-    with pytest.raises(EngineError, match="none of the operators"):
-        on_device(before, "nn.conv2d")
-
-
-def test_copies_stand_around_the_products_of_a_model():
-    _, before = imported(Parallel(), torch.randn(3, 8))
-    planned = passes(before, "on_device|plan_devices")
-    # The input and each transposed weight go over, and each product comes back.
-    assert counted(planned, "to_vdevice") == 1 + 3 + 3
-    assert counted(planned, "hint_on_device") == 0

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from tvm import relax
 
-from examples import Run, apply, assert_close, documented, printed, quiet, stepwise
+from examples import Run, assert_close, documented, printed, quiet, stepwise
 from limits import rounding
 from relascope.core.errors import EngineError
 from relascope.engine.relax.session import RelaxSession
-from relascope.passes.catalogue import info, names
-from relascope.passes.relax.ir.rewrite import bindings, op_name
+from relascope.passes.catalogue import names
 
 SESSION = RelaxSession()
 BACKEND = SESSION.backend
@@ -46,9 +44,6 @@ OTHERWISE = {
     "mixed_precision": _is_rounded,
 }
 
-# What is on two devices is not built here.
-ELSEWHERE = ("on_device", "plan_devices")
-
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_documentation_shows_what_the_pass_does(name):
@@ -63,7 +58,7 @@ def test_the_pass_does_something_to_its_example(name):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in ELSEWHERE])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_example_computes_the_same_after_the_pass(name, dtype):
     if (name, dtype) == ("mixed_precision", "float64"):
         with pytest.raises(EngineError, match="takes float32"):
@@ -74,54 +69,6 @@ def test_the_example_computes_the_same_after_the_pass(name, dtype):
         OTHERWISE[name](run, dtype)
     else:
         assert_close(run.after, run.before, dtype)
-
-
-def _interpreted(program, values):
-    """What a program of these few operators computes, wherever it is to run."""
-    known = {str(p.name): values[str(p.name)] for p in program.main.params}
-    compute = {
-        "add": np.add,
-        "subtract": np.subtract,
-        "sqrt": np.sqrt,
-        "log": np.log,
-        "exp": np.exp,
-        "hint_on_device": lambda x, *_: x,
-        "to_vdevice": lambda x, *_: x,
-        "": lambda x: x,
-    }
-    for variable, value in bindings(program.main):
-        operands = value.args if isinstance(value, relax.Call) else [value]
-        read = [known[str(a.name)] for a in operands if isinstance(a, relax.Var)]
-        known[str(variable.name)] = compute[op_name(value)](*read)
-    return known[str(program.main.body.body.name)]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_what_is_on_two_devices_computes_the_same(name, dtype):
-    example = BACKEND.example(name, dtype)
-    rng = np.random.default_rng(5)
-    values = {n: rng.uniform(0.5, 2, (1, 10)).astype(dtype) for n in ("x", "y")}
-    both = values["x"] + values["y"]
-    expected = np.exp(np.sqrt(both) - np.log(both))
-    for program in (example.program, apply(info("relax", name), example)):
-        assert_close([_interpreted(program, values)], [expected], dtype)
-
-
-def test_what_is_named_lies_on_the_device_and_copies_stand_between():
-    planned = apply(info("relax", "plan_devices"), BACKEND.example("plan_devices", "float32"))
-    places = {}
-    for variable, value in bindings(planned.main):
-        if op_name(value):
-            places.setdefault(op_name(value), []).append(str(variable.ty.vdevice.target.kind.name))
-    assert places.pop("to_vdevice") == ["cuda", "llvm", "cuda"]
-    assert places == {
-        "add": ["llvm"],
-        "sqrt": ["cuda"],
-        "log": ["llvm"],
-        "subtract": ["llvm"],
-        "exp": ["cuda"],
-    }
 
 
 def test_a_script_runs_passes_one_by_one():

@@ -214,19 +214,3 @@ def test_functions_that_nothing_reaches_are_gone():
     start = EXAMPLES["remove_unused_functions"]("float32").program
     names = {str(v.name_hint) for v in run("remove_unused_functions", start).mod.functions}
     assert names == {"main", "square"}
-
-
-def test_devices_are_refused_in_words():
-    start = EXAMPLES["on_device"]("float32").program
-    with pytest.raises(EngineError, match="none of the operators"):
-        run("on_device", start, ("operators", "nn.conv2d"))
-    new = Tensors("float32")
-    mark = relay.annotation.on_device(relay.exp(new.var("x", 2)), tvm.device("cuda", 0))
-    with pytest.raises(EngineError, match="read twice"):  # and the process is still there
-        run("plan_devices", new.program(relay.add(mark, mark)))
-
-
-def test_devices_stand_in_the_text_by_name():
-    text = BACKEND.text(run("plan_devices", EXAMPLES["plan_devices"]("float32").program))
-    assert "src_virtual_device=cpu, dst_virtual_device=cuda" in text
-    assert "VirtualDevice" not in text and "Target" not in text
