@@ -263,10 +263,10 @@ _ETC = (
 )
 _VARIABLES = (
     *("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
-    *("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "CONDA_PREFIX"),
+    *("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"),
     *("TVM_HOME", "TVM_LIBRARY_PATH", "RELASCOPE_RELAY_TVM"),
 )
-_COMPILERS = ("nvcc", "hipcc", "gcc", "clang", "ld.lld")
+_COMPILERS = ("nvcc", "gcc", "clang")
 
 
 def environment() -> Iterator[Path]:

@@ -38,12 +38,10 @@ _SPELLINGS = (
 
 _GPUS = {
     "cuda": "an NVIDIA GPU",
-    "rocm": "an AMD GPU",
     "metal": "an Apple GPU",
     "vulkan": "a GPU, by Vulkan",
     "opencl": "a device, by OpenCL",
 }
-_AMD = "llvm -mtriple=amdgcn-amd-amdhsa"
 _MOST_GPUS = 64
 TVMS_OWN = "TVM's own kernels"
 
@@ -271,9 +269,14 @@ class Tvm:
             make: makes the target.
 
         Raises:
-            EngineError: kind "target"; TVM refuses it, or LLVM has no such architecture, processor
-                or feature.
+            EngineError: kind "target"; TVM refuses it, it is for AMD's GPUs, or LLVM has no such
+                architecture, processor or feature.
         """
+        kind, options = split(target)
+        if kind == "rocm":
+            message = "relascope does not build for AMD's GPUs: no TVM of the Python packages runs "
+            hint = "`relascope engines` lists what runs here."
+            raise EngineError("target", f"{message}there.", target, hint)
         codegen = self.module.target.codegen
         asked = hasattr(codegen, "llvm_get_targets")  # an older TVM cannot say what its LLVM has
         if asked:
@@ -282,10 +285,8 @@ class Tvm:
             found = make()
         except Exception as wrong:
             raise refused(wrong, target) from wrong
-        kind, options = split(target)
-        if asked and kind in ("llvm", "rocm") and options.get("mcpu"):
-            of = found if kind == "llvm" else self.parse(_AMD)  # whose triple LLVM's list lacks
-            names = {str(n) for n in codegen.llvm_get_cpu_archlist(of)}
+        if asked and kind == "llvm" and options.get("mcpu"):
+            names = {str(n) for n in codegen.llvm_get_cpu_archlist(found)}
             _check_processor(target, options["mcpu"], names)
         if asked and kind == "llvm" and options.get("mattr"):
             has = {str(f) for f in codegen.llvm_get_cpu_features(found)}
@@ -353,8 +354,8 @@ def _gpu_words(kind: str, device: Any) -> str:
 
 
 def torch_device(target: str) -> str:
-    """Where PyTorch runs beside a target: "cuda" for CUDA and ROCm, which it calls so too."""
-    if target.split()[0] not in ("cuda", "rocm"):
+    """Where PyTorch runs beside a target: "cuda", with the GPU's number, or "cpu"."""
+    if target.split()[0] != "cuda":
         return "cpu"
     index = gpu_index(target)
     return f"cuda:{index}" if index else "cuda"

@@ -15,20 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import lines_of
-from relascope.engine.building import amd, elf, gpu_faults, kernel_code, launches
+from relascope.engine.building import elf, gpu_faults, kernel_code, launches
 from relascope.engine.protocol.artefact import KernelCode, Launch, extension
 
 Compile = Callable[[str, str], bytes]
 """From CUDA source and a format ("cubin", "ptx") to what the compiler makes of it; raises with the
 reason where there is no compiler, or where it refuses."""
 
-_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal", "hip": "LLVM IR"}
+_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal"}
 _NOT_WRITTEN = (
     "This TVM cannot write the library out, for it has no runtime for this GPU: there is the "
     "kernels' code alone."
 )
-_AMD = "amdgcn"
-"""What we call the part of a library that is an AMD GPU's assembly."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,6 @@ def library_of(
             host = (str(source("ll")), str(source("asm")))
         elif not kind.startswith("relax"):
             devices.append((kind, str(source("" if new else kind))))
-            if kind == "hip":
-                devices.append((_AMD, str(source("asm"))))
 
     def export(file: str) -> object:
         return built.export_library(file, fcompile=pack)
@@ -157,10 +153,6 @@ def _on_device(
     sizes: dict[str, int] | None = {}
     machine: dict[str, elf.RegisterUse] = {}
     for kind, source in devices:
-        if kind == _AMD:
-            machine |= amd.registers(source)
-            texts["assembly"] = kernel_code.assembly_functions(source, machine)
-            continue
         language = _LANGUAGES.get(kind, kind)
         functions = kernel_code.device_functions(source) or {kind: source}
         texts.setdefault(language, {}).update(functions)

@@ -39,14 +39,10 @@ def sizes(data: bytes) -> Sizes | None:
 
 @dataclass(frozen=True)
 class RegisterUse:
-    """What a kernel needs: registers of a thread, and bytes of its memory that are elsewhere.
-
-    `threads` is the most that a block may have of them, where the compiler says that.
-    """
+    """What a kernel needs: registers of a thread, and bytes of its memory that are elsewhere."""
 
     count: int
     spilled_bytes: int
-    threads: int | None = None
 
 
 _REGISTERS, _STACK = 0x2F, 0x12  # EIATTR_REGCOUNT and EIATTR_MIN_STACK_SIZE of NVIDIA's tools

@@ -75,7 +75,7 @@ def _library(match: re.Match[str], text: str) -> str:
 
 _FAULTS = (
     _fault(
-        r"(CUDA|HIP):? out of memory|(CUDA_|hip|cuda)Error_?(OutOf|Memory|OUT_OF_)\w*|"
+        r"CUDA:? out of memory|(CUDA_|cuda)Error_?(OutOf|Memory|OUT_OF_)\w*|"
         r"CUBLAS_STATUS_ALLOC_FAILED",
         _full,
         "Take a smaller batch or fewer tokens, or a cut that saves less; or end what else uses the "
@@ -90,8 +90,7 @@ _FAULTS = (
         "Update the driver, or install a PyTorch that was built for the CUDA that it serves.",
     ),
     _fault(
-        r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|"
-        r"hipErrorNoBinaryForGpu",
+        r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU",
         "What was compiled has no code for this GPU's architecture.",
         "Take the target as the list of targets has it, with this GPU's own -arch=sm_…; where "
         "PyTorch's own kernels lack it, install a PyTorch that was built for this GPU.",
@@ -127,8 +126,7 @@ _FAULTS = (
     ),
     _fault(
         r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|CUDA_ERROR_NO_DEVICE|"
-        r"no CUDA-capable device|CUDA driver initialization failed|No CUDA GPUs are available|"
-        r"hipErrorNoDevice|No HIP GPUs are available",
+        r"no CUDA-capable device|CUDA driver initialization failed|No CUDA GPUs are available",
         lambda match, text: (
             "This PyTorch was built without CUDA."
             if "not compiled" in match[0]
@@ -138,7 +136,7 @@ _FAULTS = (
         "set, must name the GPU. Or choose a target for the CPU.",
     ),
     _fault(
-        r"(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nvrtc|nvrtc-builtins|nvJitLink|amdhip64)"
+        r"(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nvrtc|nvrtc-builtins|nvJitLink)"
         r"[\w.-]*): cannot open shared object|"
         r"Could not load library (lib\w+\.so[\w.]*)|Unable to load any of \{(lib[\w.]+)",
         _library,

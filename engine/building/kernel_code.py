@@ -76,10 +76,7 @@ def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:
 
 
 def device_functions(text: str) -> dict[str, str]:
-    """The kernels in a GPU's source: CUDA, OpenCL, Metal, PTX or LLVM's text; by name."""
-    if "amdgpu_kernel" in text:
-        found = llvm_functions(text)
-        return {n: body for n, body in found.items() if "amdgpu_kernel" in body.partition("\n")[0]}
+    """The kernels in a GPU's source: CUDA, OpenCL, Metal or PTX; by name."""
     pattern = _PTX if ".entry " in text and "__global__" not in text else _ENTRY
     return {m["name"]: m["whole"] for m in pattern.finditer(text)}
 

@@ -16,10 +16,10 @@ from relascope.engine.building import elf, kernel_code
 from relascope.engine.protocol.artefact import KernelCode, Launch
 
 _WARP = 32
-_SHARED = {"cuda": 48 * 1024, "rocm": 64 * 1024}
+_SHARED = {"cuda": 48 * 1024}
 """Bytes that the threads of a block may share, in a kernel whose shared memory has a fixed size."""
-_THREADS = {"cuda": 1024, "rocm": 1024}
-"""Of a block; fewer where the compiler says so of a kernel."""
+_THREADS = {"cuda": 1024}
+"""Of a block."""
 
 
 @dataclass
@@ -68,9 +68,7 @@ def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
     """A launch with what a compiler made of its function, where there is that."""
     if made is None:
         return launch
-    return replace(
-        launch, registers=made.count, spilled_bytes=made.spilled_bytes, most_threads=made.threads
-    )
+    return replace(launch, registers=made.count, spilled_bytes=made.spilled_bytes)
 
 
 def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
@@ -84,7 +82,7 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
     narrow = [x.name for x in found if 1 < x.threads < _WARP and x.blocks > 1]
     slow = [x.name for x in found if x.schedule.endswith("by one thread")]
     most = _THREADS.get(kind, math.inf)
-    wide = [x.name for x in found if x.threads > (x.most_threads or most)]
+    wide = [x.name for x in found if x.threads > most]
     large = [x.name for x in found if x.shared_bytes > _SHARED.get(kind, math.inf)]
     spilled = [x.name for x in found if x.spilled_bytes]
     for names, said in (

@@ -19,7 +19,6 @@ class Launch:
         registers: of a thread; None where it was not compiled.
         spilled_bytes: of a thread's own memory beside registers, for what found no room in them and
             for arrays; None likewise.
-        most_threads: that a block may have by what was compiled; None where that says nothing.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Launch:
     schedule: str = ""
     registers: int | None = None
     spilled_bytes: int | None = None
-    most_threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,6 @@ _EXTENSIONS = {
     "assembly": "s",
     "OpenCL": "cl",
     "Metal": "metal",
-    "HIP": "hip",
 }
 
 

@@ -20,7 +20,7 @@ HERE = (
     Target("cuda -arch=sm_90", "a GPU", True),
     Target("cuda -arch=sm_90 -graphs=cuda", "a GPU", True),
     Target("cuda -arch=sm_80 -gpu=1", "another GPU", True),
-    Target("rocm", "no GPU", False, "There is none."),
+    Target("opencl", "no GPU", False, "There is none."),
 )
 
 
@@ -40,7 +40,7 @@ def test_ways_are_those_of_the_chosen_targets_device():
     ]
     assert names("cuda -arch=sm_90") == ["tvm", "graphs", "mixed_precision", "layout"]
     assert names("cuda -gpu=1") == ["tvm", "mixed_precision", "layout"]
-    assert names("rocm") == ["mixed_precision", "layout"]
+    assert names("opencl") == ["mixed_precision", "layout"]
 
 
 def test_ways_are_chosen_by_name():

@@ -55,7 +55,7 @@ class Stages:
 def stages(target: Any) -> Stages:
     """TVM's default pipeline for a target."""
     kind = str(target.kind.name)
-    known = {"llvm": "cpu_generic", "cuda": "cuda", "rocm": "rocm"}
+    known = {"llvm": "cpu_generic", "cuda": "cuda"}
     theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
     legalize = theirs.legalize_passes(target)
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")

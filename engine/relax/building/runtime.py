@@ -21,7 +21,7 @@ from tvm import relax, te, tirx
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.building import amd, executables
+from relascope.engine.building import executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
@@ -47,8 +47,6 @@ def mask_kernel() -> mersenne_twister.Kernel:
 
 
 dropout_masks.DRAWING.provide(mask_kernel)
-
-_LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
 
 
 class Compiled:
@@ -191,7 +189,6 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         # Whose architecture the compiler of CUDA's source asks for.
         target if target.kind.name == "cuda" else nullcontext(),
         schedules.ARITHMETIC.used(ours),
-        amd.building(options.target, _LLVM, partial(tvm.register_global_func, override=True)),
         _context(options, instruments),
     ):
         try:

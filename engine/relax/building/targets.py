@@ -10,7 +10,6 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.building import amd
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
@@ -58,14 +57,12 @@ def parse(target: str) -> Any:
         found.setdefault("cl-opt", [_UNROLL])
         if SCHEDULES in target.split():
             found.update(dict.fromkeys(FLAGS, True))
-    if lanes := amd.lanes(target):
-        found["thread_warp_size"] = lanes
     return _TVM.new_target(target, lambda: tvm.target.Target(found))
 
 
 def _check_ours(kind: str, target: str) -> None:
     refuse_elsewhere(target)
-    gpus = ("cuda", "rocm", "metal", "opencl", "vulkan")
+    gpus = ("cuda", "metal", "opencl", "vulkan")
     for option, kinds, why in (
         (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
         (DLIGHT, gpus, "DLight schedules a GPU's kernels."),

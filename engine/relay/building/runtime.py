@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from relascope.core.graph import TensorType
-from relascope.engine.building import amd, executables
+from relascope.engine.building import executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
@@ -60,7 +60,6 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, op_name
 
 erf.register()
-_LLVM = int(tvm.target.codegen.llvm_version_major() or 0)
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
@@ -299,12 +298,11 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
         target = parse(target_text.without(options.target, (SCHEDULES,)))
     tiles = convolution.Tiles() if ours else nullcontext()
     if "gpu" in target.keys:
-        tiles = GpuTiles(str(target.kind) == "rocm")
+        tiles = GpuTiles()
     with (
         tiles,
         apply_records.applied(function, options),
         schedules.used(ours),
-        amd.building(options.target, _LLVM, partial(tvm.register_func, override=True)),
         tvm.transform.PassContext(
             opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from relascope.engine.building import amd
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
@@ -51,8 +50,6 @@ def parse(target: str) -> Any:
     words = target_text.without(named, (target_text.GPU, RECORDS, SCHEDULES))
     if SCHEDULES in target.split():
         words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
-    if lanes := amd.lanes(target):
-        words += f" -thread_warp_size={lanes}"
     return _TVM.new_target(target, lambda: tvm.target.Target(words))
 
 

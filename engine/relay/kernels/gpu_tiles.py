@@ -126,11 +126,6 @@ def _divisors(number: int, most: int) -> list[int]:
 class GpuTiles(autotvm.task.DispatchContext):
     """While entered, answers for TVM what tile a template has that nobody tuned."""
 
-    def __init__(self, explicit: bool) -> None:
-        """Args: explicit: unroll in what TVM writes, which an LLVM that compiles it does not."""
-        super().__init__()
-        self._explicit = explicit
-
     def _query_inside(self, target: Any, workload: Any) -> Any:
         """TVM asks with the operator's arguments; None leaves the answer to what is around."""
         make = _TEMPLATES.get(workload[0]) if workload else None
@@ -145,7 +140,7 @@ class GpuTiles(autotvm.task.DispatchContext):
             return None
         unroll = "auto_unroll_max_step"
         steps = 64 if workload[0] == "batch_matmul.cuda" else 512
-        entity += [(unroll, "ot", steps), ("unroll_explicit", "ot", int(self._explicit))]
+        entity += [(unroll, "ot", steps), ("unroll_explicit", "ot", 0)]
         about = {"index": 0, "code_hash": None, "entity": entity}
         config = autotvm.task.space.ConfigEntity.from_json_dict(about)
         config.cost = math.inf  # what was tuned in another way goes before it

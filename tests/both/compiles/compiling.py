@@ -74,12 +74,6 @@ def test_for_cuda_with_a_compiler_where_there_is_one(session):
         assert found.code_bytes > 0 and ".entry" in text(found, "PTX")
 
 
-def test_rocm_says_what_it_lacks(session, monkeypatch, tmp_path):
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
-    with refused("target", says="bitcode", hint="device libraries"):
-        compiled(session, "rocm -mcpu=gfx906")
-
-
 def test_both_halves_of_a_training_step(session):
     source, pipeline = ModelSource("mlp", training=True), default_pipeline(session.ir, True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)

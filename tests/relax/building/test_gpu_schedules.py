@@ -108,7 +108,6 @@ def test_a_product_that_no_rule_takes_is_a_thread_each_and_said():
     [
         (CUDA, "DLight's schedules"),
         (f"{CUDA} -libs=blas", "PyTorch's cuBLAS and cuDNN, DLight's schedules"),
-        ("rocm -mcpu=gfx90a", "DLight's schedules"),
     ],
 )
 def test_whose_kernels_a_target_takes_is_said(options, kernels):
