@@ -255,14 +255,14 @@ def look(
     try:
         found = extracted(backend, start, piece)
         before = applied(found.program, start.tail)
-        left = replay.ran(backend.replay, before.mod, found.values, target)
+        left = replay.ran(backend.replay, before.mod, found.values, target, not where.plain)
     except Exception as error:
         return Shown("cannot be run", error=message_of(error))
     if bare:
         return Shown("good")
     try:
         after = applied(changed(backend, start, found.program), start.tail)
-        right = replay.ran(backend.replay, after.mod, found.values, target)
+        right = replay.ran(backend.replay, after.mod, found.values, target, not where.plain)
     except Refusal as refusal:
         return Shown("refused", error=refusal.error)
     except replay.Malformed as error:

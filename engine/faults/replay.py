@@ -146,11 +146,13 @@ def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) ->
     }
 
 
-def ran(engine: Engine, mod: Any, values: Values, target: str) -> Runner | None:
+def ran(
+    engine: Engine, mod: Any, values: Values, target: str, optimised: bool = True
+) -> Runner | None:
     """A module that was built and run once; None where it is not, for there is no target."""
     if not target:
         return None
-    run = engine.runner(mod, values, target)
+    run = engine.runner(mod, values, target, optimised)
     run()
     return run
 

@@ -294,6 +294,8 @@ def _script(facts: Facts) -> str:
     }
     if where.runs > 1:
         fields["runs"] = where.runs
+    if where.plain:
+        fields["plain"] = True
     if facts.left is not None:
         fields |= {"after": facts.left.text, "recorded": True}
     if where.kind == "crash":

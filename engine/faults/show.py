@@ -84,6 +84,7 @@ class Fault:
         memory: MiB that the process may take beyond what it had before the passes; of a crash by
             "memory".
         runs: how often the passes are run: the fault shows where it does once.
+        plain: whether it is compiled operator by operator, and not as TVM does by default.
     """
 
     title: str
@@ -107,6 +108,7 @@ class Fault:
     seconds: float = 0.0
     memory: float = 0.0
     runs: int = 1
+    plain: bool = False
 
 
 SHOWS, FIXED, UNDECIDED = 1, 0, 2
@@ -251,7 +253,7 @@ class PassProcess:
             own = self._program(engine, mod, values)
         start = own or mod
         began = time.perf_counter()
-        left = ran(engine, _module(_through(start, tail)), values, target)
+        left = ran(engine, _module(_through(start, tail)), values, target, not fault.plain)
         self._note(f"{resident(os.getpid())} {time.perf_counter() - began}")
         try:
             for _ in range(fault.runs):
@@ -267,7 +269,8 @@ class PassProcess:
                     check_result(engine, *taken, fault.parameters, fault.same_result)
                 gc.collect()
                 kept = resident(os.getpid()) - had
-                right = ran(engine, _module(_through(after, tail)), values, target)
+                made = _module(_through(after, tail))
+                right = ran(engine, made, values, target, not fault.plain)
                 if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
                     status = self._used(seconds, kept)
                 elif fault.kind == "slow":

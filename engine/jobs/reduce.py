@@ -184,19 +184,22 @@ class _ReduceSearch:
     def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
 
-        Passes that crash by themselves are not built. Where it does not show right after the
+        Passes that crash by themselves are not built; where TVM's own build crashes without them,
+        too, operators are built one by one. Where it does not show right after the
         suspected passes, the steps after them are run too.
         """
-        ways = {"crash": (False, True), OF_TEST: (True, False)}.get(
-            where.kind, (where.kind not in OF_PASS,)
-        )
+        unbuilt, built = (replace(where, building=b) for b in (False, True))
+        ways = {
+            "crash": (unbuilt, built, replace(built, plain=True)),
+            OF_TEST: (built, unbuilt),
+        }.get(where.kind, (unbuilt if where.kind in OF_PASS else built,))
         has_tail = last_built(ir, where.pipeline) > where.last and where.kind not in OF_PASS
-        for building, tail in itertools.product(ways, (False, True) if has_tail else (False,)):
-            asked = replace(where, building=building, tail=tail)
+        for way, tail in itertools.product(ways, (False, True) if has_tail else (False,)):
+            asked = replace(way, tail=tail)
             try:
                 start: Suspects = self.ask("suspects", self.source, asked)
             except EngineError as death:
-                if where.kind != OF_TEST or not building or death.kind != "engine":
+                if where.kind != OF_TEST or not asked.building or death.kind != "engine":
                     raise
                 continue  # it cannot be run here: values inside are random
             piece = whole(start.graph)

@@ -82,6 +82,8 @@ class Where:
         building: whether it is compiled and run; a pass that crashes by itself needs neither.
         absolute: what differs by no more is not wrong.
         runs: how often a piece is looked at: it shows the fault where one look does.
+        plain: whether it is built operator by operator, and not as TVM does by default, which may
+            crash in the same way without the suspects.
     """
 
     pipeline: Pipeline
@@ -94,6 +96,7 @@ class Where:
     building: bool = True
     absolute: float = 0.0
     runs: int = 1
+    plain: bool = False
 
 
 @dataclass(frozen=True)

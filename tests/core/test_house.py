@@ -37,7 +37,7 @@ LINES = {
     "bench": 6280,
     "commands": 3730,
     "core": 1200,
-    "engine": 41940,
+    "engine": 42040,
     "passes": 11660,
     "recorder": 1600,
     "samples": 600,

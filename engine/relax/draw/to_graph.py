@@ -251,7 +251,7 @@ class _Walk(GraphBuilder):
     def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
         """A call of a kernel that is handed what it writes into: who reads that reads the call."""
         inputs, _ = self.arguments(at.expr.args[:], [])
-        places = [at.expr.args[i] for i in _written(kernel) if i < len(at.expr.args)]
+        places = [at.expr.args[i] for i in written_arguments(kernel) if i < len(at.expr.args)]
         kinds = [kind for p in places for kind in tensor_types(spelling.type_of(p))]
         what = f"{tvm_ffi.structural_hash(kernel):x} {json.dumps(attrs)} {' '.join(inputs)}"
         ident = self.add_node(
@@ -303,7 +303,7 @@ def _calls(mod: Any) -> Counter[str]:
     return Counter(str(c.name_hint) for c in callees if isinstance(c, tvm.ir.GlobalVar))
 
 
-def _written(kernel: Any) -> list[int]:
+def written_arguments(kernel: Any) -> list[int]:
     """Which arguments of a kernel it writes into; those of one without a body, which is a
     library's, are not known."""
     stored: list[Any] = []

@@ -12,15 +12,10 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.engine.faults.narrow import Cutout, Written, constant_name
+from relascope.engine.relax.draw.to_graph import written_arguments
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    bindings,
-    function_of,
-    substituted,
-    variables,
-    with_main,
-)
+from relascope.passes.relax.ir.rewrite import bindings, substituted, with_main
 
 
 def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelaxProgram:
@@ -31,50 +26,133 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
         exprs: by the id of each node of its graph, the variable that holds its value.
 
     Raises:
-        EngineError: kind "pass"; it reads what is no node; kind "usage"; it has control flow.
+        EngineError: kind "pass"; it reads what is no node.
     """
-    instead: dict[int, Any] = {}
-    given = []
-    for ident, name in cutout.arguments.items():
-        variable = relax.Var(name, exprs[ident].ty)
-        instead[exprs[ident].__chandle__()] = variable
-        given.append(variable)
-    wanted = {exprs[n.id].__chandle__() for n in cutout.nodes}
-    bound, known = [], {v.__chandle__() for v in given}
-    for variable, value in bindings(program.main):
-        handle = variable.__chandle__()
-        if handle in instead:
-            continue
-        value = substituted(value, instead)
-        if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
-            instead[handle] = value  # another name
-        elif handle in wanted:
-            fresh = relax.DataflowVar(str(variable.name), variable.ty)
-            instead[handle] = fresh
-            bound.append((fresh, value))
-            known.add(fresh.__chandle__())
-    results = [substituted(exprs[i], instead) for i in cutout.outputs]
-    read = [v for _, value in bound for v in variables(value)]
-    if not {v.__chandle__() for v in [*read, *results]} <= known:
-        raise EngineError("pass", "This part of the program cannot be cut out by itself.")
-    main = function_of(given, bound, results)
-    if len(results) == 1:
-        main = _untupled(main, results[0].ty)
-    mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
-    for name, function in _called(program.mod, main).items():
+    cut = _Cut(program, exprs, cutout)
+    mod = tvm.IRModule({"main": cut.main.with_attr("global_symbol", "main")})
+    for name, function in _called(program.mod, cut.main).items():
         mod[name] = function
     params = {n: program.params[old] for n, old in cutout.parameters.items()}
     inputs = tuple(n for n in cutout.arguments.values() if n not in params)
     mod = relax.transform.Normalize()(mod)
-    return RelaxProgram(mod, params, inputs, len(results))
+    try:
+        relax.analysis.well_formed(mod)
+    except Exception as wrong:  # TVM raises anything over what is not well-formed
+        raise EngineError("pass", _NOT_CUT) from wrong
+    return RelaxProgram(mod, params, inputs, cut.outputs)
 
 
-def _untupled(main: Any, kind: Any) -> Any:
-    """The same function with its one result in no tuple."""
-    *rest, last = main.body.blocks[0].bindings
-    out = relax.Var("result", kind)
-    block = relax.DataflowBlock([*rest, relax.VarBinding(out, last.value.fields[0])])
-    return relax.Function(list(main.params), relax.SeqExpr([block], out), kind, True)
+_NOT_CUT = "This part of the program cannot be cut out by itself."
+
+
+class _Cut:
+    """A part of a function: its bindings that are wanted, in their order.
+
+    What is left of a branch stays in it; where the `if` itself is cut off, it stands in its place.
+    What a branch makes and does not return is no result of the function.
+    """
+
+    def __init__(self, program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> None:
+        old, self._mod = program.main, program.mod
+        blocks = old.body.blocks
+        self._plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+        self._places = self._written_into(old.body)
+        places = {i: self._place(exprs[i]) for i in (*cutout.arguments, *cutout.outputs)}
+        given = [relax.Var(name, places[i].ty) for i, name in cutout.arguments.items()]
+        handles = [exprs[i].__chandle__() for i in cutout.arguments]
+        self._given = dict(zip(handles, given, strict=True))
+        self._wanted = {exprs[n.id].__chandle__() for n in cutout.nodes}
+        self._returned = {places[i].__chandle__() for i in cutout.outputs}
+        self._instead = {h: v for h, v in self._given.items() if h not in self._places}
+        self._known = {v.__chandle__() for v in given}
+        blocks = self._blocks(old.body)
+        found = [substituted(places[i], self._instead) for i in cutout.outputs]
+        results = [r for r in found if r.__chandle__() in self._known]
+        self.outputs = len(results)
+        if not results:
+            raise EngineError("pass", _NOT_CUT)
+        result, kind = results[0], results[0].ty
+        if len(results) > 1:
+            result, kind = relax.Tuple(results), relax.TupleType([r.ty for r in results])
+        about: tuple[Any, ...] = old.is_pure, old.attrs
+        if self._plain:
+            out = relax.Var("result", kind)
+            bound = [*blocks[0].bindings, relax.VarBinding(out, result)]
+            blocks, result, about = [relax.DataflowBlock(bound)], out, (True,)
+        self.main = relax.Function(given, relax.SeqExpr(blocks, result), kind, *about)
+
+    def _written_into(self, body: Any) -> dict[int, Any]:
+        """By the variable of a call that writes into one of its arguments, that argument."""
+        found: dict[int, Any] = {}
+        for binding in (b for block in body.blocks for b in block.bindings):
+            value, callee = binding.value, getattr(binding.value, "op", None)
+            if isinstance(value, relax.If):
+                found |= self._written_into(value.true_branch)
+                found |= self._written_into(value.false_branch)
+            kernel = self._mod[callee] if isinstance(callee, tvm.ir.GlobalVar) else None
+            if isinstance(kernel, tvm.tirx.PrimFunc):
+                places = written_arguments(kernel)
+                if len(places) == 1:
+                    found[binding.var.__chandle__()] = value.args[places[0]]
+        return found
+
+    def _place(self, variable: Any) -> Any:
+        """Where the value of a node is."""
+        return self._places.get(variable.__chandle__(), variable)
+
+    def _blocks(self, body: Any) -> list[Any]:
+        """What is wanted of the bindings of a function or a branch."""
+        made: list[Any] = []
+        for block in body.blocks:
+            kind, kept = type(block), list[Any]()
+            for binding in block.bindings:
+                inside = self._of(binding)
+                if isinstance(inside, list):
+                    made += [kind(kept), *inside]
+                    kept = []
+                elif inside is not None:
+                    kept.append(inside)
+            made.append(kind(kept))
+        return [b for b in made if len(b.bindings)]
+
+    def _of(self, binding: Any) -> Any:
+        """A binding; blocks, of what is left of an `if` that is not wanted; None where it goes."""
+        variable, value = binding.var, binding.value
+        handle = variable.__chandle__()
+        if handle in self._given and handle in self._places:
+            # From here on the argument has what it writes.
+            self._instead[self._places[handle].__chandle__()] = self._given[handle]
+        if isinstance(value, relax.If):
+            parts = value.true_branch, value.false_branch
+            if handle not in self._wanted:
+                return [b for part in parts for b in self._blocks(part)]
+            value = relax.If(substituted(value.cond, self._instead), *map(self._branch, parts))
+        elif handle in self._given:
+            return None
+        elif isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
+            value = substituted(value, self._instead)
+            if not isinstance(binding, relax.MatchCast):  # another name
+                self._instead[handle] = value
+            if value.__chandle__() not in self._known or handle in self._instead:
+                return None
+        elif handle not in self._wanted:
+            return None
+        else:
+            value = substituted(value, self._instead)
+        inner = relax.DataflowVar if self._plain else relax.Var
+        if self._plain or (isinstance(variable, relax.DataflowVar) and handle in self._returned):
+            variable = inner(str(variable.name), variable.ty)
+            self._instead[handle] = variable
+        self._known.add(variable.__chandle__())
+        if isinstance(binding, relax.MatchCast):
+            return relax.MatchCast(variable, value, binding.ty)
+        return relax.VarBinding(variable, value)
+
+    def _branch(self, part: Any) -> Any:
+        known = set(self._known)
+        blocks = self._blocks(part)
+        self._known = known
+        return relax.SeqExpr(blocks, substituted(part.body, self._instead))
 
 
 def _called(mod: Any, main: Any) -> dict[Any, Any]:
