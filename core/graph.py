@@ -25,6 +25,10 @@ _ITEM_BYTES = {
 }
 
 
+OWN_KERNELS = ("call_tir", "call_tir_inplace")
+"""Values of a node's attribute "call" that say that it calls a kernel of the program."""
+
+
 class _Word(str, Enum):
     """Words that no pickle changes."""
 
@@ -140,6 +144,12 @@ class Node:
         return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
 
     @property
+    def kernel(self) -> str:
+        """The name of the program's own kernel that it calls; "" where it calls none."""
+        own = self.attrs.get("call") in OWN_KERNELS or "writes" in self.attrs
+        return self.op if own else ""
+
+    @property
     def title(self) -> str:
         """The few words that name it in a list or an error."""
         if self.kind in (Kind.INPUT, Kind.PARAMETER):
@@ -161,6 +171,7 @@ class Graph:
         outputs: ids of the results, flattened, in order; one id may stand there twice.
         forward_outputs: in a joint graph, how many of `outputs` are the forward's own; the rest
             are gradients. None where the graph is no joint graph.
+        kernels: the text of each kernel that a node calls, by the kernel's name.
     """
 
     name: str
@@ -169,6 +180,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     forward_outputs: int | None = None
+    kernels: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -262,6 +274,7 @@ class Graph:
             "outputs": list(self.outputs),
             "forward_outputs": self.forward_outputs,
             "nodes": [_node_to_json(n) for n in self.nodes],
+            **({"kernels": dict(self.kernels)} if self.kernels else {}),
         }
 
     @staticmethod
@@ -279,6 +292,7 @@ class Graph:
                 inputs=tuple(data["inputs"]),
                 outputs=tuple(data["outputs"]),
                 forward_outputs=data.get("forward_outputs"),
+                kernels={str(k): str(v) for k, v in data.get("kernels", {}).items()},
             )
         except KeyError as missing:
             raise ValueError(f"the graph's JSON lacks {missing}") from missing

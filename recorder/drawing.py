@@ -41,7 +41,7 @@ def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
     from relascope.engine.relax.draw import to_graph as relax
     from relascope.passes.relax.ir.program import RelaxProgram
 
-    drawn, _ = relax.to_graph(RelaxProgram(mod, {}, (), 0, digests=digests), name)
+    drawn, _ = relax.to_graph(RelaxProgram(mod, {}, (), 0, digests=digests), name, False)
     return _without_values(drawn.to_json())
 
 

@@ -50,6 +50,31 @@ def test_another_graph_clears_a_selection_and_a_click_shows_details_and_tells_py
     assert page.problems == []
 
 
+def test_the_card_of_a_kernels_call_has_its_loops_and_its_text_folded(graph_page):
+    page = graph_page("kernels", width=390)
+    view, side = View(page), page.locator(".side")
+    view.ask("v.focus('first')")
+    if side.get_by_title("Show details").is_visible():  # folded where it is narrow
+        side.get_by_title("Show details").click()
+    rows = side.locator("dl").last
+    assert rows.locator("dt").all_inner_texts() == ["total", "half"]
+    assert rows.locator("dd").all_inner_texts() == [
+        "1 × 14, reduced over 64",
+        "7 blockIdx.x × 2 vectorized",
+    ]
+    text = side.locator("pre")
+    assert text.is_hidden()
+    side.get_by_text("Text, 13 lines").click()
+    assert "x: T.Buffer((1, 14, 64)" in text.inner_text()
+    assert "T.reads" not in text.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    view.ask("v.focus('second')")  # what was unfolded once stays so
+    assert text.is_visible() and "def other" in text.inner_text()
+    view.ask("v.focus('operator')")
+    assert not text.count()
+    assert page.problems == []
+
+
 def test_pan_zoom_and_keys(graph_page):
     page = graph_page("layer")
     view = View(page)

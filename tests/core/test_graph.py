@@ -29,7 +29,7 @@ def test_json_round_trip_of_everything_a_node_can_hold():
             body=inside,
         )
     )
-    graph = b.graph("f", "f", forward_outputs=1)
+    graph = b.graph("f", "f", forward_outputs=1, kernels={"k": "def k(): ..."})
     assert Graph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
 
 

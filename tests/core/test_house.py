@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 6280,
     "commands": 3730,
-    "core": 1200,
-    "engine": 42040,
+    "core": 1210,
+    "engine": 42075,
     "passes": 11660,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27300,
+    "viz": 27400,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from crafted.recorded import HOSTILE, recorded
 from engines import shared
+from graphs import graph_of
 from page import LONG, words
 from place import PAGES
 from relascope.core.errors import EngineError
@@ -120,6 +121,17 @@ def test_a_function_is_followed_or_stays(page):
     assert page.selectbox(key="keep_recorded_function").value == "main"
     page.selectbox(key="keep_recorded_function").set_value("")
     assert "kernel: made by the pass" in words(run(page))
+
+
+def test_a_kernel_has_the_text_that_it_has_at_its_pass(tmp_path):
+    recording = read(recorded(tmp_path / "run.rsc"))
+    opened = OpenedRecording("", "", recording, pass_rows(recording), {}, b"")
+    made, simpler = (recording.passes[n].after for n in (3, 4))
+    graph = graph_of("x; a kernel x writes=[1]; b other a call='call_tir'")
+    texts = [opened.with_kernels(graph, functions).kernels for functions in (made, simpler)]
+    assert texts == [{"kernel": recording.text(f["kernel"])} for f in (made, simpler)]
+    assert texts[0] != texts[1]
+    assert opened.with_kernels(graph, made) is opened.with_kernels(graph, made)
 
 
 def test_buttons_walk_over_what_changed_by_itself(page):

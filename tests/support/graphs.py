@@ -259,7 +259,36 @@ def fused() -> Graph:
     return b.graph(end)
 
 
+SCALED = """@T.prim_func
+def scaled(
+    x: T.Buffer((T.int64(1), T.int64(14), T.int64(64)), "float32"),
+    y: T.Buffer((T.int64(1), T.int64(14)), "float32")
+):
+    # with T.sblock("root"):
+    for i, j, k in T.grid(T.int64(1), T.int64(14), T.int64(64)):
+        with T.sblock("total"):
+            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+            T.reads(x[v_i, v_j, v_k])
+            T.writes(y[v_i, v_j])
+            y[v_i, v_j] = y[v_i, v_j] + x[v_i, v_j, v_k]
+    for block in T.thread_binding(T.int64(7), thread="blockIdx.x"):
+        for lane in T.vectorized(2):
+            with T.sblock("half"):
+                y[0, block * 2 + lane] = y[0, block * 2 + lane] * T.float32(0.5)
+"""
+
+
+def kernels() -> Graph:
+    """Two calls of kernels, and an operator with the name of one."""
+    b = Builder("kernels")
+    first = b.call("scaled", b.add(Kind.INPUT, name="x"), id="first", call="call_tir")
+    second = b.call("other", first, id="second", writes=[1])
+    texts = {"scaled": SCALED, "other": "@T.prim_func\ndef other():\n    pass\n"}
+    return b.graph(b.call("scaled", second, id="operator"), kernels=texts)
+
+
 GRAPHS = {
+    "kernels": kernels,
     "fused": fused,
     "layer": transformer,
     "layers": lambda: transformer(12),

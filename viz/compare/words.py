@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from relascope.core.graph import Node
+from relascope.core.graph import OWN_KERNELS, Node
 
-KERNELS = ("call_tir", "call_tir_inplace", "call_dps_packed")
-"""Calls of a program's own kernels, whose operator is a function's name."""
+KERNELS = (*OWN_KERNELS, "call_dps_packed")
+"""Calls whose operator is a function's name, the program's own or a library's."""
 
 _SHAPES = {
     "permute_dims": "transpose",

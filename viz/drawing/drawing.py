@@ -20,6 +20,7 @@ from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
+from relascope.viz.drawing.kernel_text import kernel_card
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
 from relascope.viz.drawing.union import Union
 
@@ -274,7 +275,7 @@ class Drawing:
             "source": [number(n.source) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],
             "output": [int(n.id in results) for n in nodes],
-            "extra": [_extra(n) for n in nodes],
+            "extra": [_extra(n, n.kernel in self.graph.kernels) for n in nodes],
         }
 
     def _data(self, view: View) -> dict[str, Any]:
@@ -312,6 +313,7 @@ class Drawing:
                 for g in groups.values()
             },
             "strings": self.strings.all(),
+            "kernels": {name: kernel_card(text) for name, text in self.graph.kernels.items()},
             "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
             "palette": palette.table(),
             "legend": _legend(used, {FORWARD, BACKWARD} <= halves),
@@ -342,8 +344,10 @@ class Drawing:
         return "backward" if group.startswith(BACKWARD) else "forward"
 
 
-def _extra(node: Node) -> dict[str, Any] | None:
+def _extra(node: Node, kernel: bool) -> dict[str, Any] | None:
     extra: dict[str, Any] = {"attrs": dict(node.attrs)} if node.attrs else {}
+    if kernel:
+        extra["kernel"] = node.kernel
     if node.body is not None:
         extra["body"] = list(node.body.operators.items())
     return extra or None

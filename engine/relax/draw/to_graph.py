@@ -24,13 +24,21 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.core.memo import Memo
 from relascope.engine.relax.draw import spelling
+from relascope.engine.relax.draw.to_text import own_text
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _KERNEL_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")
 
 
-def to_graph(program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
+_TEXTS: Memo[tuple[Any, str]] = Memo(2000)
+"""Texts of kernels by address, each with its kernel: few passes change one."""
+
+
+def to_graph(
+    program: RelaxProgram, name: str = "main", texts: bool = True
+) -> tuple[Graph, dict[str, Any]]:
     """Draw one function of a program.
 
     A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
@@ -40,13 +48,17 @@ def to_graph(program: RelaxProgram, name: str = "main") -> tuple[Graph, dict[str
     Args:
         program: normalised and typed, as every pass leaves it.
         name: of the function in the module.
+        texts: whether the graph gets those of the kernels that it calls.
 
     Returns:
         The graph, and by each node's id the Relax variable that holds its value (of a constant, the
         constant).
     """
-    walk = _Walk(_Shared(program), program.mod[name])
-    return walk.graph(name, program.outputs if program.gradients else None), walk.expressions
+    shared = _Shared(program)
+    walk = _Walk(shared, program.mod[name])
+    graph = walk.graph(name, program.outputs if program.gradients else None)
+    kernels = {n: _text(k, n) for n, k in shared.kernels.items()} if texts else {}
+    return replace(graph, kernels=kernels), walk.expressions
 
 
 class _Shared:
@@ -60,6 +72,7 @@ class _Shared:
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
+        self.kernels: dict[str, Any] = {}  # of the module, that are called
         self.around: list[str] = []  # functions whose inside is being drawn
 
     @cached_property
@@ -218,7 +231,7 @@ class _Walk(GraphBuilder):
         inputs, attrs = self.arguments([*fields, *rest], [])
         if not isinstance(callee, tvm.ir.GlobalVar):
             return self.add_call(at, str(callee.global_symbol), {"call": how, **attrs}, inputs)
-        kernel = self.shared.mod[callee]
+        kernel = self.shared.kernels[str(callee.name_hint)] = self.shared.mod[callee]
         told = kernel.attrs or {}
         names = sorted({str(k) for k in told.keys()} - {"global_symbol", "target"})  # noqa: SIM118
         attrs = {"call": how, **{n: as_json(told[n]) for n in names}, **attrs, **_flops(kernel)}
@@ -250,8 +263,12 @@ class _Walk(GraphBuilder):
 
     def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
         """A call of a kernel that is handed what it writes into: who reads that reads the call."""
-        inputs, _ = self.arguments(at.expr.args[:], [])
-        places = [at.expr.args[i] for i in written_arguments(kernel) if i < len(at.expr.args)]
+        given = at.expr.args[:]
+        inputs, _ = self.arguments(given, [])
+        written = [i for i in written_arguments(kernel) if i < len(given)]
+        places = [given[i] for i in written]
+        attrs = {"writes": [sum(not _is_plain(g) for g in given[:i]) for i in written], **attrs}
+        self.shared.kernels[name] = kernel
         kinds = [kind for p in places for kind in tensor_types(spelling.type_of(p))]
         what = f"{tvm_ffi.structural_hash(kernel):x} {json.dumps(attrs)} {' '.join(inputs)}"
         ident = self.add_node(
@@ -301,6 +318,12 @@ def _calls(mod: Any) -> Counter[str]:
     bound = (b.value for body in bodies for block in body.blocks for b in block.bindings)
     callees = (getattr(value, "op", None) for value in bound)
     return Counter(str(c.name_hint) for c in callees if isinstance(c, tvm.ir.GlobalVar))
+
+
+def _text(kernel: Any, name: str) -> str:
+    """A kernel's text under the name that it has in its module."""
+    key = kernel.__chandle__(), name
+    return _TEXTS.get(key, lambda: (kernel, own_text(kernel, name)))[1]
 
 
 def written_arguments(kernel: Any) -> list[int]:

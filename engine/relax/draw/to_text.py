@@ -21,9 +21,9 @@ def to_text(program: RelaxProgram) -> str:
     every = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     functions = {name: f for name, f in every.items() if isinstance(f, relax.Function)}
     names = sorted(functions, key=lambda name: (name != "main", name))
-    texts = [_one(functions[name], name) for name in names]
+    texts = [own_text(functions[name], name) for name in names]
     if program.tvm_passes or program.code:
-        texts += [_one(every[name], name) for name in sorted(every.keys() - functions)]
+        texts += [own_text(every[name], name) for name in sorted(every.keys() - functions)]
     return "\n".join(texts)
 
 
@@ -33,7 +33,8 @@ def script(function: Any, name: str) -> str:
     return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
 
 
-def _one(function: Any, name: str) -> str:
+def own_text(function: Any, name: str) -> str:
+    """The text of one function or kernel, one argument a line."""
     lines = script(function, name).splitlines()
     text = "\n".join(line for line in lines if line and not line.startswith("# "))
     return _HEAD.sub(_spread, text, count=1) + "\n"

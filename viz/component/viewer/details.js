@@ -4,6 +4,7 @@ import { bytesText, element, Part } from "./parts.js";
 
 export class Details extends Part {
   folded = false;
+  unfolded = false; // the text of a kernel
 
   show() {
     const v = this.viewer;
@@ -74,10 +75,22 @@ export class Details extends Part {
       body.append(element("h3", {}, "Fused operators"),
         this.facts(extra.body.map(([op, count]) => [`${count} ×`, op, true])));
     }
+    body.append(...this.kernel(extra.kernel));
     body.append(this.around(), ...this.links("Inputs", node.inputs[n]));
     body.append(...this.links(node.output[n] ? "Readers (and a result of the graph)" : "Readers",
       node.readers[n]));
     return [this.head(node.full[n], node.kind[n] + role, node.style[n]), body];
+  }
+
+  // The loops of the kernel that a node calls, and its text, folded until it is opened once.
+  kernel(name) {
+    if (name === undefined) return [];
+    const kernel = this.viewer.drawing.kernels[name];
+    const text = element("details", {
+      open: this.unfolded ? "" : null, ontoggle: () => { this.unfolded = text.open; },
+    }, element("summary", {}, `Text, ${kernel.text.split("\n").length} lines`),
+    element("pre", { tabindex: 0 }, element("code", {}, kernel.text)));
+    return [element("h3", {}, "Kernel"), this.facts(kernel.loops), text];
   }
 
   // What Python tells of the node that was chosen, with buttons for what can be done to it.

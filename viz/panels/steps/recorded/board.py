@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -122,7 +122,7 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
         )
     else:
         keep = controls.toggle("Keep the layout", True, key=_KEEP, help=_KEEP_HELP)
-        _graph(opened, graph, function, old, new, keep, below)
+        _graph(opened, graph, function, old, new, keep, below, known)
 
 
 _WHOLE_HELP = (
@@ -142,15 +142,16 @@ def _graph(
     new: str | None,
     keep: bool,
     below: DeltaGenerator,
+    functions: Mapping[str, str],
 ) -> None:
     family = f"{opened.digest}:{function}"
     change = opened.change(old, new) if old and new and old != new else None
     if change is None:
         view = View(HEIGHT, family=family, keep_places={} if keep else None)
-        graph_view(graph, view, key=keeping.RECORDED_VIEW)
+        graph_view(opened.with_kernels(graph, functions), view, key=keeping.RECORDED_VIEW)
         return
     graph_view(
-        changes.picture(change),
+        opened.with_kernels(changes.picture(change), functions),
         View(
             HEIGHT,
             **coloured(change.matched),

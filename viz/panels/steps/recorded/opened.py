@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,21 @@ class OpenedRecording:
             return None
         made: Graph | None = self.derive(lambda: self.recording.graph(name), "graph", name)
         return made
+
+    def with_kernels(self, graph: Graph, functions: Mapping[str, str]) -> Graph:
+        """A graph with the texts of the kernels that it calls.
+
+        Args:
+            functions: of the module that it stands in: the hash of each one's content, by its name.
+        """
+        called = {n.kernel: functions[n.kernel] for n in graph if n.kernel in functions}
+
+        def make() -> tuple[Graph, Graph]:  # with the graph, or another came to have its address
+            texts = {name: self.recording.text(content) for name, content in called.items()}
+            return graph, replace(graph, kernels=texts)
+
+        pair: tuple[Graph, Graph] = self.derive(make, "kernels", id(graph), *called.items())
+        return pair[1]
 
     def change(self, old: str, new: str) -> StepChange | None:
         """How a function's graph differs from the one before; None where either has none."""
