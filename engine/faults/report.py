@@ -2,8 +2,9 @@
 
 It is a folder: `README.md` is the text of the report, `report.py` shows the fault, `values.npz` has
 the inputs and results, and what `report.py` imports lies beside it. A pass of TVM's is called by
-its name there; of others the source is in the report. Knows no TVM; see `engine.faults.show` for
-what runs.
+its name there; of others the source is in the report. The text can be pasted into a tracker: where
+one pass of Relax's is to blame, a script stands in it (`engine.faults.pasted`). Knows no TVM; see
+`engine.faults.show` for what runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle, replay
+from relascope.engine.faults import bundle, pasted, replay
 from relascope.engine.faults.files import piece_files
 from relascope.engine.faults.narrow import (
     Extracted,
@@ -129,7 +130,7 @@ def _called(
     if start.after is not None or len(start.steps) != 1 or where.kind in (*OF_PASS, OF_TEST):
         return found, None
     ((step, entry),) = start.steps
-    if entry.own_file or not _module(entry)[0].endswith(".builtin"):
+    if entry.own_file or not _module(entry)[0].endswith((".builtin", ".tvm_pipelines")):
         return found, None
     try:
         with intercepting():
@@ -451,7 +452,7 @@ def _how(facts: Facts) -> str:
     if facts.left is None and facts.call is None:
         takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
     return (
-        "```\npython report.py                          # shows the fault\n"
+        f"{_pasted(facts)}```\npython report.py                          # shows the fault\n"
         "python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass\n```\n\n"
         f"Needs: {need}\n\nThe exit status is 1 while the fault shows, 0 when it does not, and 2 "
         f"where that is undecided. {_to_fix(facts)} With `--fix`, a function of your own takes the "
@@ -459,6 +460,24 @@ def _how(facts: Facts) -> str:
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
         "folder `relascope` has what `report.py` imports; no installed relascope is used."
     )
+
+
+def _pasted(facts: Facts) -> str:
+    """The fault as a script, where it is one of a pass of Relax's alone and short."""
+    call, ends = facts.call, _crash(facts) in ("seconds", "memory", "ends")
+    if facts.ir != "relax" or call is None or facts.start.tail or facts.where.kind == "slow":
+        return ""
+    text = pasted.script(
+        call,
+        facts.written.text,
+        facts.written.constants,
+        facts.extracted.values,
+        facts.where,
+        facts.start.floor,
+    )
+    does = _CRASHES[_crash(facts)].format(account=facts.account) if ends else "fails"
+    above = f"As a file of its own, which {does} while the fault shows:"
+    return text and f"{above}\n\n{_fenced(text, 'python')}\n\nIn the folder of this report:\n\n"
 
 
 def _to_fix(facts: Facts) -> str:
@@ -522,5 +541,5 @@ def _arguments(facts: Facts) -> str:
     return "\n".join([*rows, *constants]) if len(rows) + len(constants) > 2 else ""
 
 
-def _fenced(text: str) -> str:
-    return f"```\n{text.rstrip()}\n```"
+def _fenced(text: str, language: str = "") -> str:
+    return f"```{language}\n{text.rstrip()}\n```"

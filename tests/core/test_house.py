@@ -37,7 +37,7 @@ LINES = {
     "bench": 6280,
     "commands": 3730,
     "core": 1210,
-    "engine": 42075,
+    "engine": 42175,
     "passes": 11660,
     "recorder": 1600,
     "samples": 600,

@@ -1,5 +1,8 @@
 """The corpus of TVM's faults: every case is read, and the score counts what it says."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 import corpus
 from engines import shared
 from relascope.core.errors import EngineError
+from relascope.engine.jobs import bisect, reduce
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline, with_tvms
 
@@ -45,6 +49,24 @@ def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names):
     assert [r["found"] for r in rows] == [r["expected"] for r in rows]
     assert corpus.missed(rows) == []
     assert corpus.score(rows)["few"] == corpus.score(rows)["controls"] == (1, 1)
+
+
+def test_a_report_has_a_script_to_paste_that_needs_tvm_alone(tmp_path):
+    (case,) = corpus.cases(["batch_norm_training"])
+    ask = shared("relax").call
+    pipeline = read_pipeline("relax", case.head["culprit"])
+    question = bisect.Question(source_from_file(case.path), pipeline, "llvm", threads=1)
+    made = reduce.narrow(ask, "relax", bisect.bisect(ask, "relax", question))
+    (text,) = re.findall(
+        r"^```python\n(.*?)^```", made.report.files["README.md"].decode(), re.M | re.S
+    )
+    script = tmp_path / "script.py"
+    for fixed in (False, True):
+        line = "after = relax.transform.DecomposeOpsForInference()(before)"
+        assert text.count(line) == 1
+        script.write_text(text.replace(line, "after = before") if fixed else text)
+        done = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True)
+        assert (done.returncode, "Not equal to tolerance" in done.stderr) == (not fixed, not fixed)
 
 
 def test_an_operator_that_no_pass_lowers_is_a_fault_of_the_whole_pipeline():
