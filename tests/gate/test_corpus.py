@@ -18,6 +18,7 @@ UNREAD = ("slice_without_axes",)
 """Cases over which TVM's own parser ends."""
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("case", corpus.cases(), ids=lambda c: f"{c.engine}-{c.name}")
 def test_every_case_is_opened_and_names_passes_of_its_pipeline(case):
     client, head = shared(case.engine), case.head
@@ -36,6 +37,7 @@ def test_every_case_is_opened_and_names_passes_of_its_pipeline(case):
         assert client.call("load", source).graph.nodes
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("ir", "names"),
     [
@@ -51,6 +53,7 @@ def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names):
     assert corpus.score(rows)["few"] == corpus.score(rows)["controls"] == (1, 1)
 
 
+@pytest.mark.engine
 def test_a_report_has_a_script_to_paste_that_needs_tvm_alone(tmp_path):
     (case,) = corpus.cases(["batch_norm_training"])
     ask = shared("relax").call
@@ -69,6 +72,7 @@ def test_a_report_has_a_script_to_paste_that_needs_tvm_alone(tmp_path):
         assert (done.returncode, "Not equal to tolerance" in done.stderr) == (not fixed, not fixed)
 
 
+@pytest.mark.engine
 def test_an_operator_that_no_pass_lowers_is_a_fault_of_the_whole_pipeline():
     (case,) = corpus.cases(["legalize_before_fold"])
     found = corpus.judged(case, shared("relax"))
