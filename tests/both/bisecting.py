@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import nn
 
+import corpus
 from accuracies import asking
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -27,7 +28,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import INPUTS, source_from_file
 from relascope.passes import catalogue
-from relascope.passes.catalogue import default_pipeline, user
+from relascope.passes.catalogue import default_pipeline, read_pipeline, user, with_tvms
 from relascope.passes.pipeline import Pipeline, Step
 from traces import save
 
@@ -270,3 +271,26 @@ def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path)
     assert "MiB stay" in reduce.verdict(case.ir, made)
     nothing = bisection.verdict(case.ir, search(session, source, pipeline))
     assert "most memory stayed after step 2, leaks (leaks): " in nothing
+
+
+UNREAD = ("slice_without_axes",)
+"""Cases of the corpus over which TVM's own parser ends."""
+
+
+def test_every_case_of_the_corpus_is_opened_and_names_passes_of_its_pipeline(case, session):
+    known = session.pipelines(progress=silent).pipelines
+    of_engine = [c for c in corpus.cases() if c.engine == case.ir]
+    assert len(of_engine) > 15
+    for one in of_engine:
+        head = one.head
+        steps = read_pipeline(case.ir, with_tvms(case.ir, head["pipeline"], known))
+        assert head.get("culprit", steps.steps[0].name) in {s.name for s in steps}, one.name
+        fine = head["verdict"] in ("right", "refused")
+        assert fine == (one.path.parent.name == "mended"), one.name
+        assert not (fine and "culprit" in head), one.name
+        source = source_from_file(one.path)
+        if one.name in UNREAD or head["verdict"] == "refused":
+            with pytest.raises(EngineError, match=one.name):
+                session.load(source, progress=silent)
+        else:
+            assert session.load(source, progress=silent).graph.nodes, one.name
