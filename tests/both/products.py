@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -78,15 +77,3 @@ def check_product(
             )
     finally:
         set_threads(0)
-
-
-def check_tricks(ir: str, monkeypatch: Any) -> None:
-    """Every attribute that `bench/tricks.py` replaces is there."""
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):  # which the bench sets for itself
-        monkeypatch.setenv(name, os.environ[name])
-    from tricks import TRICKS
-
-    tricks = {n: t for n, t in TRICKS.items() if t.where and ir in t.engines}
-    places = {n: t.place(ir) for n, t in tricks.items()}
-    assert [n for n, (owner, name) in places.items() if not hasattr(owner, name)] == []
-    assert {"strips", "prefetch"} <= places.keys()

@@ -7,7 +7,7 @@ from torch import nn
 from tvm import relax, te, tirx
 
 from limits import LIMITS, OUTPUT
-from products import EVERY, check_product, check_tricks
+from products import EVERY, check_product
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels import openblas
@@ -120,7 +120,3 @@ def test_a_library_of_tvms_own_is_not_taken_for_ours():
     _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
     mod = runtime.module_of(program, "main", program.mod["main"])
     assert runtime.dispatched(mod, "llvm -libs=cudnn").same_as(mod)
-
-
-def test_what_the_bench_of_tricks_leaves_out_is_there(monkeypatch):
-    check_tricks("relax", monkeypatch)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from tvm import relay, te
 
 from limits import rounding
-from products import EVERY, check_product, check_tricks
+from products import EVERY, check_product
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -74,7 +74,3 @@ def test_a_library_of_tvms_own_is_not_taken_for_ours():
 def test_it_is_for_processors_alone():
     with pytest.raises(EngineError, match="CPU"):
         parse(f"cuda {OPENBLAS}")
-
-
-def test_what_the_bench_of_tricks_leaves_out_is_there(monkeypatch):
-    check_tricks("relay", monkeypatch)
