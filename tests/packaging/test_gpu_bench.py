@@ -1,20 +1,19 @@
-"""`bench/gpu.py` without a GPU: parts in processes with limits, its record, its archives."""
+"""`bench/gpu.py` without a GPU: parts in processes with limits, its record."""
 
 from __future__ import annotations
 
 import json
-import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
-import tarfile
 import time
+from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
 
 import gpu
-import gpu_pack as pack
 import pytest
 
 from place import ROOT
@@ -204,74 +203,6 @@ def test_all_parts_together_fit_ten_minutes():
     assert gpu.PARTS[0].key == "boot, torch"
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Of all that is packed, two small packages; the machine that it is for has neither."""
-    few = {"small": {"attrs": ("*",)}, "python": {"ml_dtypes": ("*.py", "*.dist-info/*")}}
-    monkeypatch.setattr(pack, "_ARCHIVES", {"relax-compiler": {}, "relay": {}, **few})
-    monkeypatch.setattr(pack, "_has", lambda distribution: False)
-
-
-def test_what_is_packed_is_laid_down_as_it_arrives(small, tmp_path, capsys):
-    packed, arrived, place = tmp_path / "packed", tmp_path / "arrived", tmp_path / "place"
-    pack.pack(packed, [pack.THIS], 0)
-    arrived.mkdir()
-    for name in (pack.MANIFEST, "small.tar.xz", "relay.tar.xz", "relax-compiler.tar.xz"):
-        (arrived / name).write_bytes((packed / name).read_bytes())
-    assert pack.unpack(arrived, place) == 1
-    later = f"python-{pack.THIS}.tar.xz"
-    assert f"Still wanted: {later}" in capsys.readouterr().out
-    assert (place / "attr/__init__.py").exists() and not list(place.glob("**/*.pyc"))
-    (arrived / later).write_bytes((packed / later).read_bytes()[:-8] + b"8 others")
-    with pytest.raises(pack.DoesNotFit, match="not as it was packed"):
-        pack.unpack(arrived, place)
-    (arrived / later).write_bytes((packed / later).read_bytes())
-    assert pack.unpack(arrived, place) == 0
-    assert capsys.readouterr().out.count("laid down") == 1  # the others lay there already
-    assert (place / "ml_dtypes/__init__.py").exists()
-    manifest = json.loads((arrived / pack.MANIFEST).read_text())
-    manifest["archives"][later]["sha256"] = "of one that was packed anew"
-    (arrived / pack.MANIFEST).write_text(json.dumps(manifest))
-    (arrived / later).unlink()
-    assert pack.unpack(arrived, place) == 1  # what lies there is the one before
-
-
-def test_what_does_not_fit_is_refused_in_a_sentence(small, tmp_path, monkeypatch):
-    with pytest.raises(pack.DoesNotFit, match=r"not 3\.13"):
-        pack.pack(tmp_path, ["3.13"])
-    with pytest.raises(pack.DoesNotFit, match="more than 0 MiB"):
-        pack.pack(tmp_path, [pack.THIS], 0, most=1000)
-    with pytest.raises(pack.DoesNotFit, match="holds nothing"):
-        pack.unpack(tmp_path / "none", tmp_path / "place")
-    pack.pack(tmp_path, [pack.THIS], 0)
-    monkeypatch.setattr(pack, "THIS", "3.13")
-    with pytest.raises(pack.DoesNotFit, match=r"Python 3\.13 .* --python 3\.13"):
-        pack.unpack(tmp_path, tmp_path / "place")
-
-
-def test_nothing_is_laid_down_elsewhere(small, tmp_path):
-    pack.pack(tmp_path, [pack.THIS], 0)
-    evil = tmp_path / "small.tar.xz"
-    with lzma.open(evil, "wb") as out, tarfile.open(fileobj=out, mode="w") as tar:
-        pack._add(tar, "attrs/../../outside.py", b"bad")
-    document = json.loads((tmp_path / pack.MANIFEST).read_text())
-    document["archives"][evil.name]["sha256"] = pack.hashlib.sha256(evil.read_bytes()).hexdigest()
-    (tmp_path / pack.MANIFEST).write_text(json.dumps(document))
-    with pytest.raises(pack.DoesNotFit, match="nobody packed"):
-        pack.unpack(tmp_path, tmp_path / "in/place")
-    assert not list(tmp_path.glob("**/outside.py"))
-
-
-def test_which_wheels_serve_which_python():
-    any_python, own, stable = "Tag: py3-none-any", "Tag: cp311-cp311-x", "Tag: cp36-abi3-x"
-    assert all(pack._fits(any_python, p) for p in pack.PYTHONS)
-    assert [pack._fits(own, p) for p in pack.PYTHONS] == [False, True, False]
-    assert all(pack._fits(stable, p) for p in pack.PYTHONS)
-    assert [pack._fits("Tag: cp312-abi3-x", p) for p in pack.PYTHONS] == [False, False, True]
-    with pytest.raises(pack.DoesNotFit, match="neither here nor"):
-        pack._pinned("no-such-package", "3.12")
-
-
 OURS = (
     *("tvm", "tvm_ffi", "bitblas", "attr", "attrs", "cloudpickle", "decorator", "psutil"),
     *("elftools", "pyelftools", "ml_dtypes", "scipy", "apache_tvm", "relascope", "_distutils"),
@@ -279,37 +210,32 @@ OURS = (
 
 
 @pytest.mark.exhaustive
-def test_it_runs_from_what_was_unpacked_without_our_environment_or_a_network(tmp_path):
+def test_the_lines_of_the_docs_take_it_to_a_machine_without_our_environment_or_a_network(tmp_path):
     """With its first parts, as on a machine that has PyTorch, transformers and networkx alone."""
-    packed, place, theirs = tmp_path / "packed", tmp_path / "place", tmp_path / "theirs"
-    pack.pack(packed, [pack.THIS], 0, most=1 << 30)
+    site, theirs = Path(distribution("torch").locate_file("")), tmp_path / "theirs"
+    text = (ROOT / "docs/targets.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```\n(# here.*?)```", text, re.DOTALL)
+    lines = lines.replace(".venv/lib/python3.12/site-packages", str(site)).replace("xz ", "xz -0 ")
+    here, there = lines.split("# there")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     theirs.mkdir()
-    for entry in Path(pack.metadata.distribution("torch").locate_file("")).iterdir():
+    for entry in site.iterdir():
         if not entry.name.startswith(OURS) and entry.suffix != ".pth":
             (theirs / entry.name).symlink_to(entry)
-    environment = {
-        **{k: os.environ[k] for k in ("PATH", "HOME")},
-        "PYTHONPATH": str(theirs),
-        "RELASCOPE_GPU_PACK": str(place),
-    }
-
-    def bench(*arguments):
-        command = ["unshare", "--map-root-user", "--net", str(tmp_path / "venv/bin/python")]
-        command += [str(ROOT / "bench/gpu.py"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-    assert "not both TVMs" in bench("--dry-run").stderr
-    assert bench("--unpack", str(packed)).returncode == 0
-    (first, *_) = place.glob("**/libcudart.so.12")
-    assert first.parent.name == "build"
+    packed = ["bash", "-euo", "pipefail", "-c", here.partition("\n")[2]]
+    subprocess.run(packed, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, check=True)
+    assert all(p.stat().st_size <= 60 << 20 for p in tmp_path.glob("tvms.tar.xz.*"))
     output = tmp_path / "dry.json"
-    done = bench("--dry-run", "--part", "boot", "--part", "kernel", "-o", str(output))
+    options = f"{ROOT}/bench/gpu.py --dry-run --part boot --part kernel -o {output}"
+    unpacked = there.partition("\n")[2].replace("bench/gpu.py", options)
+    unpacked = unpacked.replace("PYTHONPATH=tvms", f"PYTHONPATH={tmp_path}/tvms:{theirs}")
+    alone = ["unshare", "--map-root-user", "--net", "bash", "-euo", "pipefail", "-c", unpacked]
+    path = f"{tmp_path}/venv/bin:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(tmp_path)}
+    done = subprocess.run(alone, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     parts = json.loads(output.read_text())["parts"]
     assert [p["state"] for p in parts.values()] == ["done"] * 5
-    libraries = {r["library"]: r["is"] for r in parts["boot, relay"]["rows"]}
-    assert libraries["libcudart.so.12"] == "real"
     assert any(r.get("sample") == "mlp" for r in parts["kernel, relay"]["rows"])
 
 
