@@ -50,8 +50,6 @@ class Program:
             are the last of `outputs`. They get no grad_out.
         digests: hashes of the bytes of constants, each with its tensor, by the tensor's place in
             memory. All programs of one import share them, so that the weights are read once.
-        unlike: names, as in `provenance`, of values that are no longer their framework operator's,
-            because a pass moved a factor, say, elsewhere.
         no_gradient: what is raised where the gradient is taken.
         code: names of the kernels and packed functions that came with it, and are code.
         not_run: why it is shown and not run, a part of a sentence; "" where it may be.
@@ -69,7 +67,6 @@ class Program:
     gradients: tuple[str, ...] = ()
     provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     updates: tuple[str, ...] = ()
-    unlike: frozenset[str] = frozenset()
     no_gradient: EngineError | None = None
     code: tuple[str, ...] = ()
     not_run: str = ""

@@ -31,8 +31,7 @@ ORDER = {
         static_like shape_const_dedup drop_zeros drop_ones transpose_dedup dce
     """,
     "relax": """
-        cse bind fold combine_matmul combine_conv2d decompose_inference backward_fold_scale_axis
-        forward_fold_scale_axis fold_scale_axis decompose_training decompose_gelu
+        cse bind fold combine_matmul decompose_inference decompose_training decompose_gelu
         decompose_layer_norm decompose_batch_norm root_grad_out gradient drop_zeros drop_ones
         transpose_dedup transpose_of_matmul fuse_transpose_matmul remove_redundant_reshape
         canonicalize dce inline topological_sort expand_matmul_of_sum adjust_matmul_order

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3730,
     "core": 1210,
     "engine": 42175,
-    "passes": 11660,
+    "passes": 10900,
     "recorder": 1600,
     "samples": 600,
     "viz": 27400,

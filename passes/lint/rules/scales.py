@@ -14,7 +14,8 @@ TITLE = "Scales beside weights"
 
 def find(subject: Subject) -> Iterator[Finding]:
     """A product, or quotient, of what a convolution or dense layer puts out and weights alone."""
-    if subject.graph.forward_outputs is not None:
+    folding = subject.remedy("scale")
+    if not folding or subject.graph.forward_outputs is not None:
         return  # weights that get a gradient stay as they are
     for node in subject.calls(FACTORS):
         left, right = (*node.edges, "", "")[:2]
@@ -24,7 +25,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             layer = _layer(subject, data)
             if layer is not None and _fits(subject.graph, layer, node, scale):
                 ready = scale in subject.fixed and layer.edges[1] in subject.fixed
-                remedy = ("" if ready else "bind|fold|") + subject.remedy("scale")
+                remedy = ("" if ready else "bind|fold|") + folding
                 message = f"The weight of {layer.op} could hold this factor."
                 yield subject.finding([node.id, layer.id], message, remedy, [node.id])
 

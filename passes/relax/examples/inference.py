@@ -30,13 +30,6 @@ def combine_matmul(new: Tensors) -> Example:
     return new.example(Tuple([new.bind(name, op.matmul(x, w)) for name, w in pairs]))
 
 
-def combine_conv2d(new: Tensors) -> Example:
-    x = new.var("x", 1, 3, 4, 4)
-    narrow, wide = new.weight("narrow", 2, 3, 1, 1), new.weight("wide", 4, 3, 1, 1)
-    a, b = new.bind("a", op.nn.conv2d(x, narrow)), new.bind("b", op.nn.conv2d(x, wide))
-    return new.example(Tuple([a, b]))
-
-
 def decompose_inference(new: Tensors) -> Example:
     x = new.var("x", 1, 2, 3, 3)
     given = [new.weight(name, 2) for name in ("weight", "bias", "mean", "var")]

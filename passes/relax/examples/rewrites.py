@@ -55,24 +55,6 @@ def mixed_precision(new: Tensors) -> Example:
     return new.example(op.nn.relu(a), differs="by the rounding to float16")
 
 
-def backward_fold_scale_axis(new: Tensors) -> Example:
-    x, w, b = new.var("x", 1, 3, 4, 4), new.weight("w", 2, 3, 3, 3), new.weight("b", 2, 1, 1)
-    d = new.bind("d", op.add(new.bind("c", op.nn.conv2d(x, w)), b))
-    return new.example(op.multiply(new.bind("r", op.nn.relu(d)), new.constant("s", 2, 1, 1)))
-
-
-def forward_fold_scale_axis(new: Tensors) -> Example:
-    x, w = new.var("x", 1, 3, 4, 4), new.weight("w", 2, 3, 3, 3)
-    s = new.bind("s", op.multiply(x, new.constant("s", 3, 1, 1)))
-    return new.example(op.nn.conv2d(new.bind("r", op.nn.relu(s)), w))
-
-
-def fold_scale_axis(new: Tensors) -> Example:
-    s = new.bind("s", op.multiply(new.var("x", 1, 3, 4, 4), new.constant("s", 3, 1, 1)))
-    c = new.bind("c", op.nn.conv2d(s, new.constant("w", 2, 3, 3, 3)))
-    return new.example(op.divide(c, new.constant("t", 2, 1, 1)))
-
-
 def _two(new: Tensors) -> Any:
     return op.nn.relu(new.bind("a", op.exp(new.var("x", 2, 3))))
 

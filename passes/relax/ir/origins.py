@@ -11,8 +11,7 @@ def imported_order(program: RelaxProgram, variable: Any) -> int | None:
     """When PyTorch executed the operator that a variable came from, counted from 0.
 
     The importer calls it `operator_ordinal` or `operator_ordinal_copy`; see
-    `engine.relax.frontend.importer`. None for gradients, and where the importer left no number;
-    -1 - n where the variable has no longer the value of operator n.
+    `engine.relax.frontend.importer`. None for gradients, and where the importer left no number.
     """
     name = str(getattr(variable, "name", ""))
     _, source = program.provenance.get(name, ("", ""))
@@ -22,4 +21,4 @@ def imported_order(program: RelaxProgram, variable: Any) -> int | None:
     ordinal = name[len(operator) + 1 :].partition("_")[0]
     if not ordinal.isdigit():
         return None
-    return -1 - int(ordinal) if name in program.unlike else int(ordinal)
+    return int(ordinal)

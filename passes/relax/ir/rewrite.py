@@ -238,7 +238,6 @@ class Maker:
 
     Attributes:
         variable: the one whose call is being rewritten.
-        unlike: see `passes.program.Program`; a rule adds to it.
     """
 
     variable: Any = None
@@ -247,7 +246,6 @@ class Maker:
         self.bound: list[Binding] = []
         self.provenance = dict(provenance)
         self.origin = ""
-        self.unlike: set[str] = set()
         self._taken = taken
         self._values: dict[int, Any] = {}
         self._builder = relax.BlockBuilder()
@@ -299,11 +297,8 @@ Rule = Callable[[Any, Maker], Any]
 """From a call, its arguments rewritten already, to what stands in its place: a variable, another
 call, or None to leave it. `Maker.emit` binds what a place in a nest of calls needs."""
 
-Ahead = Callable[[Sequence[Binding]], Collection[int]]
-"""From bindings to the handles of variables that read none but each other and arguments."""
 
-
-def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> RelaxProgram:
+def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
     """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
@@ -311,14 +306,9 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
 
     Args:
         rule: see `Rule`. Its result must have the type of what it replaces.
-        ahead: which variables a rule may read wherever they are bound: they are computed ahead of
-            the others, and stand right before their first readers afterwards.
     """
     main = program.main
     old = bindings(main)
-    if ahead is not None:
-        first = ahead(old)
-        old = sorted(old, key=lambda binding: binding[0].__chandle__() not in first)
     maker = Maker({str(v.name) for v, _ in old}, program.provenance)
     instead: dict[int, Any] = {}
     changed = False
@@ -345,24 +335,21 @@ def rewrite(program: RelaxProgram, rule: Rule, ahead: Ahead | None = None) -> Re
     if not changed:
         return program
     returned = [substituted(r, instead) for r in results(main, old)]
-    unlike = program.unlike | maker.unlike
-    new = replace(program, provenance=maker.provenance, unlike=unlike)
-    bound = maker.bound if ahead is None else late(maker.bound, ahead(maker.bound))
+    new = replace(program, provenance=maker.provenance)
     if isinstance(main.ret_ty, relax.TupleType):
-        function = function_of(main.params, bound, returned, main.attrs)
+        function = function_of(main.params, maker.bound, returned, main.attrs)
     else:
-        function = _single(main, bound, returned[0])
+        function = _single(main, maker.bound, returned[0])
     return with_main(new, function)
 
 
 def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
     """What a rule puts in a call's place; None where that is not to be."""
     applications.looking_at(maker.variable)
-    before, unlike = len(maker.bound), set(maker.unlike)
+    before = len(maker.bound)
     made = rule(call, maker)
     if made is not None and not applications.may_replace(maker.variable):
         del maker.bound[before:]
-        maker.unlike = unlike
         return None
     return made
 

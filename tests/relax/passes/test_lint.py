@@ -18,9 +18,7 @@ ATTENTION = ModelSource("bert_self_attention", tokens=6)
     [
         ("fold", "constants"),
         ("combine_matmul", "parallel"),
-        ("combine_conv2d", "parallel"),
         ("transpose_dedup", "transposes"),
-        ("fold_scale_axis", "scales"),
         ("drop_zeros", "no_ops"),
         ("drop_ones", "no_ops"),
         ("dce", "dead"),

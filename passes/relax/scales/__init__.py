@@ -1,1 +1,0 @@
-"""Folding scales of channels into weights."""
