@@ -112,13 +112,14 @@ def judged(case: Case, client: EngineClient) -> common.Row:
 
 def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     ir, source = case.engine, source_from_file(case.path)
-    ask("load", source)
+    against = ask("load", source).against
     known = ask("pipelines", "").pipelines
     pipeline = read_pipeline(ir, with_tvms(ir, case.head["pipeline"], known))
     target = case.head.get("target") or ask("describe").best
     question = Question(source, pipeline, target, threads=1)
     found = bisect.bisect(ask, ir, question)
     row = {"found": _verdict(found), "said": bisect.verdict(ir, found)}
+    row["against"] = against
     names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.found.suspects]
     row["named"] = " or ".join(names)
     if reduce.cannot(found):
@@ -185,13 +186,14 @@ def page(rows: list[common.Row]) -> str:
     """The table and the score, as Markdown."""
     lines = [_PAGE_HEAD, "| | |", "|---|---:|"]
     lines += [f"| {_WORDS[n]} | {k} of {of} |" for n, (k, of) in score(rows).items()]
-    titles = "case | thread | true | found | culprit | named | nodes | report fails | s"
+    titles = "case | thread | true | found | against | culprit | named | nodes | report fails | s"
     for ir in common.ENGINES:
-        lines += ["", f"## {ir.title()}", "", f"| {titles} |", "|---" * 9 + "|"]
+        lines += ["", f"## {ir.title()}", "", f"| {titles} |", "|---" * 10 + "|"]
         for row in (r for r in rows if r["engine"] == ir):
             fails = {None: "", 1: "yes"}.get(row.get("status"), "no")
-            cells = [row["case"], row["thread"], row["expected"], row["found"], row["culprit"]]
-            cells += [row.get("named", ""), row.get("nodes") or "", fails, f"{row['seconds']:.0f}"]
+            cells = [row["case"], row["thread"], row["expected"], row["found"]]
+            cells += [row.get("against", ""), row["culprit"], row.get("named", "")]
+            cells += [row.get("nodes") or "", fails, f"{row['seconds']:.0f}"]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
@@ -207,6 +209,7 @@ is found and runs the report.
 *wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
 program cannot be built or run. *unbuilt*: no pipeline builds it, and no pass is to blame.
 *refused*: TVM gives the program no types, and says why. *not opened*: TVM ends or gives no reason.
+*against*: what numbers are compared with.
 """
 
 

@@ -6,9 +6,11 @@ torch and no TVM.
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -176,6 +178,25 @@ def program_model(
 
 def _inputs(imported: Imported) -> tuple[Input, ...]:
     return tuple(Input(n, t) for n, t in imported.inputs)
+
+
+def said(words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()) -> bytes:
+    """Words and arrays as a line of JSON and what follows it, for another process; see `heard`."""
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays)
+    content = buffer.getvalue()
+    return json.dumps({**words, "bytes": len(content)}).encode() + b"\n" + content
+
+
+def heard(stream: IO[bytes]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What another process said.
+
+    Raises:
+        ValueError: it said nothing, or not all.
+    """
+    words = json.loads(stream.readline())
+    with np.load(io.BytesIO(stream.read(words.pop("bytes")))) as found:
+        return words, [found[f"arr_{i}"] for i in range(len(found.files))]
 
 
 def input_words(model: Model) -> ModelInputs:

@@ -20,7 +20,6 @@ from tvm import relax, tirx
 from relascope.core.errors import lines_of
 from relascope.engine.relax.draw.to_graph import tensor_types
 
-PYTORCHS_OPERATORS = "PyTorch, operator by operator"
 _EXACT = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 """Half precisions are rounded in another order by every library."""
 
@@ -189,10 +188,19 @@ def _batch_norm(given: _Values, attrs: Any) -> Any:
     return done, mean, variance
 
 
+_MIRRORS: Mapping[str, Any] = {"reflect": "reflect", "replicate": "edge"}
+
+
 def _pad(given: _Values, attrs: Any) -> Any:
-    if str(attrs.pad_mode) != "constant":
+    width, mode = _ints(attrs.pad_width) or [], str(attrs.pad_mode)
+    if mode in _MIRRORS:  # beyond the tensor numpy goes on, where PyTorch refuses
+        x = given[0]
+        for axis, size in enumerate(x.shape):
+            places = np.pad(np.arange(size), width[2 * axis : 2 * axis + 2], _MIRRORS[mode])
+            x = x.index_select(axis, torch.from_numpy(places).to(x.device))
+        return x
+    if mode != "constant":
         raise NotImplementedError("this mode of padding")
-    width = _ints(attrs.pad_width) or []
     pairs = [width[i : i + 2] for i in range(0, len(width), 2)]
     return F.pad(
         given[0], [p for pair in reversed(pairs) for p in pair], value=float(attrs.pad_value)

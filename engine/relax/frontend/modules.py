@@ -31,10 +31,11 @@ from relascope.engine.files.program_file import (
 from relascope.engine.files.script import check_script
 from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
 from relascope.engine.limits import uncounted
+from relascope.engine.protocol.results import PYTORCHS_OPERATORS
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.frontend.by_operator import PYTORCHS_OPERATORS, ByOperator, unknown
+from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.server import onnx_program
 from relascope.engine.server.program_model import Imported, argument_notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from relascope.engine.files.program_file import (
     taken_apart,
 )
 from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
+from relascope.engine.protocol.results import PYTORCHS_OPERATORS
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.draw.to_graph import tensor_types
+from relascope.engine.relay.frontend.judge import judge_of
 from relascope.engine.server import onnx_program
 from relascope.engine.server.program_model import Imported, argument_notes
 from relascope.passes.relay.ir.program import RelayProgram
@@ -60,7 +63,23 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = read(pieces, path.name)
         _check(mod, path.name)
         typed = relay.transform.InferType()(_pinned(mod, source))
-        return imported(typed, pieces.params, path.name)
+        text = "" if source.training or path != Path(source.model) else tvm.ir.save_json(typed)
+        made = imported(typed, pieces.params, path.name)
+    return _judged(made, str(text), path.name) if text else made
+
+
+def _judged(made: Imported, text: str, name: str) -> Imported:
+    """A program with a judge outside TVM, or with a note of why it has none.
+
+    Args:
+        text: of its module, as TVM's JSON.
+    """
+    run, why = judge_of(text, name)
+    if run is None:
+        said = f"Nothing outside TVM judges its numbers, for PyTorch has no counterpart of {why}."
+        return replace(made, notes=(said, *made.notes))
+    own = {n: t.numpy() for n, t in made.tensors.items()}
+    return replace(made, judge=lambda given: run({**own, **given}), judge_name=PYTORCHS_OPERATORS)
 
 
 @contextmanager

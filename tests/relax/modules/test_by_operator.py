@@ -95,6 +95,8 @@ CALLS = {
     "avg_pool2d": (lambda x: _op.nn.avg_pool2d(x, (3, 2), (2, 1)), [IMAGE]),
     "adaptive": (lambda x: _op.nn.adaptive_avg_pool2d(x, (3, 2)), [IMAGE]),
     "pad": (lambda x: _op.nn.pad(x, [0, 1, 2, 0, 0, 0, 3, 1], pad_value=0.5), [IMAGE]),
+    "reflect": (lambda x: _op.nn.pad(x, [0, 1, 2, 0, 0, 0, 3, 1], pad_mode="reflect"), [IMAGE]),
+    "replicate": (lambda x: _op.nn.pad(x, [0, 9, 2, 0, 0, 0, 3, 1], pad_mode="replicate"), [IMAGE]),
     "variance": (lambda x: _op.variance(x, [1, 3], True), [IMAGE]),
     "std": (lambda x: _op.std(x, [2]), [IMAGE]),
     "prod": (lambda x: _op.prod(x, [1, 2]), [IMAGE]),

@@ -16,7 +16,7 @@ from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs import node_accuracy
+from relascope.engine.jobs import bisect, node_accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -29,6 +29,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.search.bisect import IMPORT
 
 WEIGHTS = {
     "conv.weight": np.linspace(-1, 1, 108, dtype="float32").reshape(4, 3, 3, 3),
@@ -90,6 +91,39 @@ def test_a_module_that_was_parsed_is_read_from_json_with_its_text(tmp_path):
         (tmp_path / "mod.json").write_text(json.dumps(document))
         with pytest.raises(EngineError, match="has no text"):
             read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+
+
+def test_its_numbers_are_held_against_pytorchs_operators(tmp_path):
+    session = RelaySession()
+    source = source_from_file(saved(tmp_path, "relay"))
+    assert session.load(source, progress=silent).against == "PyTorch, operator by operator"
+    (found,) = session.check(BuildRequest(source, Pipeline(), "llvm"), progress=silent)
+    assert found.scale > 0 and found.max_rel < 1e-5
+
+
+BEYOND = """#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 2), float32]) {
+  nn.pad(%x, 0f, pad_width=[[1, 1], [0, 1]], pad_mode="reflect")
+}
+"""
+
+
+def test_an_operator_that_reads_beyond_a_tensor_is_at_fault_since_the_import(tmp_path):
+    (tmp_path / "mod.relay").write_text(BEYOND)
+    source, ask = source_from_file(tmp_path / "mod.relay"), partial(_asked, RelaySession())
+    found = bisect.bisect(ask, "relay", bisect.Question(source, Pipeline.parse("cse"), "llvm"))
+    assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))
+
+
+def test_what_pytorch_has_not_is_held_against_the_program_and_the_notes_say_so(tmp_path):
+    head, _, tail = BEYOND.splitlines()[1:]
+    (tmp_path / "mod.relay").write_text(
+        "\n".join([BEYOND.splitlines()[0], head, "  nn.fast_softmax(%x)", tail])
+    )
+    source = source_from_file(tmp_path / "mod.relay")
+    info = RelaySession().load(source, progress=silent)
+    assert info.against == "the imported program"
+    assert any("no counterpart here of nn.fast_softmax" in n for n in info.notes), info.notes
 
 
 def test_its_numbers_and_gradients_are_held_against_itself(tmp_path):
