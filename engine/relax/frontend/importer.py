@@ -54,7 +54,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         # Autograd has its rules for operators as PyTorch wrote them, known to TVM or not.
         trace = trace_to_fx(model, lambda name: True)
         progress(0.2, "taking the gradient with PyTorch's autograd")
-        trace = joint_trace(model, trace)
+        trace = joint_trace(model, trace, converter.convert_map.__contains__)
     else:
         trace = trace_to_fx(model, converter.knows)
     converter.constants = trace.constants

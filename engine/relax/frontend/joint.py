@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.compositions import Known, compositions, name_of
 from relascope.engine.pytorch.trace_to_fx import FxTrace
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name, mask_of
@@ -43,7 +44,7 @@ _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
 
-def joint_trace(model: Model, trace: FxTrace) -> FxTrace:
+def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
     """Differentiate a forward with PyTorch's autograd.
 
     Args:
@@ -58,7 +59,7 @@ def joint_trace(model: Model, trace: FxTrace) -> FxTrace:
         EngineError: kind "operator"; an operator draws random numbers, changes a tensor in place,
             or has no gradient; names the operator and its module.
     """
-    return _Joint(model, trace).run()
+    return _Joint(model, trace).run(known)
 
 
 class _Joint:
@@ -80,14 +81,15 @@ class _Joint:
         self.origins = _Origins()
         self.updates: dict[str, Any] = {}
 
-    def run(self) -> FxTrace:
+    def run(self, known: Known) -> FxTrace:
         values = [n.meta["val"].detach() for n in self.placeholders]
         for _, index in self.leaves:
             values[index].requires_grad_()
         grad_outs = [self.outputs[i].meta["val"].detach() for i in self.floating]
         masks = [n.meta["val"].detach() for n in self.masks]
         held = [n.meta["val"].detach() for n in self.held]
-        table = dict(core_aten_decompositions())
+        table = {o: made for o, made in compositions().items() if not known(name_of(o))}
+        table |= core_aten_decompositions()
         for op in _WHOLE:
             table.pop(op, None)
         with values[0].fake_mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import tvm
 from torch.fx import Node
@@ -23,9 +22,9 @@ from relascope.passes.relax.training.operator_gradients import OWN
 _aten = torch.ops.aten
 
 _BY_NAME = (
-    "_adaptive_avg_pool2d_backward avg_pool2d_backward constant_pad_nd convolution_backward copy "
-    "embedding_dense_backward index_put max_pool2d_with_indices max_pool2d_with_indices_backward "
-    "native_batch_norm native_group_norm scatter_add select_backward slice_backward"
+    "_adaptive_avg_pool2d_backward avg_pool2d_backward constant_pad_nd convolution_backward "
+    "embedding_dense_backward max_pool2d_with_indices max_pool2d_with_indices_backward "
+    "native_batch_norm select_backward slice_backward"
 )
 """Operators whose converter has their name."""
 
@@ -45,7 +44,6 @@ class JointConverter(Converter):
             "prod.dim_int": self.product,
             "scalar_tensor.default": self.filled(0),
             "squeeze.dims": self.squeeze,
-            "var_mean.correction": self.var_mean,
         }
         return {**super().create_convert_map(), **ours}
 
@@ -195,53 +193,6 @@ class JointConverter(Converter):
         zeros = self.op.zeros([rows, size], str(grad.ty.dtype))
         return self.op.scatter_nd(zeros, indices, grad, "add")
 
-    def copy(self, node: Node) -> Any:
-        """All of a tensor written anew."""
-        target, source = self.retrieve_args(node)
-        source = self.cast(source, node.meta["val"].dtype)
-        if shape(source) == shape(target):
-            return source
-        return self.op.broadcast_to(source, list(shape(target)))
-
-    def scatter_add(self, node: Node) -> Any:
-        data, axis, index, source = self.retrieve_args(node)
-        size = shape(index)
-        if shape(source) != size:  # PyTorch leaves out what no index names
-            axes = list(range(len(size)))
-            source = self.op.strided_slice(source, axes, [0] * len(size), list(size))
-        return self.op.scatter_elements(data, index, source, axis, "add")
-
-    def index_put(self, node: Node) -> Any:
-        """Values written, or added, at places that index tensors for the first axes name."""
-        data, indices, values, adds = (*self.retrieve_args(node), False)[:4]
-        size = shape(data)
-        given = [i for i, index in enumerate(indices) if index is not None]
-        # A single gap-free run of indices: its axes are moved to the front.
-        bools = any(str(indices[i].ty.dtype) == "bool" for i in given)
-        if bools or given != list(range(given[0], given[-1] + 1)):
-            message = "This writing at indices cannot be imported."
-            self.refuse(node, message, "Index adjacent axes with whole numbers.")
-        first, count = given[0], len(given)
-        axes = [*given, *(i for i in range(len(size)) if i not in given)]
-        places = np.broadcast_shapes(*(shape(indices[i]) for i in given))
-        parts = []
-        for i in given:
-            index = self.from_front(indices[i], size[i])
-            parts.append(self.op.expand_dims(self.op.broadcast_to(index, list(places)), -1))
-        where = self.op.concat(parts, -1) if count > 1 else parts[0]
-        rest = [size[i] for i in axes[count:]]
-        full = [*size[:first], *places, *size[first + count :]]
-        values = self.op.broadcast_to(values, full)
-        behind = first + len(places)
-        turned = [*range(first, behind), *range(first), *range(behind, len(full))]
-        if first:
-            values = self.op.permute_dims(values, turned)
-            data = self.op.permute_dims(data, axes)
-        values = self.op.reshape(values, [-1, *rest])
-        where = self.op.reshape(where, [-1, count])
-        made = self.op.scatter_nd(data, where, values, "add" if adds else "update")
-        return self.op.permute_dims(made, list(np.argsort(axes))) if first else made
-
     # Normalisations and reductions.
 
     def native_batch_norm(self, node: Node) -> list[Any]:
@@ -260,31 +211,6 @@ class JointConverter(Converter):
         inverse = self.op.rsqrt(shifted)
         channels = [shape(data)[1]]
         return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
-
-    def native_group_norm(self, node: Node) -> list[Any]:
-        """The result, and of each group the mean and one over its deviation."""
-        data, gamma, beta, batch, _, _, groups, epsilon = self.retrieve_args(node)
-        size = shape(data)
-        apart = self.op.reshape(data, [batch, groups, -1])
-        mean, centred, spread = self.moments(apart, [2])
-        inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
-        result = self.op.reshape(self.op.multiply(centred, inverse), list(size))
-        parts = (self.op.reshape(t, [batch, groups]) for t in (mean, inverse))
-        return [self.affine(result, gamma, beta), *parts]
-
-    def var_mean(self, node: Node) -> list[Any]:
-        data, axes = (*self.retrieve_args(node), None)[:2]
-        correction: Any = node.kwargs.get("correction", 1)
-        keep = bool(node.kwargs.get("keepdim", False))
-        size = shape(data)
-        axes = [a % len(size) for a in axes] if axes else list(range(len(size)))
-        count = int(np.prod([size[a] for a in axes]))
-        mean, _, spread = self.moments(data, axes)
-        spread = self.times(spread, count / (count - correction))
-        if keep:
-            return [spread, mean]
-        left = [d for i, d in enumerate(size) if i not in axes]
-        return [self.op.reshape(t, left) for t in (spread, mean)]
 
     def power(self, node: Node) -> Any:
         """A small whole exponent as products, which TVM asks for itself."""
