@@ -21,7 +21,9 @@ from relascope.passes.catalogue import read_pipeline
 @pytest.mark.parametrize(
     ("ir", "names"),
     [
-        ("relax", ("matmul_by_vectors", "order_out_dtype")),
+        pytest.param(
+            *("relax", ("matmul_by_vectors", "order_out_dtype")), marks=pytest.mark.exhaustive
+        ),
         ("relax", ("plan_across_branches", "take_clip")),  # inside the branches of an `if`
         ("relay", ("zero_by_zero", "squeeze_of_no_axis")),  # TVM's own build crashes before, too
     ],
