@@ -24,6 +24,7 @@ from relascope.commands.shared import (
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
+from relascope.engine.jobs.runs import runs_of, unfit
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
@@ -143,6 +144,9 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         if info.against != PYTORCH:  # such a program has one precision
             stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
         target = target_of(args, ask)
+        first, runs = stages[0], () if args.inputs else runs_of(ask, stages[0].source).others
+        runs = tuple(r for r in runs if unfit(ask, r, target) is None)
+        stages += [replace(first, source=replace(first.source, run=r.run)) for r in runs]
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
     document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
     verdicts = {row["verdict"] for row in document["inputs"]}

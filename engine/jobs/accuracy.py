@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
+from relascope.engine.jobs.runs import label_of, on_inputs
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
@@ -195,7 +196,7 @@ class AccuracyRow:
             limits, or no single node is to blame.
         first_bad: the same node, described.
         failure: why the stage could not be run at all.
-        inputs: which; in `engine.protocol.source.INPUTS`.
+        inputs: which; see `engine.jobs.runs.label_of`.
         error: of `worst`, relative to its scale.
     """
 
@@ -276,7 +277,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
     limit = stage.tolerance.limit(stage.source.dtype)
     names = ("cut", "split") if stage.strategy else (stage.name,)
     about = stage.strategy, stage.source.dtype, False
-    empty = [AccuracyRow(n, *about, inputs=stage.source.values) for n in names]
+    empty = [AccuracyRow(n, *about, inputs=label_of(stage.source)) for n in names]
     try:
         request = _request(ask, stage, target)
         found = ask("check", request, request.split)
@@ -453,8 +454,11 @@ def verdict(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> str:
         for row in rows:
             limits[row.dtype] = max(limits.get(row.dtype, 0.0), row.limit or 0.0)
         within = " and ".join(f"{limit:.0e} of the scale in {d}" for d, limit in limits.items())
-        kinds = ", ".join(dict.fromkeys(row.inputs for row in rows))
-        return f"Every stage agrees with {against}: within {within}, on {kinds} inputs, run once."
+        labels = list(dict.fromkeys(row.inputs for row in rows))
+        kinds = ", ".join(k for k in labels if " at " not in k)
+        more = "".join(f", {on_inputs(k)}" for k in labels if " at " in k)
+        kinds = f"{kinds} inputs{more}"
+        return f"Every stage agrees with {against}: within {within}, on {kinds}, run once."
     return " ".join(_sentences(rows))
 
 
@@ -467,7 +471,7 @@ def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
         if all(row.passed for row in found.values()):
             continue
         name = f"{stage} ({strategy})" if strategy else stage
-        name += f" on {inputs} inputs" if inputs != INPUTS[0] else ""
+        name += f" on {on_inputs(inputs)}" if inputs != INPUTS[0] else ""
         failed = next((r.failure for r in found.values() if r.failure is not None), None)
         if failed is not None:
             failures.setdefault(failed.message, []).append(name)

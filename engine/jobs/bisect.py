@@ -16,6 +16,7 @@ from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.jobs.own_test import OwnTest
+from relascope.engine.jobs.runs import at_run, label_of, on_inputs, runs_of, unfit
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import OF_TEST, ScriptRun
 from relascope.engine.protocol.request import BuildRequest
@@ -143,7 +144,8 @@ class Bisection:
             the node where the error first jumps: it tells rounding from a fault. A question about
             float32 whose answer was found in float64 is about float64 in the result.
         taken: what the passes took, where it was looked at; not of those that were recorded.
-        against: what numbers were compared with, where nothing was found.
+        against: what numbers were compared with, where they were.
+        also: of which other runs the same was found, and which there were not; see `runs_of`.
     """
 
     question: Question
@@ -153,6 +155,7 @@ class Bisection:
     double: accuracy.AccuracyRow | None = None
     taken: PassCost | None = None
     against: str = PYTORCH
+    also: tuple[str, ...] = ()
 
     @property
     def compiles(self) -> int:
@@ -190,15 +193,26 @@ def bisect(
         tell(done)
         return done
 
-    whole, against = run(pipeline), PYTORCH
-    if whole.outcome == "wrong" and question.test is None:
-        fitted = question.tolerance.fitted(ask("load", question.source))
-        if fitted != question.tolerance:
-            log.clear()
-            question = replace(question, tolerance=fitted)
-            whole = run(pipeline)
-    if whole.outcome == "good" and question.test is None:
+    def begin(at: Question) -> Try:
+        """The whole pipeline, under the limit that its precision needs."""
+        nonlocal question
+        log.clear()
+        question = at
+        whole = run(pipeline)
+        if whole.outcome == "wrong" and at.test is None:
+            fitted = at.tolerance.fitted(ask("load", at.source))
+            if fitted != at.tolerance:
+                return begin(replace(at, tolerance=fitted))
+        return whole
+
+    whole = begin(question)
+    against, also = PYTORCH, tuple[str, ...]()
+    if whole.outcome in ("good", "wrong") and question.test is None:
         against = ask("load", question.source).against
+    if whole.outcome == "good" and question.test is None and against != PYTORCH:
+        bad, also = elsewhere(ask, replace(question, pipeline=pipeline))
+        if bad is not None:
+            whole = begin(replace(question, source=bad))
     if (
         whole.outcome == "good"
         and question.kind in ("", "wrong")
@@ -214,7 +228,7 @@ def bisect(
     kind = whole.outcome
     if kind == "good" or question.kind not in ("", kind):
         taken = _taken(ask, question) if question.test is None else None
-        return Bisection(question, "", Culprits(()), tuple(log), None, taken, against)
+        return Bisection(question, "", Culprits(()), tuple(log), None, taken, against, also)
     if kind == "wrong":
         pipeline = _built(ir, pipeline)
 
@@ -238,7 +252,7 @@ def bisect(
         raise whole.error  # that is the target's
     double = None
     one = any(s.name == recorded.NAME for s in pipeline)  # a recorded module has one precision
-    single = question.source.dtype == DTYPES[0] and not one
+    single = question.source.dtype == DTYPES[0] and not one and against == PYTORCH
     if kind == "wrong" and single and found.bad is not None:
         source = replace(question.source, dtype="float64")
         stage = accuracy.Stage(
@@ -251,7 +265,23 @@ def bisect(
             if (whole := _try(ask, wide)).outcome == "wrong":
                 beyond = bisect(ask, ir, wide, tell)
                 return replace(beyond, log=(*log, *beyond.log))
-    return Bisection(question, kind, found, tuple(log), double)
+    return Bisection(question, kind, found, tuple(log), double, None, against)
+
+
+def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[str, ...]]:
+    """The first other run of a program that is bad; and on which it is good, in words."""
+    runs, good, off = runs_of(ask, question.source), list[str](), list[str]()
+    for source in runs.others:
+        done = tried(ask, replace(question, source=source), question.pipeline)
+        if done.outcome == "good":
+            good.append(at_run(source))
+        elif (error := unfit(ask, source, question.target)) is None:
+            return source, ()
+        else:
+            off.append(f"{at_run(source)} ({error.message.partition(chr(10))[0]})")
+    also = [f"So it does at {'; '.join(good)}."] if good else []
+    also += [f"The imported program does not run at {'; '.join(off)}."] if off else []
+    return None, (*also, *([f"Not run: {runs.left}."] if runs.left else []))
 
 
 def _lacks(
@@ -438,7 +468,8 @@ def verdict(ir: str, result: Bisection) -> str:
     """What was found, in a few sentences; where nothing was, what was tried."""
     pipeline, kind = result.question.pipeline, result.kind
     if not kind:
-        return " ".join(filter(None, (f"Nothing to find: {_tried(result)}", _took(ir, result))))
+        said = f"Nothing to find: {_tried(result)}", *result.also, _took(ir, result)
+        return " ".join(filter(None, said))
     names = [_name(ir, pipeline, i) for i in result.found.suspects]
     bad = next((t for t in result.log if t.pipeline == result.found.bad), result.log[0])
     if kind in ("long", "memory"):
@@ -453,12 +484,16 @@ def verdict(ir: str, result: Bisection) -> str:
     else:
         text = f"One of {', '.join(names)} {does(kind)}: {_of(bad)}."
         text += " What lies between cannot be run by itself."
-    return " ".join(filter(None, (text, _rounding(result), _on_inputs(result.question.source))))
+    compared = kind == "wrong" and result.against != PYTORCH
+    against = f"Numbers are compared with {result.against}." if compared else ""
+    inputs = _on_inputs(result.question.source)
+    return " ".join(filter(None, (text, _rounding(result), inputs, against)))
 
 
 def _on_inputs(source: ModelSource) -> str:
     """On which inputs a fault was found, as a sentence; "" on the sample's own."""
-    return "" if source.values == INPUTS[0] else f"That is on {source.values} inputs."
+    label = label_of(source)
+    return "" if label == INPUTS[0] else f"That is on {on_inputs(label)}."
 
 
 def _tried(result: Bisection) -> str:

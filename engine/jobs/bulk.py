@@ -12,6 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, nth
 from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
+from relascope.engine.jobs.runs import at_run
 from relascope.engine.limits import limit_crossed
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
@@ -132,8 +133,12 @@ def _found(ask: Ask, task: Task) -> Row:
 
 def _tried(ask: Ask, question: Question) -> Row:
     """What one try shows."""
-    done = bisect.tried(ask, question, question.pipeline)
-    verdict = "" if done.error is None else done.error.message.partition("\n")[0]
+    done, at = bisect.tried(ask, question, question.pipeline), ""
+    bad, _ = bisect.elsewhere(ask, question) if done.outcome == "good" else (None, ())
+    if bad is not None:
+        done = bisect.tried(ask, replace(question, source=bad), question.pipeline)
+        at = f"At {at_run(bad)}. "
+    verdict = at + ("" if done.error is None else done.error.message.partition("\n")[0])
     outcome = _failure(done.error) or {"good": "right"}.get(done.outcome, done.outcome)
     ended = done.error is not None and done.error.kind == "engine" and outcome == "crash"
     row: Row = {"outcome": outcome, "culprits": [], "verdict": verdict}

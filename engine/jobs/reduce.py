@@ -17,6 +17,7 @@ from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection
 from relascope.engine.jobs.own_test import OwnTest
+from relascope.engine.jobs.runs import label_of, on_inputs
 from relascope.engine.limits import MIB, NO_LIMITS, Limits, limit_crossed
 from relascope.engine.protocol.fault import (
     OF_PASS,
@@ -285,11 +286,11 @@ def search_words(made: Reduction, count: int) -> str:
     question = made.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"
     left = len(made.piece.nodes) if made.piece else 0
-    values = question.source.values
+    label = label_of(question.source)
     what = (
         f"the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
         f"{' in training' if question.source.training else ''}"
-        f"{f' on {values} inputs' if values != INPUTS[0] else ''}"
+        f"{f' on {on_inputs(label)}' if label != INPUTS[0] else ''}"
     )
     if any(s.name == recorded.NAME for s in question.pipeline):
         what = "a recorded compile"

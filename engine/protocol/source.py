@@ -259,6 +259,8 @@ class ModelSource:
         pins: sizes of dimensions that an exported program leaves open, by a symbol's name or an
             input's dimension (`x.0`); where there is none, the example's own.
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
+        run: what a run is given: sizes that a program leaves open, by their names, and inputs that
+            decide a branch. What is imported and built is the same for all.
         kernels: run the kernels that a module's file brings, which are code. Nothing stores it.
     """
 
@@ -277,6 +279,7 @@ class ModelSource:
     weights: str = ""
     pins: tuple[tuple[str, int], ...] = ()
     tensors: tuple[tuple[str, str], ...] = ()
+    run: tuple[tuple[str, int | bool], ...] = ()
     kernels: bool = False
 
     @property

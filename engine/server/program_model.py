@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import TensorType
+from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.results import IMPORTED, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
@@ -178,6 +178,24 @@ def program_model(
 
 def _inputs(imported: Imported) -> tuple[Input, ...]:
     return tuple(Input(n, t) for n, t in imported.inputs)
+
+
+def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torch.Tensor, ...]:
+    """Random inputs of a program, of the sizes and truths that a source's run gives.
+
+    Args:
+        graph: the imported program's, with its open sizes.
+    """
+    given, open_types = dict(source.run), {graph.by_id[i].name: i for i in graph.inputs}
+    inputs = []
+    for name, kind in model.imported.inputs:
+        (said,) = graph.by_id[open_types[name]].outputs
+        sizes = (int(given.get(str(s), k)) for s, k in zip(said.shape, kind.shape, strict=True))
+        inputs.append(Input(name, TensorType(tuple(sizes), kind.dtype)))
+    kinds = {one.name: one.type for one in inputs if one.type is not None}
+    drawn = input_tensors(inputs, kinds, replace(source, inputs=()), ())
+    pairs = [(one.name, tensor) for one, tensor in zip(inputs, drawn, strict=True)]
+    return tuple(torch.full_like(t, bool(given[n])) if n in given else t for n, t in pairs)
 
 
 def said(words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()) -> bytes:

@@ -54,6 +54,7 @@ from relascope.engine.server.program_model import (
     Run,
     input_words,
     no_pytorch,
+    of_run,
     program_model,
 )
 from relascope.engine.server.steps import (
@@ -313,7 +314,7 @@ class Programs:
             if set_of(source.values):
                 inputs = self._set(source, loaded.model)
             else:
-                inputs = self._sets.get(source, lambda: _drawn(source, loaded.model))
+                inputs = self._sets.get(source, lambda: _drawn(source, loaded))
             return replace(loaded, model=replace(loaded.model, inputs=inputs))
 
         def make() -> Loaded:
@@ -545,12 +546,12 @@ class Programs:
 
 def sampled(source: ModelSource) -> ModelSource:
     """The same model with the sample's own inputs."""
-    return replace(source, values=INPUTS[0])
+    return replace(source, values=INPUTS[0], run=())
 
 
-def _drawn(source: ModelSource, model: Model) -> tuple[torch.Tensor, ...]:
-    """Inputs of the kind that a source names. Without PyTorch nobody would notice an index that
-    leads beyond a tensor, so integers of such a model stay in their range."""
+def _drawn(source: ModelSource, loaded: Loaded) -> tuple[torch.Tensor, ...]:
+    """Inputs of the kind and of the run that a source names. Without PyTorch nobody would notice an
+    index that leads beyond a tensor, so integers of such a model stay in their range."""
 
     def runs(inputs: tuple[torch.Tensor, ...]) -> bool:
         try:
@@ -559,9 +560,13 @@ def _drawn(source: ModelSource, model: Model) -> tuple[torch.Tensor, ...]:
             return False
         return True
 
-    about = source.values, model.inputs, source.seed, model.input_names
+    model = loaded.model
     if isinstance(model, ProgramModel):
-        return inputs_of(*about)
+        inputs = of_run(model, loaded.state.graph, source) if source.run else model.inputs
+        if source.values == INPUTS[0]:
+            return inputs
+        return inputs_of(source.values, inputs, source.seed, model.input_names)
+    about = source.values, model.inputs, source.seed, model.input_names
     return inputs_of(*about, rows_of_trace(model.flat), runs)
 
 

@@ -18,6 +18,7 @@ from engines import shared
 from page import LONG, press, settle, step
 from place import PAGES
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
 from relascope.engine.protocol.accuracy import Comparison
@@ -342,22 +343,77 @@ def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
         assert f"{float(much):g}" in data["verdict"]
 
 
+def open_graph(size="n", decides="up"):
+    """Of an input with an open size, and an `if`."""
+    kinds = TensorType((size, 4), "float32"), TensorType((), "bool")
+    nodes = (
+        Node("x", Kind.INPUT, name="x", outputs=kinds[:1]),
+        Node("up", Kind.INPUT, name="up", outputs=kinds[1:]),
+        Node("not", Kind.CALL, "logical_not", inputs=("up",), outputs=kinds[1:]),
+        Node("if", Kind.CALL, "if", inputs=(decides, "x", "x"), outputs=kinds[:1]),
+    )
+    return Graph("main", "relax", nodes, ("x", "up"), ("if",))
+
+
 class WithoutPyTorch:
-    """An engine of a program that came without PyTorch."""
+    """An engine of a program that came without PyTorch.
+
+    Args:
+        bad: of a run, whether `cse` is wrong in it; unfit: whether it cannot be run at all.
+    """
+
+    def __init__(self, graph=None, bad=lambda run: False, unfit=lambda run: False):
+        self.graph = open_graph() if graph is None else graph
+        self.bad, self.unfit = bad, unfit
 
     def __call__(self, method, *given):
         if method == "check":
-            return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
+            ((request,), run) = given, dict(given[0].source.run)
+            if self.unfit(run):
+                raise EngineError("engine", "It does not fit.", "check")
+            done = any(step.enabled for step in request.pipeline)
+            error = 1.0 if self.bad(run) and done else 1e-9
+            return (Comparison("output 0", error, error, 1.0, "float32"),)
         if method == "step":
             return ()
         assert method == "load"
-        return SimpleNamespace(against=IMPORTED)
+        return SimpleNamespace(against=IMPORTED, graph=self.graph)
+
+
+def searched(engine):
+    question = bisection.Question(ModelSource("a.json"), Pipeline.parse("cse"), "llvm")
+    result = bisection.bisect(engine, "relax", question)
+    return result, bisection.verdict("relax", result)
+
+
+@pytest.mark.parametrize(
+    ("bad", "where"),
+    [
+        (lambda run: run.get("n") == 1, "n = 1"),
+        (lambda run: run.get("n", 3) > 3, "n = 5"),
+        (lambda run: run.get("up") is False, "up = false"),
+        (lambda run: run.get("up") and run.get("n") == 5, "n = 5 and up = true"),
+    ],
+)
+def test_other_sizes_and_both_sides_of_an_if_are_run_and_named(bad, where):
+    result, said = searched(WithoutPyTorch(bad=bad))
+    assert (result.kind, result.found.suspects) == ("wrong", (0,))
+    assert f"That is on sample inputs at {where}." in said
+    assert f"Numbers are compared with {IMPORTED}." in said
+
+
+def test_what_other_runs_do_not_reach_is_said():
+    _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
+    assert "So it does at n = 5; up = true; n = 5 and up = true;" in said
+    assert "The imported program does not run at n = 1 (It does not fit.); " in said
+    _, said = searched(WithoutPyTorch(open_graph("n * 2", "not")))
+    assert "Not run: other sizes (n * 2) and the sides of 1 `if` that computed" in said
 
 
 def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():
     question = bisection.Question(ModelSource("a.json"), Pipeline.parse("cse"), "llvm")
     result = bisection.bisect(WithoutPyTorch(), "relay", question)
-    assert result.compiles == 1  # it has one precision
+    assert result.compiles == 1  # it has one precision, and is not built for other sizes anew
     said = bisection.verdict("relay", result)
     assert "agrees with the imported program within 1e-05 of the scale in float32, " in said
     assert "PyTorch" not in said and "float64" not in said

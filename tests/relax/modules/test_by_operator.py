@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
@@ -142,6 +143,29 @@ def test_what_pytorch_has_not_is_named():
     assert unknown(strange) == "a pooling of this kind"
     endless = module(lambda x: _op.sum(_op.zeros(relax.ShapeExpr([10**13]), "float32")), IMAGE)
     assert unknown(endless) == "", "nothing of a module runs to find out"
+
+
+@pytest.mark.parametrize(
+    ("op", "wrong", "run"),
+    [
+        ("sum", lambda g, a: g[0].sum(0) + (len(g[0]) == 2), (("n", 1),)),
+        ("sum", lambda g, a: g[0].sum(0) + (len(g[0]) > 6), (("n", 5),)),
+        ("subtract", lambda g, a: g[0], (("up", False),)),
+        ("multiply", lambda g, a: g[0], (("up", True),)),
+    ],
+)
+def test_a_fault_of_one_size_or_side_is_found(session, tmp_path, monkeypatch, op, wrong, run):
+    monkeypatch.setattr(by_operator, "_OPERATORS", {**by_operator._OPERATORS, op: wrong})
+    path = tmp_path / "mod.json"
+    path.write_text(tvm.ir.save_json(Parts), encoding="utf-8")
+
+    def ask(method, *given):
+        return getattr(session, method)(*given, progress=silent)
+
+    found = bisect.bisect(ask, "relax", Question(ModelSource(str(path)), Pipeline(), "llvm"))
+    assert found.kind == "wrong"
+    drawn = found.question.source.run
+    assert drawn == run or (not drawn and op in ("subtract", "multiply"))  # or the sample's own
 
 
 def test_a_fault_of_all_of_tvm_is_one_since_the_import(session, tmp_path, monkeypatch):
