@@ -1,5 +1,8 @@
 """Modules whose gradients are tested in both engines, and the comparison with PyTorch's."""
 
+from functools import cache
+from pathlib import Path
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -44,52 +47,38 @@ def draw(*size):
     return torch.randn(size, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
-INDICES = torch.tensor([[0, 3, 3], [1, 0, 0]])
-
-OPERATORS = {
-    "broadcast": (lambda x, w: x + w.expand(3, 4) * x, (draw(3, 4), (1, 4))),
-    "select": (lambda x: torch.tanh(x[:, 1]) * x[:, -1], (draw(2, 3, 4),)),
-    "embedding, places taken twice": (
-        lambda x, w: F.embedding(INDICES, w) * x,
-        (draw(2, 3, 4), (5, 4)),
-    ),
-    "index_select in the middle": (
-        lambda x: x.index_select(1, torch.tensor([2, 0, 2])).sin(),
-        (draw(2, 3, 4),),
-    ),
-    "advanced index": (lambda x: x[torch.tensor([0, 0, 3])] * 2.0, (draw(4, 3),)),
-    "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])) ** 2, (draw(2, 3),)),
-    "chunk": (lambda x: x.chunk(2, 1)[0].exp() * x.chunk(2, 1)[1], (draw(2, 4),)),
-    "stack and cat": (lambda x, w: torch.cat([torch.stack([x, w]), x[None]]), (draw(2, 3), (2, 3))),
-    "slices": (lambda x: x[:, 1:3].tanh() * x[:, ::2], (draw(2, 4),)),
-    "rsqrt": (lambda x, w: torch.rsqrt(w * w + 1) * x, (draw(2, 3), (2, 3))),
-    "power": (lambda x, w: (x * x + 1) ** w + x**3, (draw(2, 3), (2, 3))),
-    "maximum with ties": (
-        lambda x, w: torch.maximum(x, w) * x + torch.minimum(x, x * 1.0),
-        (draw(2, 3), (2, 3)),
-    ),
-    "clamp": (lambda x, w: (x * w).clamp(-0.5, 0.5), (draw(4, 5), (4, 5))),
-    "where": (lambda x, w: torch.where(x > 0, w, x * w), (draw(4, 5), (4, 5))),
-    "leaky relu": (lambda x, w: F.leaky_relu(x * w, 0.2), (draw(4, 5), (4, 5))),
-    "relu": (lambda x, w: F.relu(x * w), (draw(4, 5), (4, 5))),
-    "gelu": (lambda x, w: F.gelu(x * w), (draw(4, 5), (4, 5))),
-    "silu": (lambda x, w: F.silu(x * w), (draw(4, 5), (4, 5))),
-    "softmax": (lambda x, w: F.softmax(x * w, -1), (draw(4, 5), (4, 5))),
-    "pad": (lambda x: F.pad(x, (1, 2, 0, 1)).cos(), (draw(2, 3, 4),)),
-    "mean and max": (lambda x: x.mean((0, 2)) * x.amax((0, 2)), (draw(2, 3, 4),)),
-    "matmul": (lambda x, w: x @ w @ x.transpose(1, 2), (draw(2, 3, 4), (4, 4))),
-    "layer norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), (draw(3, 4), (4,), (4,))),
-    "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (draw(2, 4, 5, 6), (6, 4, 3, 3), (6,))),
-    "conv with strides": (
-        lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(2, 1)),
-        (draw(2, 4, 9, 8), (6, 4, 3, 2)),
-    ),
-    "conv with groups and dilation": (
-        lambda x, w: F.conv2d(x, w, groups=2, dilation=2),
-        (draw(2, 4, 7, 8), (6, 2, 3, 3)),
-    ),
-    "pixel shuffle": (lambda x, w: F.pixel_shuffle(x * w, 2), (draw(1, 8, 2, 3), (1, 8, 1, 1))),
+_NAMED = {
+    "kinks": [[-3.0, -1.0, -0.5, 0.0], [0.5, 1.0, 3.0, 6.0]],
+    "ties": [[2.0, -1.0, 2.0, 0.5], [1.0, 1.0, 1.0, 1.0]],
+    "edges": [0.0, -0.0, 1, -1, 3, -3, 6, 0.5, -2.5, 7, 200, -200],
 }
+_WORDS = {"torch": torch, "F": F, "chosen": lambda *places: torch.tensor(places)}
+
+
+def _first(text):
+    """A tensor by its name or drawn by its sizes, made positive or times a number."""
+    of, _, factor = text.partition(" * ")
+    name, sizes = of.removeprefix("positive "), [int(s) for s in of.split() if s.isdigit()]
+    made = torch.tensor(_NAMED[name], dtype=torch.float64) if name in _NAMED else draw(*sizes)
+    made = made.abs() + 0.5 if of.startswith("positive") else made
+    return made * float(factor or 1)
+
+
+@cache
+def operators():
+    """The table of gradients.txt: by section and line a function, and what it is given: a tensor x,
+    and the sizes of parameters w and v."""
+    table = {}
+    for line in (Path(__file__).parent / "against_pytorch/gradients.txt").read_text().splitlines():
+        if line.startswith("# "):
+            section = table.setdefault(line[2:], {})
+        elif line:
+            expression, _, sizes = line.rpartition(" : ")
+            first, *rest = sizes.split(", ")
+            names = ", ".join("xwv"[: 1 + len(rest)])
+            function = eval(f"lambda {names}: {expression}", _WORDS)
+            section[line] = function, (_first(first), *(tuple(map(int, r.split())) for r in rest))
+    return table
 
 
 class Branches(nn.Module):

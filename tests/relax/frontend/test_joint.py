@@ -3,10 +3,9 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 from tvm import relax
 
-from gradients import INDICES, OPERATORS, Fn, Many, Net, bert_layer, compare, draw, quiet
+from gradients import Fn, Many, Net, bert_layer, compare, draw, operators, quiet
 from limits import GRADIENT, LIMITS
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -23,8 +22,6 @@ from relascope.engine.relax.frontend.joint_converters import JointConverter
 from relascope.passes.catalogue import check_gradient, default_pipeline, gradients, info
 from relascope.passes.cuts.cut import cut
 from training import ENGINE
-
-TIES = torch.tensor([[2.0, 2.0, -1.0, 3.0], [2.0, -1.0, -1.0, -1.0]], dtype=torch.float64)
 
 
 def imported(module, *inputs, dtype="float64", training=True):
@@ -57,51 +54,11 @@ def together(cases):
     return Many(cases), *(inputs[0] for _, inputs in cases)
 
 
-MORE = {
-    "norms": [
-        (lambda x, w, b: F.layer_norm(x, (4,), w, b), (draw(3, 4), (4,), (4,))),
-        (lambda x, w, b: F.group_norm(x, 2, w, b), (draw(2, 4, 5), (4,), (4,))),
-        (lambda x, w: F.rms_norm(x, (4,), w), (draw(3, 4), (4,))),
-        (lambda x: x.std(1) + x.norm(dim=1), (draw(3, 4),)),
-    ],
-    "changes in place that autograd makes": [
-        (lambda x: x.clamp(-0.5, 0.5), (draw(3, 4),)),
-        (lambda x, w: torch.maximum(x, w), (draw(3, 4), (3, 4))),
-        (lambda x: F.relu6(x * 4) + F.hardtanh(x), (draw(3, 4),)),
-        (lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x)), (draw(3, 4),)),
-    ],
-    "places": [
-        (lambda x, w: F.embedding(INDICES, w, padding_idx=0) * x, (draw(2, 3, 4), (5, 4))),
-        (lambda x: x[:, torch.tensor([0, -1, 0])], (draw(2, 3, 4),)),
-        (lambda x: x[torch.tensor([0, 1, 0]), torch.tensor([2, -1, 2])], (draw(2, 3, 4),)),
-        (lambda x: x[:, -1] * x[:, 1:6:2].sum(1), (draw(3, 6, 2),)),
-        (lambda x: x.sort(1).values * x.cumsum(1), (draw(3, 4),)),
-        (lambda x: F.pad(x, (1, -1, 2, 0)), (draw(2, 3, 4),)),
-    ],
-    "attention": [
-        (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (draw(1, 2, 4, 8),))
-    ],
-    "pools, ties among them": [
-        (lambda x: F.max_pool2d(x, 2), (TIES.reshape(1, 1, 2, 4),)),
-        (lambda x: F.max_pool2d(x, 3, 2, 1), (draw(2, 3, 7, 7),)),
-        (lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (draw(1, 2, 7, 7),)),
-        (lambda x: F.adaptive_avg_pool2d(x, 2), (draw(1, 2, 6, 6),)),
-    ],
-    "convolutions": [
-        (lambda x, w, b: F.conv1d(x, w, b, 2, 1), (draw(2, 3, 9), (4, 3, 3), (4,))),
-        (lambda x, w, b: F.conv2d(x, w, b, 2, 1, 1, 2), (draw(2, 4, 9, 8), (6, 2, 3, 3), (6,))),
-        (lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1), (draw(1, 4, 4, 4), (4, 2, 3, 3))),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", MORE)
-def test_gradients_of_operators(name):
-    check(*together(MORE[name]))
-
-
-def test_gradients_of_the_operators_that_are_tested_in_every_engine():
-    check(*together(list(OPERATORS.values())))
+@pytest.mark.parametrize(
+    "section", ["in every engine", *(s for s in operators() if s.startswith("PyTorch's"))]
+)
+def test_gradients_of_operators(section):
+    check(*together(list(operators()[section].values())))
 
 
 def test_dropouts_of_another_kind():
@@ -167,7 +124,7 @@ def test_outputs_that_have_no_gradient():
 
 def test_the_test_of_layer_norm_sees_its_second_result(monkeypatch):
     """With TVM's mistake put back, the first result for all three, gradients must be wrong."""
-    case = MORE["norms"][:1]
+    case = list(operators()["PyTorch's norms"].values())[:1]
     right = JointConverter.native_layer_norm
 
     def wrong(self, node):

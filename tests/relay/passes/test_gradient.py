@@ -11,7 +11,7 @@ from tvm import relay
 
 import small_models  # noqa: F401
 from answers import refused
-from gradients import OPERATORS, Branches, Fn, Many, bert_layer, compare, draw
+from gradients import Branches, Fn, Many, bert_layer, compare, draw, operators
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
@@ -22,32 +22,6 @@ from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
 from training import joint, passes, step
 
-COLUMN, ROWS = torch.tensor([0, 2]), torch.tensor([[0, 1], [2, 2]])
-MORE = {
-    "conv transpose": (
-        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2),
-        (draw(2, 4, 3, 4), (4, 3, 3, 2)),
-    ),
-    "conv of a column": (
-        lambda x, w: F.conv_transpose1d(F.conv1d(x, w, padding=1), w, stride=2),
-        (draw(2, 4, 6), (3, 4, 3)),
-    ),
-    "scatter": (
-        lambda x, w: (
-            (x * 2).scatter(1, ROWS, w[:2]).scatter_add(0, ROWS, w[:2] * 3).index_copy(1, COLUMN, w)
-        ),
-        (draw(3, 3), (3, 2)),
-    ),
-    "turns": (
-        lambda x: (x.flip(0).cumsum(1).repeat(2, 2) ** 2, x.amin(1), x.topk(2)[0].sin()),
-        (draw(3, 4),),
-    ),
-    "losses": (
-        lambda x: F.cross_entropy(x, torch.tensor([0, 3, 1]), label_smoothing=0.1),
-        (draw(3, 4),),
-    ),
-}
-
 
 def agree(functions, limits=None):
     """The gradients of functions, in one program."""
@@ -57,40 +31,16 @@ def agree(functions, limits=None):
 
 
 @pytest.mark.parametrize(
-    "cases",
-    [
-        pytest.param(OPERATORS, id="of both engines"),
-        pytest.param(MORE, id="more", marks=pytest.mark.exhaustive),
-    ],
+    "section", ["in every engine", pytest.param("more in Relay", marks=pytest.mark.exhaustive)]
 )
-def test_gradients_of_operators_agree_with_autograd_in_float64(cases):
-    agree(list(cases.values()))
+def test_gradients_of_operators_agree_with_autograd_in_float64(section):
+    agree(list(operators()[section].values()))
 
 
-EDGES = torch.tensor([0.0, -0.0, 1, -1, 3, -3, 6, 0.5, -2.5, 7, 200, -200], dtype=torch.float64)
-IMAGE = torch.randn(2, 3, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-AT_EDGES = {
-    "relu": lambda x: F.relu(x) * x,
-    "abs": lambda x: x.abs() + x,
-    "hardtanh": lambda x: F.hardtanh(x) + F.relu6(x) + F.hardsigmoid(x) + F.hardswish(x),
-    "clamp": lambda x: x.clamp(-1, 3) + x.clamp(min=0.5),
-    "elu": lambda x: F.elu(x, 0.5) + F.celu(x, 0.7) + F.selu(x),
-    "remainder": lambda x: torch.remainder(x + 0.3, x * 2 + 0.7) + torch.fmod(x + 0.3, 1.7),
-    "max along": lambda x: x.reshape(2, 6).clamp(-1, 1).max(1)[0],
-    "round": lambda x: x.round() + x,
-}
-POOLS = {
-    "max": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
-    "max dilated": lambda x: F.max_pool2d(x, 2, (3, 1), 1, 2, ceil_mode=True),
-    "average": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
-    "average of the inside": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
-}
-
-
-@pytest.mark.parametrize(("functions", "x"), [(AT_EDGES, EDGES), (POOLS, IMAGE)])
-def test_gradients_at_edges_are_those_of_autograd(functions, x):
-    cases = [(f, (x,)) for f in functions.values()]
-    agree(cases, (LIMITS["float64"][0], rounding("float32", 1)))  # PyTorch has float32 constants
+@pytest.mark.parametrize("section", ["at edges", "pools at edges"])
+def test_gradients_at_edges_are_those_of_autograd(section):
+    limits = LIMITS["float64"][0], rounding("float32", 1)  # PyTorch has float32 constants
+    agree(list(operators()[section].values()), limits)
 
 
 @pytest.mark.parametrize(
