@@ -506,7 +506,7 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         for window in windows[: (share != 0).sum(0).max()]:
             part = share[window, np.arange(size[axis])].reshape(along)
             taken = op.take(grad, relax.const(window), axis, mode="fast")
-            taken = op.multiply(taken, relax.const(part.astype(dtype(data))))
+            taken = op.multiply(taken, relax.const(part, dtype(data)))
             parts.append(taken if part.all() else op.where(relax.const(part != 0), taken, zero))
         grad = reduce(op.add, parts)
     return [grad]
