@@ -130,6 +130,18 @@ def _flops(graph: Graph, node: Node) -> float:
     return float(_elements(read[0]) if read else written)
 
 
+def longest(graph: Graph) -> float:
+    """How many operations stand one after another on the longest way through a graph: what an
+    operator does for one element of its result, such as the terms of a sum."""
+    ahead: dict[str, float] = {}
+    each = flops(graph)
+    for node in graph:
+        count = sum(_elements(kind) for kind in node.outputs)
+        own = each.get(node.id, 0.0) / max(count, 1)
+        ahead[node.id] = own + max((ahead[i] for i in graph.edges[node.id]), default=0.0)
+    return max(ahead.values(), default=0.0)
+
+
 def known_flops(graph: Graph, node_id: str) -> float | None:
     """Floating point operations of a node; None of an operator or of dimensions not known.
 

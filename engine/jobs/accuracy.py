@@ -23,6 +23,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
+from relascope.passes import cost
 from relascope.passes.catalogue import info
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.pipeline import Pipeline
@@ -60,8 +61,10 @@ class Limit:
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
-_OF_16_BITS = {"float16": 1e-2, "bfloat16": 8e-2}
-"""About ten times what one value may be rounded by: passes reorder sums and products."""
+_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Half the distance of 1 to the next number."""
+_FAR = 1 / 8
+"""What is off by so much of its scale is wrong, however long its sums are."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,12 @@ class Tolerance:
         rounding from a fault."""
         if self.relative is not None or model.against == PYTORCH:
             return self
-        kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_OF_16_BITS}
-        return replace(self, relative=max((_OF_16_BITS[k] for k in kinds), default=None))
+        kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_UNITS}
+        if not kinds:
+            return self
+        # n rounded operations: 8 √n u, with a probability of all but 1 (Higham and Mary, 2019).
+        limit = 8.0 * max(cost.longest(model.graph), 1.0) ** 0.5 * max(_UNITS[k] for k in kinds)
+        return replace(self, relative=min(limit, _FAR))
 
 
 OURS = Tolerance()

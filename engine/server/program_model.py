@@ -129,11 +129,18 @@ class ProgramModel(Model):
         return _arrays({**inputs, **self.parameters, **self.buffers})
 
     def _tensors(self, arrays: Collection[np.ndarray]) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.tensor(a, device=self.device) for a in arrays)
+        numbers = (a.astype("float32") if str(a.dtype) == "bfloat16" else a for a in arrays)
+        return tuple(torch.tensor(a, device=self.device) for a in numbers)
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {n: t.detach().cpu().numpy() for n, t in tensors.items()}
+    return {n: array_of(t) for n, t in tensors.items()}
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor as an array; numpy has no bfloat16, whose values are float32 there."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def program_model(

@@ -52,6 +52,7 @@ from relascope.engine.server.program_model import (
     Arrays,
     ProgramModel,
     Run,
+    array_of,
     input_words,
     no_pytorch,
     of_run,
@@ -574,12 +575,6 @@ def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, 
     """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
     masks = draw_masks(program.masks, source.seed)
     return {name: mask.to(model.device) for name, mask in masks.items()}
-
-
-def array_of(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as an array; numpy has no bfloat16, whose values are float32 there."""
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _is_program(source: ModelSource) -> bool:

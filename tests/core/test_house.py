@@ -37,7 +37,7 @@ LINES = {
     "bench": 4470,
     "commands": 3730,
     "core": 1210,
-    "engine": 42470,
+    "engine": 42515,
     "passes": 10900,
     "recorder": 1600,
     "samples": 600,

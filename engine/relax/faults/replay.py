@@ -68,8 +68,11 @@ class Run:
         self._main = relax.VirtualMachine(built, device)["main"]
         kinds = {str(p.name): p.ty for p in mod["main"].params}
         shapes = {n: (_sizes(t), str(t.dtype)) for n, t in kinds.items()}
-        given = filled(values, shapes).values()
-        self._values = [tvm.runtime.tensor(np.asarray(v, order="C"), device) for v in given]
+        given = filled(values, shapes)
+        given |= {n: v.astype("bfloat16") for n, v in given.items() if shapes[n][1] == "bfloat16"}
+        self._values = [
+            tvm.runtime.tensor(np.asarray(v, order="C"), device) for v in given.values()
+        ]
         self._made: Any = None
 
     def __call__(self) -> None:

@@ -20,8 +20,9 @@ from tvm import relax, tirx
 from relascope.core.errors import lines_of
 from relascope.engine.relax.draw.to_graph import tensor_types
 
-_EXACT = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
-"""Half precisions are rounded in another order by every library."""
+_HALVES = ("float16", "bfloat16")
+"""Computed in float64, operator by operator, and rounded once to what the operator makes."""
+_KNOWN = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", *_HALVES)
 
 _Values = list[Any]
 _Operator = Callable[[_Values, Any], Any]
@@ -81,9 +82,9 @@ def _extreme(function: Callable[..., Any]) -> _Operator:
 
 def _matmul(given: _Values, attrs: Any) -> Any:
     wanted = _dtype(attrs.out_dtype)
-    if wanted is not None and wanted != given[0].dtype:
+    if wanted is not None and torch.float64 != given[0].dtype != wanted:
         raise NotImplementedError("matmul of another result's dtype")
-    return torch.matmul(*given)
+    return torch.matmul(*given).to(wanted or given[0].dtype)
 
 
 def _split(given: _Values, attrs: Any) -> Any:
@@ -337,7 +338,7 @@ def unknown(mod: Any) -> str:
                 return str(one.global_symbol)
             if isinstance(one, tvm.ir.Var | tvm.ir.GenericConst):
                 for kind in tensor_types(one.ty):
-                    if kind.dtype not in _EXACT:
+                    if kind.dtype not in _KNOWN:
                         return kind.dtype
             if isinstance(one, tvm.ir.Call) and (why := _missing(one)):
                 return why
@@ -354,7 +355,7 @@ def _missing(call: Any) -> str:
         return "" if function else name
     try:
         with torch.device("meta"):
-            function([_without_values(a) for a in call.args], call.attrs)
+            _applied(function, [_without_values(a) for a in call.args], call)
     except _Unknown:
         pass  # what it is given is known in a run
     except NotImplementedError as other:
@@ -362,6 +363,29 @@ def _missing(call: Any) -> str:
     except Exception:  # PyTorch raises anything over what it does not take
         return f"{name} as it is used here"
     return ""
+
+
+def _applied(function: _Operator, given: _Values, call: Any) -> Any:
+    """What an operator makes, half precisions rounded once."""
+    kinds = tensor_types(call.ty)
+    halves = {kind.dtype for kind in kinds} | {
+        kind.dtype for a in call.args if hasattr(a, "ty") for kind in tensor_types(a.ty)
+    }
+    if not halves & {*_HALVES}:
+        return function(given, call.attrs)
+    made = function(_wide(given), call.attrs)
+    several = isinstance(made, tuple)
+    pairs = zip(made if several else [made], kinds, strict=True)
+    rounded = tuple(one.to(_dtype(kind.dtype)) for one, kind in pairs)
+    return rounded if several else rounded[0]
+
+
+def _wide(value: Any) -> Any:
+    """Tensors of half precision among arguments, in float64."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(_wide, value))
+    narrow = isinstance(value, torch.Tensor) and str(value.dtype)[6:] in _HALVES
+    return value.double() if narrow else value
 
 
 class _Unknown(Exception):
@@ -382,6 +406,13 @@ def _without_values(expr: Any) -> Any:
     return torch.empty(sizes, dtype=_dtype(expr.ty.dtype))
 
 
+def _tensor(array: np.ndarray, kind: Any) -> torch.Tensor:
+    """An array of a type; numpy has no bfloat16, whose values are float32 there."""
+    if getattr(kind, "dtype", None) != "bfloat16":
+        return torch.from_numpy(np.array(array))
+    return torch.from_numpy(np.array(array, "float32")).bfloat16()
+
+
 class ByOperator:
     """A module's "main", run by PyTorch.
 
@@ -394,14 +425,14 @@ class ByOperator:
         self._mod, self._arrays = mod, dict(arrays)
 
     def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The results, flat, for the inputs by name.
+        """The results, flat, for the inputs by name; bfloat16 as float32, both ways.
 
         Raises:
             NotImplementedError: an operator has attributes that PyTorch's has not; says which.
         """
         given = {**self._arrays, **arrays}
         main = self._mod["main"]
-        values = [torch.from_numpy(np.array(given[str(p.name)])) for p in main.params]
+        values = [_tensor(given[str(p.name)], p.ty) for p in main.params]
         try:
             flat, todo = [], [self._call(main, values, {})]
         except (NotImplementedError, MemoryError):
@@ -413,6 +444,7 @@ class ByOperator:
             if isinstance(one, tuple):
                 todo.extend(reversed(one))
             else:
+                one = one.float() if one.dtype == torch.bfloat16 else one
                 flat.append(one.contiguous().numpy())
         return flat
 
@@ -451,7 +483,7 @@ class ByOperator:
             return known[expr.__chandle__()]
         if isinstance(expr, tvm.ir.GenericConst):
             value = expr.value
-            return torch.from_numpy(np.array(value.numpy())) if hasattr(value, "numpy") else value
+            return _tensor(value.numpy(), expr.ty) if hasattr(value, "numpy") else value
         if isinstance(expr, relax.Tuple):
             return tuple(map(inner, expr.fields))
         if isinstance(expr, relax.TupleGetItem):
@@ -470,7 +502,7 @@ class ByOperator:
     def _run(self, call: Any, known: dict[int, Any], sizes: dict[str, int]) -> Any:
         given = [self._value(a, known, sizes) for a in call.args]
         if isinstance(call.op, tvm.ir.Op):
-            return _OPERATORS[str(call.op.name)[6:]](given, call.attrs)
+            return _applied(_OPERATORS[str(call.op.name)[6:]], given, call)
         if isinstance(call.op, tvm.ir.GlobalVar):
             return self._call(self._mod[call.op], given, {})
         return self._value(call.op, known, sizes)(given)

@@ -135,9 +135,45 @@ def test_an_operator_agrees_with_tvms(name):
         assert np.allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
+    session, tmp_path, monkeypatch, dtype
+):
+    """Each operator is rounded once: what is off by a fifth is wrong."""
+
+    def made(x, w):
+        return _op.nn.relu(_op.matmul(x, w))
+
+    path = tmp_path / "mod.json"
+    path.write_text(tvm.ir.save_json(module(made, ((4, 9), dtype), ((9, 3), dtype))))
+    question = Question(ModelSource(str(path)), Pipeline(), "llvm")
+
+    def ask(method, *given):
+        return getattr(session, method)(*given, progress=silent)
+
+    found = bisect.bisect(ask, "relax", question)
+    assert (found.kind, found.against) == ("", "PyTorch, operator by operator")
+    wrong = {**by_operator._OPERATORS, "nn.relu": lambda g, a: g[0].relu() * 1.2}
+    monkeypatch.setattr(by_operator, "_OPERATORS", wrong)
+    found = bisect.bisect(ask, "relax", question)
+    assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    length = 2 * 9 + 1  # a product and a sum a term, and what follows
+    assert found.question.tolerance.relative == min(8 * length**0.5 * unit, 1 / 8)
+
+
+def test_a_product_of_halves_may_be_wider_than_they_are():
+    mod = module(lambda x: _op.matmul(x, x, "float32"), ((16, 16), "float16"))
+    assert unknown(mod) == ""
+    given = {"x0": np.random.default_rng(3).standard_normal((16, 16)).astype("float16")}
+    (found,) = ByOperator(mod, {})(given)
+    wide = given["x0"].astype("float64")
+    assert found.dtype == np.float32 and np.allclose(found, wide @ wide, rtol=1e-6, atol=1e-5)
+
+
 def test_what_pytorch_has_not_is_named():
-    halves = module(_op.nn.relu, ((4,), "float16"))
-    assert unknown(halves) == "float16"
+    eighths = module(_op.nn.relu, ((4,), "float8_e4m3fn"))
+    assert unknown(eighths) == "float8_e4m3fn"
     assert unknown(module(lambda x: _op.sort(x), ((4,), "float32"))) == "relax.sort"
     strange = module(lambda x: _op.nn.max_pool2d(x, (2, 2), ceil_mode=True), IMAGE)
     assert unknown(strange) == "a pooling of this kind"
