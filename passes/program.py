@@ -11,14 +11,18 @@ from relascope.core.errors import EngineError
 
 @dataclass(frozen=True)
 class Mask:
-    """A dropout turned into a mask input. The mask holds 0 and 1/(1-p), as PyTorch scales it.
+    """Random numbers turned into an input. A dropout's mask holds 0 and 1/(1-p), as PyTorch scales
+    it; other operators' results are what they draw.
 
     Args:
         name: of the function's argument.
-        rate: the probability p of a zero.
-        shape, dtype: of the mask.
+        rate: of a dropout, the probability p of a zero.
+        shape, dtype: of the numbers.
         order: the axes as those of the dropout's input lie in memory, the outermost first, which
             is how PyTorch draws; without it, in their own order.
+        draw: the method of a tensor that fills it in place, such as "normal_"; "" is a dropout.
+        given: that method's arguments.
+        ordinal: the draw's place in the order in which PyTorch executes the model.
     """
 
     name: str
@@ -26,6 +30,9 @@ class Mask:
     shape: tuple[int, ...]
     dtype: str
     order: tuple[int, ...] = ()
+    draw: str = ""
+    given: tuple[float, ...] = ()
+    ordinal: int = -1
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Program:
         outputs: how many results the program has before any gradients: the model's outputs, then
             `updates`.
         buffers: those of `params` that are buffers, which have no gradient.
-        masks: dropout masks that became arguments, in the order in which PyTorch draws them.
+        masks: random numbers that became arguments, in the order in which PyTorch draws them.
         orders: of each dropout that is on, or was, the `order` of its mask.
         grad_outs: names of the arguments that carry the gradients of the outputs.
         gradients: after the gradient, the arguments whose gradients follow the outputs in the

@@ -30,6 +30,10 @@ class MaskLike(Protocol):
     def dtype(self) -> str: ...
     @property
     def order(self) -> tuple[int, ...]: ...
+    @property
+    def draw(self) -> str: ...
+    @property
+    def given(self) -> tuple[float, ...]: ...
 
 
 class MaskDrawing:
@@ -70,13 +74,21 @@ def draw_masks(
 
     Returns:
         By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
-        draws exactly what the model's own dropout draws on the CPU.
+        draws exactly what the model's own dropout draws on the CPU. Of other random operators,
+        what they return.
     """
     with nullcontext() if seed is None else seeded(seed):
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
 
 
 def _mask(mask: MaskLike, device: torch.device, room: BufferPool) -> torch.Tensor:
+    if mask.draw:
+        axes = mask.order or tuple(range(len(mask.shape)))
+        sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
+        places = [axes.index(a) for a in range(len(axes))]
+        view = torch.empty(sizes, dtype=kind, device=device).permute(places)
+        numbers: torch.Tensor = getattr(view, mask.draw)(*mask.given)
+        return numbers.contiguous()
     if mask.order:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]

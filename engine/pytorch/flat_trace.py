@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch.draws import draw_in_trace
+from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
@@ -84,17 +86,10 @@ class FlatTrace:
         """The dropout nodes that were on when the model was traced."""
         return [n for n in self.dropouts() if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()]
 
-    def mask_orders(self) -> tuple[tuple[int, ...], ...]:
-        """Of each dropout that was on, the axes of its mask as they lie in memory."""
-        found = []
-        for kind in (n.inputsAt(0).type() for n in self.active_dropouts()):
-            order: tuple[int, ...] = ()
-            if kind.sizes() is not None and kind.strides() is not None:
-                lying = torch.empty_strided(kind.sizes(), kind.strides(), device="meta")
-                strides = torch.empty_like(lying).stride()
-                order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
-            found.append(() if order == tuple(range(len(order))) else order)
-        return tuple(found)
+    def draws(self) -> list[tuple[Any, Mask]]:
+        """The nodes that draw random numbers, in their order, and what they draw."""
+        found = ((n, draw_in_trace(n)) for n in self.graph.nodes())
+        return [(node, draw) for node, draw in found if draw is not None]
 
 
 @dataclass(frozen=True)
@@ -206,11 +201,12 @@ class _Flattener:
                 raise EngineError("operator", message, self.where(value), hint)
             self.graph.registerOutput(value)
         torch._C._jit_pass_lower_all_tuples(self.graph)
-        drawn = self.flat.active_dropouts()
+        drawn = [self.flat.origin(n) for n, _ in self.flat.draws()]
         torch._C._jit_pass_dce(self.graph)
-        lost = [o for o in drawn if o not in self.flat.active_dropouts()]
+        left = {self.flat.origin(n) for n, _ in self.flat.draws()}
+        lost = [o for o in drawn if o not in left]
         if lost:
-            message = "Nothing reads what this dropout makes, yet it draws random numbers."
+            message = f"Nothing reads what {lost[0].operator} makes, yet it draws random numbers."
             raise EngineError("operator", message, lost[0].where, "Remove it from the model.")
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat

@@ -152,7 +152,9 @@ class Model:
         if not isinstance(self.module, torch.jit.ScriptModule):
             return self.module(*inputs)
         tensors = {**self.flat.tensors, **self.parameters, **self.buffers}
-        return self.flat.function(*inputs, *tensors.values())
+        in_order = torch.jit.optimized_execution(False) if self.flat.draws() else nullcontext()
+        with in_order:  # TorchScript's optimiser lets draws change places
+            return self.flat.function(*inputs, *tensors.values())
 
     def forward(self) -> tuple[torch.Tensor, ...]:
         """Run the module; its outputs, flattened, without autograd history.
@@ -639,27 +641,33 @@ def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
 
 
 def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
-    """Refuse a model that draws random numbers which its dropouts do not explain.
+    """Refuse a model that draws random numbers which the draws of its trace do not explain.
 
     Args:
-        state: of torch's generator after the run, which the masks alone must lead to as well.
+        state: of torch's generator after the run, which those draws alone must lead to as well.
     """
+    draws = flat.draws()
     with seeded(source.seed):
-        for node in flat.active_dropouts():
-            ones = torch.ones(node.inputsAt(0).type().sizes())
-            torch.nn.functional.dropout(ones, node.inputsAt(1).toIValue(), training=True)
-        if not torch.equal(torch.get_rng_state(), state):
-            for node in flat.graph.nodes():
-                if node.kind() == "aten::scaled_dot_product_attention" or (
-                    node.isNondeterministic() and node not in flat.dropouts()
-                ):
-                    message = f"{node.kind()} draws random numbers, and is no dropout."
-                    hint = 'For attention, build the model with attn_implementation="eager";'
-                    hint += " else draw outside of the model and make it an input."
-                    raise EngineError("operator", message, flat.origin(node).where, hint)
-            message = "The model draws random numbers outside the dropouts of its trace."
-            hint = "Use nn.Dropout, read its result, and draw nothing else."
-            raise EngineError("operator", message, source.model, hint)
+        for _, draw in draws:
+            numbers = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype))
+            if draw.draw:
+                getattr(numbers, draw.draw)(*draw.given)
+            else:
+                torch.nn.functional.dropout(numbers, draw.rate, training=True)
+        if torch.equal(torch.get_rng_state(), state):
+            return
+    explained = [node for node, _ in draws]
+    for node in flat.graph.nodes():
+        if node.kind() == "aten::scaled_dot_product_attention" or (
+            node.isNondeterministic() and node not in (*flat.dropouts(), *explained)
+        ):
+            message = f"{node.kind()} draws random numbers that cannot be drawn without the model."
+            hint = 'For attention, build the model with attn_implementation="eager";'
+            hint += " else draw outside of the model and make it an input."
+            raise EngineError("operator", message, flat.origin(node).where, hint)
+    message = "The model draws random numbers outside the operators of its trace."
+    hint = "Draw them with PyTorch's operators, read the result, and draw nothing else."
+    raise EngineError("operator", message, source.model, hint)
 
 
 def _first_run(

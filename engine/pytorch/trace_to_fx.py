@@ -8,7 +8,7 @@ type, found by running the operator on tensors without memory.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -110,9 +110,15 @@ def note_types(model: Model) -> None:
     writer = _FxWriter(model, lambda name: True, "Relay")
     with suppress(EngineError):
         writer.run()
-    for node in model.flat.graph.nodes():
+    note_values(model, writer.values)
+
+
+def note_values(model: Model, values: Mapping[str, Any]) -> None:
+    """Write onto a trace from a file the types of what its values became; see `FxTrace.values`."""
+    live = not isinstance(model.module, torch.jit.ScriptModule)
+    for node in () if live else model.flat.graph.nodes():
         for value in node.outputs():
-            made = writer.values.get(value.debugName())
+            made = values.get(value.debugName())
             if isinstance(made, Node) and isinstance(made.meta["val"], torch.Tensor):
                 value.inferTypeFrom(made.meta["val"])
 
@@ -233,6 +239,8 @@ class _FxWriter:
         overload = schema.overload_name or "default"
         if not _in_place(name):
             return getattr(getattr(torch.ops.aten, name), overload)
+        if name == "normal_":  # `normal` takes means and deviations as tensors
+            return torch.ops.aten.normal_functional.default
         pure = getattr(torch.ops.aten, name[:-1], None)
         forms = pure.overloads() if pure is not None else []
         types = _types(schema)

@@ -78,7 +78,7 @@ def changes(
     arguments = [n for n in program.params if n not in program.buffers]
     moved("externalised", "A parameter, which is an argument", arguments)
     moved("externalised", "A buffer, which is an argument", program.buffers)
-    moved("externalised", "A dropout's mask, which is an argument", [m.name for m in program.masks])
+    moved("externalised", "Random numbers, which are an argument", [m.name for m in program.masks])
     moved("externalised", "A buffer whose new value is a result", program.updates, results)
     order = ImportChange.KINDS.index
     return tuple(sorted(found, key=lambda c: (order(c.kind), c.what, -c.count)))

@@ -28,7 +28,7 @@ from relascope.core.graph import Graph, Node, Role
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
 from relascope.passes.cuts.frontier import FrontierPoint
-from relascope.passes.cuts.joint import Joint, is_tensor
+from relascope.passes.cuts.joint import DRAW_PREFIX, Joint, is_tensor
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
@@ -168,8 +168,8 @@ class Cut:
     @cached_property
     def masks(self) -> tuple[Capture, ...]:
         """Dropout masks that the backward reads: inputs, so the forward does not return them."""
-        by_id, reason = self.joint.graph.by_id, "a dropout mask, drawn before the forward"
-        return tuple(self._capture(by_id[i], reason) for i in self.joint.masks if i in self._kept)
+        kept = (self.joint.graph.by_id[i] for i in self.joint.masks if i in self._kept)
+        return tuple(self._capture(n, f"{_numbers(n)}, drawn before the forward") for n in kept)
 
     @cached_property
     def spared(self) -> tuple[Spared, ...]:
@@ -476,3 +476,7 @@ def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[s
         return Role.FORWARD if node_id in joint.forward else Role.BACKWARD
 
     return {n.id: role(n.id) for n in joint.graph.nodes}
+
+
+def _numbers(node: Node) -> str:
+    return "random numbers" if node.name.startswith(DRAW_PREFIX) else "a dropout mask"

@@ -9,8 +9,8 @@ from functools import cached_property
 from relascope.core.graph import Graph, Kind, Node
 from relascope.passes.cost import Kernels, MeasuredKernels, Work
 
-MASK_PREFIX = "dropout_mask_"
-"""How the names of mask inputs begin."""
+MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
+"""How the names of mask inputs begin, and of those that other random operators became."""
 
 
 @dataclass(eq=False)
@@ -49,9 +49,9 @@ class Joint:
 
     @cached_property
     def masks(self) -> tuple[str, ...]:
-        """Ids of the dropout masks, which are inputs."""
+        """Ids of the dropout masks and other random numbers, which are inputs."""
         named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
-        return tuple(n.id for n in named if n.name.startswith(MASK_PREFIX))
+        return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.

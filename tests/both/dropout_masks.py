@@ -67,7 +67,9 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
     """Under the same seed, large and small in turn."""
     shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
     masks = [
-        SimpleNamespace(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32", order=())
+        SimpleNamespace(
+            name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32", order=(), draw=""
+        )
         for i, s in enumerate(shapes)
     ]
     assert (DRAWING.kernel() is not None) == mersenne_twister.agrees(kernel)

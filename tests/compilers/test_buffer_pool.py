@@ -45,7 +45,7 @@ def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
 
 def test_masks_take_the_memory_of_earlier_ones():
     masks = [
-        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32", order=())
+        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32", order=(), draw="")
         for name in "ab"
     ]
     room = BufferPool()

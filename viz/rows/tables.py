@@ -24,6 +24,7 @@ from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
+from relascope.passes.cuts.joint import DRAW_PREFIX
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
@@ -273,9 +274,11 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
     """A cut in figures, each with what it is of; `document` is of `cut_document`."""
     again = work_text(document["recomputed_flops"], document["forward_flops"])
     masks = len(document["masks"])
+    drawn = any(m["name"].startswith(DRAW_PREFIX) for m in document["masks"])
+    drawn_kind = "random input" if drawn else "dropout mask"
     return [
         (number(len(document["captures"])), "captures"),
-        (number(masks), "dropout mask" if masks == 1 else "dropout masks"),
+        (number(masks), drawn_kind if masks == 1 else f"{drawn_kind}s"),
         (size(document["bytes"]), "kept for the backward"),
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),

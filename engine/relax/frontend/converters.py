@@ -20,7 +20,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch import unlike
+from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.relax.frontend.arguments import Reading, in_common
@@ -74,13 +74,6 @@ _WRITTEN_OUT_IN_TRAINING = (
 
 Convert = Callable[[Node], Any]
 """From a node of the FX graph to what it becomes."""
-
-
-def mask_of(index: int, node: Node) -> Mask:
-    """The mask of a dropout that is on, by its place in the order in which PyTorch draws."""
-    value = node.meta["val"]
-    rate = float(node.args[1])  # type: ignore[arg-type]
-    return Mask(f"dropout_mask_{index}", rate, tuple(value.shape), dtype_name(value.dtype))
 
 
 def variable(name: str, shape: Sequence[int], dtype: str) -> Any:
@@ -212,6 +205,7 @@ class Converter(ExportedProgramImporter):
             ours |= {f"{n}.default": self.filled(value) for n in names.split()}
         drawing = (*unlike.RANDOM, "native_dropout")
         ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
+        ours |= dict.fromkeys(draws.NAMES.split(), self.draw)
         return {k: v for k, v in {**theirs, **ours}.items() if k not in _LEFT_OUT.split()}
 
     def knows(self, name: str) -> bool:
@@ -297,10 +291,17 @@ class Converter(ExportedProgramImporter):
         data, rate, train = self.retrieve_args(node)
         if not train or not rate:
             return data
-        mask = mask_of(len(self.masks), node)
+        return self.op.multiply(data, self.draw(node))
+
+    def draw(self, node: Node) -> Any:
+        """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
+        drawn = draws.draw_in_fx(node)
+        if drawn is None:
+            self.refuse(node, *unlike.DRAWS)
+        mask = draws.named(drawn, self.masks)
         self.masks.append(mask)
         self.mask_variables.append(variable(mask.name, mask.shape, mask.dtype))
-        return self.op.multiply(data, self.mask_variables[-1])
+        return self.mask_variables[-1]
 
     def other_dropout(self, node: Node) -> Any:
         """Dropouts that draw and scale otherwise."""
@@ -310,7 +311,7 @@ class Converter(ExportedProgramImporter):
         return data
 
     def random(self, node: Node) -> Any:
-        """TVM's draws from its own generator, or not at all."""
+        """What cannot be drawn without the model."""
         self.refuse(node, *unlike.DRAWS)
 
     # Products: TVM's write float32 into the program whatever the operands are.

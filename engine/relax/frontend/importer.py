@@ -22,7 +22,7 @@ from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.edges import refused_gradient
-from relascope.engine.pytorch.trace_to_fx import trace_to_fx
+from relascope.engine.pytorch.trace_to_fx import note_values, trace_to_fx
 from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable
 from relascope.engine.relax.frontend.joint import joint_trace
@@ -35,8 +35,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
 
     The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
     reads in PyTorch's order, then the buffers that it reads, under PyTorch's names; then the masks
-    of the dropouts that are on. After the model's outputs, it returns the new values of the buffers
-    that a run changes.
+    of the dropouts that are on, and what other operators draw. After the model's outputs, it
+    returns the new values of the buffers that a run changes.
 
     Where the source asks for PyTorch's gradient, the program is joint: the masks are followed by a
     grad_out for each floating output, and the results by the gradients of the floating inputs and
@@ -57,6 +57,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         trace = joint_trace(model, trace, converter.convert_map.__contains__)
     else:
         trace = trace_to_fx(model, converter.knows)
+    note_values(model, trace.values)
     converter.constants = trace.constants
     progress(0.4, "converting operators to Relax")
     tensors = {**model.parameters, **model.buffers}
@@ -100,7 +101,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     mod = relax.transform.Normalize()(
         tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
     )
-    masks = zip((*trace.masks, *converter.masks), model.flat.mask_orders(), strict=True)
+    masks = zip((*trace.masks, *converter.masks), model.flat.draws(), strict=True)
     return RelaxProgram(
         mod=mod,
         # NumPy has no bfloat16.
@@ -110,7 +111,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         updates=tuple(updates),
         no_gradient=refused_gradient(model),
         buffers=tuple(model.buffers),
-        masks=tuple(replace(mask, order=order) for mask, order in masks),
+        masks=tuple(replace(mask, order=drawn.order) for mask, (_, drawn) in masks),
         grad_outs=tuple(trace.grad_outs),
         gradients=tuple(trace.gradients),
         provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},

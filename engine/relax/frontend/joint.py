@@ -26,12 +26,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch.draws import draw_in_fx, named
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.compositions import Known, compositions, name_of
 from relascope.engine.pytorch.trace_to_fx import FxTrace
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
-from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name, mask_of
+from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name
+from relascope.passes.program import Mask
 
 _aten = torch.ops.aten
 # Not decomposed: their parts write zeros and then a part of them, and there are shorter ways.
@@ -70,7 +72,10 @@ class _Joint:
         self.held = [n for n in nodes if n.op == "get_attr"]
         self.calls = [n for n in nodes if n.op == "call_function"]
         self.outputs = list(trace.graph.output_node().args[0])  # type: ignore[arg-type]
-        self.masks = {n: mask_of(i, n) for i, n in enumerate(filter(_is_dropout, self.calls))}
+        self.masks: dict[Node, Mask] = {}
+        for node in self.calls:
+            if (drawn := draw_in_fx(node)) is not None:
+                self.masks[node] = named(drawn, [*self.masks.values()])
         self.floating = [i for i, n in enumerate(self.outputs) if n.meta["val"].is_floating_point()]
         order = {n: i for i, n in enumerate((*model.input_names, *model.parameters))}
         floating = [n.meta["val"].is_floating_point() for n in self.placeholders]
@@ -123,7 +128,7 @@ class _Joint:
     def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
         if node in masks:
-            return args[0] * masks[node]
+            return masks[node] if self.masks[node].draw else args[0] * masks[node]
         if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
             return self.batch_norm(node, *args)
         try:
@@ -335,14 +340,6 @@ def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
         raise AssertionError("a graph has an output")
 
     return make_fx(torch.func.functionalize(run), decomposition_table=table)(*given)
-
-
-def _is_dropout(node: Node) -> bool:
-    """Whether this is a dropout that is on."""
-    if node.target is not _aten.dropout.default:
-        return False
-    _, rate, train = node.args
-    return bool(rate and train)
 
 
 def _apart(names: Iterable[str], taken: set[str]) -> list[str]:

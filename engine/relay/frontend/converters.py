@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -20,7 +21,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch import unlike
+from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
@@ -31,6 +32,7 @@ from relascope.engine.relay.frontend.core_operators import (
 )
 from relascope.engine.relay.frontend.resampling import resampled, steps_of
 from relascope.engine.relay.frontend.typed import TypedConverter
+from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
 Convert = Callable[..., Any]
@@ -60,7 +62,8 @@ class Converter(CoreOperators, TypedConverter):
         self._changed = {
             model.flat.origins[n]: b for n, b in changed_buffers(model.flat, model.buffers).items()
         }
-        self._depth = 0
+        self._depth, self._node = 0, None
+        self.masks: list[Mask] = []
         super().__init__(*args, **kwargs)
 
     def create_convert_map(self) -> None:
@@ -72,18 +75,23 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {n: self.recurrent(getattr(theirs, n)) for n in ("gru", "lstm")}
         ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {n: self.summed(n) for n in ("prod", "sum")}
+        ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
         ours |= {"mul": self.product, "round": self.round, "pow": self.power, "square": self.square}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
+        bases = {n.partition(".")[0] for n in draws.NAMES.split()}
+        self.convert_map.update({f"aten::{name}": self.draw for name in bases | {"normal"}})
         self.convert_map.update({f"aten::am{n}": self.extreme(n) for n in ("ax", "in")})
         self.convert_map = {k: self.typed(c) for k, c in self.convert_map.items()}
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"; in place or not."""
         base, _, overload = name.partition(".")
+        if name == "bernoulli.default":
+            return False
         training = self.model.differentiable
         pure = base if base.endswith("__") else base.removesuffix("_")
         composed = f"{pure}.{overload}" in COMPOSED.split()
@@ -108,6 +116,7 @@ class Converter(CoreOperators, TypedConverter):
     def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
         self._depth += 1
         for name, node in operators:
+            self._node = node
             try:
                 if node.kind() == "aten::copy_":  # TVM's looks for a slice that was written
                     outputs[name] = self.copy([outputs[v.debugName()] for v in node.inputs()])
@@ -166,8 +175,17 @@ class Converter(CoreOperators, TypedConverter):
         return data
 
     def random(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's draws from its own generator, or not at all."""
+        """What cannot be drawn without the model."""
         self.refuse(*unlike.DRAWS)
+
+    def draw(self, inputs: Any, input_types: Any) -> Any:
+        """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
+        drawn = draws.draw_in_trace(self._node)
+        if drawn is None or self._depth > 1:
+            self.refuse(*unlike.DRAWS)
+        place = self.origin_of(self._node).ordinal
+        self.masks.append(replace(draws.named(drawn, self.masks), ordinal=place))
+        return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
 
     def recurrent(self, theirs: Convert) -> Convert:
         """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""

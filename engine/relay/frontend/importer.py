@@ -51,8 +51,9 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     """Convert a traced model to a typed Relay module.
 
     The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
-    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names. After the
-    model's outputs, it returns the new values of the buffers that a run changes.
+    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names, then what its
+    operators draw but for dropouts. After the model's outputs, it returns the new values of the
+    buffers that a run changes.
 
     Raises:
         EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
@@ -87,6 +88,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     inputs = zip(model.input_names, kinds, strict=False)
     arguments = [variables.get(n) or relay.var(n, shape=k.shape, dtype=k.dtype) for n, k in inputs]
     arguments += [variables[n] for n in tensors if n in variables]
+    masks = tuple(m for m in converters[-1].masks if m.name in variables)
+    arguments += [variables[m.name] for m in masks]
     # Marking a node with its origin copies a variable that the node reads as it is.
     copies = {p: variables[p.name_hint] for p in made.params}
     mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
@@ -105,7 +108,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         updates=updates,
         no_gradient=refused_gradient(model, *_NO_GRADIENT),
         buffers=tuple(n for n in model.buffers if n in variables),
-        orders=model.flat.mask_orders(),
+        masks=masks,
+        orders=tuple(draw.order for _, draw in model.flat.draws() if not draw.draw),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
     )
 

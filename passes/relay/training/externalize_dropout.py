@@ -30,13 +30,15 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
     taken = {p.name_hint for p in program.main.params}
     masks, variables = list(program.masks), {}
     for call in drawn:
-        name = f"{MASK_PREFIX}{len(masks)}"
+        count = sum(not m.draw for m in masks)
+        name = f"{MASK_PREFIX}{count}"
         while name in taken:
             name += "_"
         taken.add(name)
         kind = call.args[0].checked_type
-        order = program.orders[len(masks)] if program.orders else ()
-        masks.append(Mask(name, float(call.attrs.rate), shape(call.args[0]), kind.dtype, order))
+        order = program.orders[count] if program.orders else ()
+        about = float(call.attrs.rate), shape(call.args[0]), kind.dtype, order
+        masks.append(Mask(name, *about, ordinal=execution_order(call)))
         variables[call.handle.value] = relay.var(name, kind)
 
     def visit(call: Any, args: list[Any]) -> Any:
@@ -50,4 +52,4 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
     if not found:
         return program
     rewritten = rewrite(program, visit, tuple(variables.values()))
-    return replace(rewritten, masks=tuple(masks))
+    return replace(rewritten, masks=tuple(sorted(masks, key=lambda m: m.ordinal)))

@@ -4,7 +4,7 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, 
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
+from relascope.passes.program import Mask
 from traces import forget_inputs, net, save
 
 DTYPES = (torch.float32, torch.float64)
@@ -28,15 +29,6 @@ DTYPES = (torch.float32, torch.float64)
 
 def load(*args, **kwargs):
     return load_model(ModelSource(*args, **kwargs), quiet)
-
-
-@dataclass
-class Mask:
-    name: str
-    rate: float
-    shape: tuple
-    dtype: str
-    order: tuple = ()
 
 
 def test_all_operators_that_are_not_known_are_named():
@@ -442,14 +434,14 @@ class Waste(nn.Module):
         return x * 2
 
 
-class Noise(nn.Module):
+class Outside(nn.Module):
     def forward(self, x):
-        return x + torch.randn_like(x)
+        return x * torch.multinomial(x.abs(), 1)
 
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [(Waste(), "outside the dropouts"), (Noise(), "aten::randn_like draws random numbers")],
+    [(Waste(), "outside the operators"), (Outside(), "aten::multinomial draws random numbers")],
 )
 def test_draws_that_masks_cannot_repeat_are_refused(module, words):
     source = ModelSource("module", training=True)

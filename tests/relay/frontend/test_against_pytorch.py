@@ -5,6 +5,7 @@ import pytest
 pytest.register_assert_rewrite("onnx_node_tests", "operators_table", "random_modules")
 
 from cutting_out import agrees, check_import, small_bert, whole_bert
+from draws import ENDINGS, as_with_pytorchs_draws
 from onnx_node_tests import *  # noqa: F403
 from operators_table import *  # noqa: F403
 from random_modules import *  # noqa: F403
@@ -29,3 +30,8 @@ def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand(whole):
 
 def test_what_an_import_did_is_listed_with_its_nodes():
     check_import("relay")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_a_module_draws_is_an_input_that_pytorch_fills(ending, tmp_path):
+    as_with_pytorchs_draws("relay", ending, tmp_path)

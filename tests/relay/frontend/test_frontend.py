@@ -344,7 +344,7 @@ REFUSED = {
         "batch norm averages over all batches",
     ),
     "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
-    "multinomial": (Apply(lambda x: torch.bernoulli(x.sigmoid())), False, "random"),
+    "multinomial": (Apply(lambda x: torch.multinomial(x.sigmoid().flatten(), 2)), False, "random"),
     "another type": (
         Apply(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
         False,

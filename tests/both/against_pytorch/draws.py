@@ -1,0 +1,74 @@
+"""Modules that draw random numbers in forward: each draw is an input that PyTorch fills."""
+
+import torch
+from torch import nn
+
+from answers import quiet
+from limits import ELEMENTWISE, close
+from quick import QUICK
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module, seeded
+
+SEED = 3
+LIMIT = 100 * ELEMENTWISE  # one after the other, some hundred operators
+ENDINGS = ("", ".pt", ".pt2")
+
+
+class Draws(nn.Module):
+    """Every operator that draws, in and out of place, with dropouts in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.drop = nn.Linear(4, 3), nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.drop(self.fc(x))
+        y = nn.functional.gumbel_softmax(y, 0.7)
+        y = y + torch.rand_like(y) * torch.randn(2, 3)
+        y = self.drop(y) + torch.rand(2, 3) + torch.randint(-4, 5, (2, 3))
+        y = y * torch.empty_like(y).uniform_(-1, 1) + torch.empty(2, 3).normal_(1, 2)
+        y = y + torch.bernoulli(torch.sigmoid(x[:, :3])) + torch.empty(2, 3).bernoulli_(0.3)
+        return y * torch.randn_like(torch.zeros(3, 2).t()) + torch.randint_like(y.detach(), 7)
+
+
+def opened(ending, folder):
+    """The model, live or from a file of each kind."""
+    torch.manual_seed(0)
+    module, x = Draws().train(), torch.randn(2, 4)
+    if not ending:
+        source = ModelSource("draws", seed=SEED, training=True)
+        return model_from_module(module, ("x",), (x,), source, quiet)
+    path = folder / f"draws{ending}"
+    if ending == ".pt":
+        torch.jit.trace(module, x, check_trace=False).save(path)
+    else:
+        torch.export.save(torch.export.export(module, (x,)), path)
+    return load_model(source_from_file(path, seed=SEED, training=True), quiet)
+
+
+def as_with_pytorchs_draws(ir, ending, folder):
+    """Outputs, gradients, and where PyTorch's generator stands afterwards."""
+    model = opened(ending, folder)
+    live = LiveProgram(load_engine(ir), model, ("min_cut", None), QUICK)
+    x = model.inputs[0]
+    values = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
+    with seeded(SEED):
+        expected = flat_tensors(model.run(x))[0]
+        state = torch.get_rng_state()
+    with seeded(SEED):
+        masks = draw_masks(live.masks, None)
+        assert torch.equal(torch.get_rng_state(), state)
+    of_dropouts = [n for n in masks if n.startswith("dropout_mask")]
+    assert of_dropouts == ["dropout_mask_0", "dropout_mask_1"]
+    output, *_ = live.forward({**values, **masks})
+    torch.testing.assert_close(output, expected, **close(LIMIT))
+    live.joint()
+    expected = model.gradients()
+    halves = live.step(list(expected))
+    _, captures = halves.forward({**values, **masks})
+    grad_outs = zip(halves.grad_outs, model.grad_outs(), strict=True)
+    gradients = halves.backward({**values, **masks, **captures, **dict(grad_outs)})
+    for name, theirs in expected.items():
+        torch.testing.assert_close(gradients[name], theirs, **close(LIMIT))
