@@ -51,16 +51,7 @@ _BINARY = "add subtract multiply divide floor_divide floor_mod maximum minimum"
 
 
 def _binary():
-    for name in [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "floor_divide",
-        "floor_mod",
-        "maximum",
-        "minimum",
-    ]:
+    for name in _BINARY.split():
         yield name, _plain(getattr(relay, name), (3, 4), (4,))
     for name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
         yield name, _plain(getattr(relay, name), (3, 4), (3, 1), low=0, high=3, dtype="int32")

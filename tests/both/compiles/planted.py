@@ -61,7 +61,7 @@ def each(program, name, make, most=1):
     return rewrite(program, visit)
 
 PRODUCT = "nn.dense"
-cast, exp, tanh, multiply = relay.cast, relay.exp, relay.tanh, relay.multiply
+cast, multiply = relay.cast, relay.multiply
 add, const, transpose, matmul = relay.add, relay.const, relay.transpose, relay.nn.matmul
 
 def repeat(x, count):
@@ -69,15 +69,6 @@ def repeat(x, count):
 
 def slice_(x, count):
     return relay.strided_slice(x, [0], [count], axes=[0])
-
-def spread(x, shape):
-    return relay.broadcast_to(x, shape)
-
-def first(x):
-    return relay.strided_slice(x, [0, 0], [1, 1])
-
-def whole(x):
-    return relay.mean(x, axis=[0, 1], keepdims=True)
 """,
     "relax": """
 IR = "relax"
@@ -96,7 +87,7 @@ def each(program, name, make, most=1):
     return rewrite(program, rule)
 
 PRODUCT = "matmul"
-cast, exp, tanh, multiply = relax.op.astype, relax.op.exp, relax.op.tanh, relax.op.multiply
+cast, multiply = relax.op.astype, relax.op.multiply
 add, const, transpose, matmul = relax.op.add, relax.const, relax.op.permute_dims, relax.op.matmul
 
 def repeat(x, count):
@@ -104,15 +95,6 @@ def repeat(x, count):
 
 def slice_(x, count):
     return relax.op.strided_slice(x, [0], [0], [count])
-
-def spread(x, shape):
-    return relax.op.broadcast_to(x, shape)
-
-def first(x):
-    return relax.op.strided_slice(x, [0, 1], [0, 0], [1, 1])
-
-def whole(x):
-    return relax.op.mean(x, [0, 1], keepdims=True)
 """,
 }
 
@@ -239,19 +221,6 @@ def own(program):
         "keep_all",
         model=("ACTIVATION, BLOCKS = nn.GELU", "ACTIVATION, BLOCKS = lambda: Twice()"),
         training=True,
-    ),
-    Planted(
-        "kernels that are slow",
-        "speed",
-        "forward takes",
-        """
-def own(program):
-    def slow(call, args, kind):
-        wide = spread(first(call), (500, 500))
-        small = multiply(whole(matmul(wide, wide)), const(1e-30, kind))
-        return add(call, small)
-    return each(program, PRODUCT, slow)
-""",
     ),
 )
 

@@ -12,7 +12,7 @@ from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user
 from relascope.viz.rows.gate.baseline import compare
 
-BY_TITLE = {p.title: p for p in PLANTED if p.kind != "speed"}
+BY_TITLE = {p.title: p for p in PLANTED}
 FEW = ("a fusion lost", "a cast added")
 
 
