@@ -3,7 +3,7 @@
 Run `python bench/oracles/tvm_scripts.py --engine relay CHECKOUT` from the project's root, with a
 checkout of Apache TVM's sources: of a version with Relay, such as v0.17.0, for `relay`, a present
 one for `relax`. Only its Python files are read; what runs is the engine's TVM. Scripts named after
-the checkout are run in place of the list here.
+the checkout are run in place of those in `bench/results/tvm-scripts.md`.
 
 Each script is run plainly and then by `relascope record`, a tutorial as it is and a test file by
 pytest, without the network (proxies that answer nothing). It counts where a recording opens that
@@ -29,50 +29,14 @@ from relascope.core.errors import EngineError
 from relascope.recorder import environment
 from relascope.recorder.reading import read
 
-_RELAY = """
-gallery/how_to/extend_tvm/low_level_custom_pass.py
-gallery/how_to/extend_tvm/use_pass_infra.py
-gallery/how_to/extend_tvm/use_pass_instrument.py
-gallery/tutorial/tensor_ir_blitz_course.py
-tests/python/relay/test_pass_canonicalize_cast.py
-tests/python/relay/test_pass_combine_parallel_dense.py
-tests/python/relay/test_pass_convert_op_layout.py
-tests/python/relay/test_pass_dead_code_elimination.py
-tests/python/relay/test_pass_eliminate_common_subexpr.py
-tests/python/relay/test_pass_fold_constant.py
-tests/python/relay/test_pass_fold_scale_axis.py
-tests/python/relay/test_pass_fuse_ops.py
-tests/python/relay/test_pass_instrument.py
-tests/python/relay/test_pass_manager.py
-tests/python/relay/test_pass_partition_graph.py
-tests/python/relay/test_pass_simplify_inference.py
-tests/python/relay/test_relay_te_compiler.py
-tests/python/relay/test_to_mixed_precision.py
-tests/python/relay/test_pass_remove_unused_functions.py
-"""
-_RELAX = """
-docs/get_started/tutorials/ir_module.py
-docs/get_started/tutorials/quick_start.py
-docs/how_to/tutorials/customize_opt.py
-docs/deep_dive/relax/tutorials/relax_creation.py
-docs/deep_dive/relax/tutorials/relax_transformation.py
-docs/deep_dive/tensor_ir/tutorials/tir_transformation.py
-tests/python/relax/test_blockbuilder_emit_te.py
-tests/python/relax/test_pipeline.py
-tests/python/relax/test_transform.py
-tests/python/relax/test_transform_combine_parallel_matmul.py
-tests/python/relax/test_transform_convert_layout.py
-tests/python/relax/test_transform_cse.py
-tests/python/relax/test_transform_dead_code_elimination.py
-tests/python/relax/test_transform_fold_constant.py
-tests/python/relax/test_transform_fuse_ops.py
-tests/python/relax/test_transform_fuse_tir.py
-tests/python/relax/test_transform_legalize_ops_nn.py
-tests/python/relax/test_transform_static_plan_block_memory.py
-tests/python/relax/test_vm_build.py
-tests/python/relax/test_vm_codegen_tir.py
-"""
-SCRIPTS = {"relay": _RELAY.split(), "relax": _RELAX.split()}
+RESULTS = Path(__file__).resolve().parents[1] / "results/tvm-scripts.md"
+ENGINES = ("relay", "relax")
+
+
+def scripts(engine: str) -> list[str]:
+    """Those of an engine that the table of results names, as paths in the checkout."""
+    text = RESULTS.read_text(encoding="utf-8").partition(f"## {engine.title()}\n")[2]
+    return re.findall(r"^\| `(.+?)`", text.partition("\n## ")[0], re.MULTILINE)
 
 
 @dataclass
@@ -105,7 +69,7 @@ def main() -> int:
     """Record, print, and return 0 where every script counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--engine", choices=tuple(SCRIPTS), required=True)
+    add("--engine", choices=ENGINES, required=True)
     add("--level", default="text")
     add("--limit-seconds", type=float, default=300, metavar="S", help="for each run of a script")
     add("-o", dest="output", type=Path, metavar="FILE")
@@ -114,7 +78,7 @@ def main() -> int:
     args = parser.parse_args()
     rows = []
     print(HEAD, flush=True)
-    for script in args.scripts or SCRIPTS[args.engine]:
+    for script in args.scripts or scripts(args.engine):
         rows.append(_tried(args, script))
         print(rows[-1].line(), flush=True)
     good = sum(not r.wrong for r in rows)

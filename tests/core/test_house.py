@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4470,
+    "bench": 4430,
     "commands": 3730,
     "core": 1210,
     "engine": 42660,
