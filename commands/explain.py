@@ -20,7 +20,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import last_built
-from relascope.viz.rows.chrome_trace import trace_json
+from relascope.viz.handed_on.chrome_trace import trace_json
 from relascope.viz.rows.profile import computing, findings, lint_document, profile_document
 
 

@@ -225,6 +225,8 @@ def check(command: ArgumentParser) -> None:
         "list every node that a step added, removed or changed, with its origin, counts and sizes"
     )
     add("--changes", **_SWITCH, help=about)
+    about = "show the storages over the steps of a program whose memory is planned, and overlaps"
+    add("--memory", **_SWITCH, help=about)
     about = "write the pipeline as a Python script that runs it pass by pass and checks it"
     add("--export", type=Path, metavar="FILE.py", help=about)
     about = "compare each node with PyTorch's own tensor, and say whether it is rounding"

@@ -37,6 +37,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.compare.changes import start_of, step_details
 from relascope.viz.rows import Row, tables
+from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.script import script
 
 
@@ -51,7 +52,7 @@ def step(args: argparse.Namespace, connect: Connect) -> Document:
         alive, sound = stepped.pipeline, stepped.sound
         if args.changes or args.text_diff:
             details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
-        if args.printed or args.print_changed or args.verify:
+        if args.printed or args.print_changed or args.verify or args.memory:
             more = _texts_and_problems(ask, source, stepped, args)
             details = [{**d, **m} for d, m in zip_longest(details, more, fillvalue=Row())]
         if args.check:
@@ -97,7 +98,7 @@ def _stopped(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
 def _texts_and_problems(
     ask: Ask, source: ModelSource, stepped: Stepped, args: argparse.Namespace
 ) -> list[Row]:
-    """The IR's text after each step that ran, and what is wrong with its program."""
+    """Of each step that ran: the IR's text, what is wrong with the program, its plan of memory."""
     alive, rows = stepped.pipeline, list[Row]()
     for index, record in enumerate(stepped.records):
         row: Row = {"ir": None, "problems": None}
@@ -109,6 +110,9 @@ def _texts_and_problems(
                 row["ir"] = text
         if ran and args.verify:
             row["problems"] = list(ask("verify", source, alive, index))
+        if args.memory:
+            graph = ask("graph_after", source, alive, index) if ran else None
+            row["memory"] = None if graph is None else memory_document(graph)
         rows.append(row)
     return rows
 

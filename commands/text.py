@@ -10,6 +10,7 @@ from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
 from relascope.viz.rows.formats import example_block, sandbox_words, work_text
+from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.profile import lint_sections, profile_sections
 from relascope.viz.rows.recorded_numbers import numbers_table
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
@@ -154,7 +155,10 @@ def step(document: Document) -> str:
         for key, what in (("failure", "failed"), ("check_failure", "cannot be compared"))
         if r[key]
     ]
-    told = [part for number, r in enumerate(rows, 1) for part in _details(number, r)]
+    pairs = enumerate(zip(rows, [{}, *rows], strict=False), 1)
+    told = [part for number, (r, before) in pairs for part in _details(number, r, before)]
+    if any("memory" in r for r in rows) and not any(r.get("memory") for r in rows):
+        told.append("No step allocates memory. TVM's own pipelines do: --passes tvm:default.")
     verified = [r for r in rows if r.get("problems") is not None]
     if verified:
         broken = sum(bool(r["problems"]) for r in verified)
@@ -164,8 +168,12 @@ def step(document: Document) -> str:
     return "\n".join([text_table(rows, _STEPS), *failed, *told])
 
 
-def _details(number: int, step: Row) -> list[str]:
-    """What `step --changes --text` says of one step; nothing of one that changed nothing."""
+def _details(number: int, step: Row, before: Row) -> list[str]:
+    """What `step --changes --text` says of one step; nothing of one that changed nothing.
+
+    Args:
+        before: the step before it, or nothing.
+    """
     lines = []
     if step.get("changes"):
         beside = figures_beside(step["before"], step["after"])
@@ -176,6 +184,12 @@ def _details(number: int, step: Row) -> list[str]:
     lines += [f"broken: {p}" for p in step.get("problems") or ()]
     if step.get("ir") is not None:
         lines.append(step["ir"].rstrip())
+    if step.get("memory"):
+        *plan, tensors = memory_sections(step["memory"])
+        known = before.get("memory") and memory_sections(before["memory"])[:-1]
+        same = known and sections.text(plan) == sections.text(known)
+        as_before = "memory: as after the step before"
+        lines.append(as_before if same else sections.text([*plan, tensors]))
     if step.get("printed"):
         lines.append(f"printed: {step['printed'].rstrip()}")
     if step.get("inside"):

@@ -76,6 +76,7 @@ from relascope.passes.applications import Applications
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
+from relascope.passes.memory_plan import findings, memory_plan
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
 
@@ -200,8 +201,8 @@ class Programs:
     ) -> tuple[str, ...]:
         """What is wrong with the program after step `index` beside its numbers, a sentence each.
 
-        The graph's promises (`core.graph.Graph.validate`), and the program's own: see `problems` of
-        each IR's `ir.verify`. -1 is the imported program.
+        The graph's promises (`core.graph.Graph.validate`), its plan of memory, and the program's
+        own: see `problems` of each IR's `ir.verify`. -1 is the imported program.
         """
         state = self.state(source, pipeline.upto(index), progress)
         found: list[str] = []
@@ -209,6 +210,8 @@ class Programs:
             state.graph.validate()
         except ValueError as wrong:
             found.append(f"its graph breaks a promise: {wrong}")
+        if (plan := memory_plan(state.graph)) is not None:
+            found += findings(plan, state.graph)
         program = state.program if state.shown is None else state.shown
         return (*found, *self.backend.problems(program))
 

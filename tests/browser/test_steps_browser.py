@@ -3,6 +3,7 @@
 import pytest
 
 from app_in_browser import PAGE, ask, choose_row, settle, wait
+from place import PAGES
 from relascope.passes.catalogue import default_pipeline, info
 
 pytestmark = pytest.mark.browser
@@ -173,3 +174,14 @@ def test_a_row_of_tvms_pipelines_takes_it_into_the_list(opened):
     choose_row(page, 1)
     settle(page)
     assert listed(page) == [["FoldConstant", ""], ["FuseOps", "selected"]]
+
+
+def test_a_click_on_a_tensor_of_a_plan_chooses_the_node_that_writes_it(streamlit_page):
+    page = streamlit_page(PAGES / "memory_page.py")
+    page.get_by_text("Storage 1 holds two tensors at step 2").wait_for()
+    page.get_by_text("chosen: None, elsewhere: None").wait_for()
+    chart = page.locator("[data-testid=stVegaLiteChart]")
+    for writer, node in (("shift", "q"), ("difference", "r")):
+        chart.locator(f"[aria-label*='written by: {writer}']").last.click()
+        page.get_by_text(f"chosen: {node}, elsewhere: None").wait_for()
+    assert page.problems == []

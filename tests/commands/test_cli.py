@@ -173,6 +173,21 @@ def test_step_has_one_row_a_pass():
         assert step["error"] is None
 
 
+def test_step_memory_shows_the_plan_after_each_step_that_has_one():
+    given = ("step", "mlp", "--engine", "relax", "--memory", "--passes")
+    steps = document(*given, "tvm:default", real=True)["steps"]
+    first = next(k for k, s in enumerate(steps) if s["memory"])
+    assert steps[first]["pass"] == "CallTIRRewrite" and all(s["memory"] for s in steps[first:])
+    plan = next(s["memory"] for s in steps if s["pass"] == "StaticPlanBlockMemory")
+    assert len(plan["storages"]) < len(plan["tensors"]) and plan["findings"] == []
+    assert plan["peak_bytes"] <= plan["storage_bytes"] < plan["tensor_bytes"]
+    text = run(*given, "tvm:default", real=True).stdout
+    assert text.count("Storages over the steps") == 2  # as each has its own, and as it is planned
+    assert text.count("memory: as after the step before") == len(steps) - first - 2
+    text = run(*given, "fold", real=True).stdout
+    assert text.endswith("TVM's own pipelines do: --passes tvm:default.\n")
+
+
 def test_step_check_measures_the_error_after_each_step_that_is_on():
     steps = document("step", "mlp", "--passes", "cse|-bind|fold", "--check")["steps"]
     error = steps[0]["error"]

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4430,
-    "commands": 3730,
+    "commands": 3755,
     "core": 1210,
-    "engine": 42660,
-    "passes": 10915,
+    "engine": 42665,
+    "passes": 11155,
     "recorder": 1600,
     "samples": 600,
-    "viz": 27400,
+    "viz": 27670,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from relascope.viz.rows.chrome_trace import trace, trace_json
+from relascope.viz.handed_on.chrome_trace import trace, trace_json
 
 
 def kernel(name, phase, ms):

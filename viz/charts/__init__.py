@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 
 from relascope.engine.protocol.times import TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
-from relascope.viz.drawing.palette import CAPTURED, CHOSEN, POINTS, QUIET
+from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, POINTS, QUIET
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import size, work_text
 from relascope.viz.rows.sections import Section
@@ -28,6 +29,7 @@ _CLIPS = {  # of the shapes, for a legend
     "diamond": "polygon(50% 0, 92% 50%, 50% 100%, 8% 50%)",
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
+_STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
 STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
 
 
@@ -304,11 +306,74 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
     return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")
 
 
+def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
+    """The storages of a plan of memory over its steps: each tensor a bar, faults in red.
+
+    Args:
+        document: of `viz.rows.memory.memory_document`.
+        clickable: whether bars can be clicked, which `CLICKED` then tells, by the node's "id".
+    """
+    tensors = [{**t, "size": size(t["bytes"])} for t in document["tensors"]]
+    lanes: dict[int, list[int]] = {}  # of a storage, the step to which each is taken
+    for tensor in sorted(tensors, key=lambda t: t["from"]):
+        ends = lanes.setdefault(tensor["storage"], [])
+        free = (lane for lane, step in enumerate(ends) if step < tensor["from"])
+        tensor["lane"] = next(free, len(ends))
+        ends[tensor["lane"] : tensor["lane"] + 1] = [tensor["to"]]
+    bytes_of = {s["storage"]: s["bytes"] for s in document["storages"]}
+    large = sorted(lanes, key=lambda k: (-len(lanes[k]), -(bytes_of[k] or 0)))
+    place = {storage: row for row, storage in enumerate(sorted(large[:_STORAGES]))}
+
+    def boxes(pieces: Sequence[Row]) -> pd.DataFrame:
+        made = []
+        for piece in (p for p in pieces if p["storage"] in place):
+            high = 0.84 / len(lanes[piece["storage"]])
+            top = place[piece["storage"]] + 0.08 + high * piece["lane"]
+            left, right = piece["from"] - 0.44, piece["to"] + 0.44
+            corners = {"left": left, "right": right, "top": top, "bottom": top + high - 0.04}
+            made.append({**piece, **corners})
+        return pd.DataFrame(made)
+
+    labels = [f"{k}: {size(bytes_of[k])}" for k in place]
+    end = len(document["steps"]) + 1
+    x = alt.X(
+        "left:Q",
+        title="step",
+        scale=alt.Scale(domain=[0.5, end + 0.5], nice=False),
+        axis=alt.Axis(format="d", tickMinStep=1, tickCount=8, grid=False),
+    )
+    y = alt.Y(
+        "top:Q",
+        title=None,
+        scale=alt.Scale(domain=[len(labels), 0], nice=False),
+        axis=alt.Axis(
+            values=[row + 0.5 for row in range(len(labels))],
+            labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
+            labelOverlap=False,
+            labelLimit=140,
+            ticks=False,
+            domain=False,
+            grid=False,
+        ),
+    )
+    told = "type:N; tensor", "size:N", "written by:N", "from:Q; from step", "to:Q; to step"
+    corners = {"x": x, "x2": "right", "y": y, "y2": "bottom"}
+    whole = alt.Chart(boxes(tensors)).mark_rect(color=CAPTURED, opacity=0.75, cornerRadius=2)
+    whole = whole.encode(**corners, tooltip=tips(*told, "last used by:N"))
+    layers = [whole]
+    if red := [{**tensors[at], **f} for f in document["faults"] for at in f["tensors"]]:
+        layers.append(alt.Chart(boxes(red)).mark_rect(color=FAULT).encode(**corners))
+    if clickable:
+        click = alt.selection_point(name=CLICKED, fields=["id"], empty=False)
+        layers.append(whole.mark_rect(opacity=0, cursor="pointer").add_params(click))
+    return alt.layer(*layers).properties(height=66 + 20 * len(labels), width="container")
+
+
 def drawn(section: Section) -> Any:
     """The chart of a section of `viz.rows.sections.chart`."""
     return _CHARTS[section["name"]](*section["data"])
 
 
 _CHARTS: dict[str, Callable[..., Any]] = {
-    c.__name__: c for c in (capture_bytes, frontier, live_bytes_chart, times)
+    c.__name__: c for c in (capture_bytes, frontier, live_bytes_chart, storages, times)
 }

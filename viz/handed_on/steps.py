@@ -23,6 +23,7 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row
+from relascope.viz.rows.memory import memory_document, memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
@@ -167,7 +168,10 @@ class _Drawings:
             change, union = self.seen[pair]
             looks = coloured(change.matched) if pair[0] != pair[1] else {}
             picture = drawing(change.with_removed, replace(self.view, **looks), union)
-            about = {"picture": picture, "figures": sheet.figures(*change.figures)}
+            about: Row = {"picture": picture, "figures": sheet.figures(*change.figures)}
+            about["memory"] = [
+                sheet.drawn(s) for s in memory_sections(memory_document(change.matched.graph))
+            ]
             self.blocks[key] = self.file.block({**about, "tables": list(_tables(change))})
         return self.blocks[key]
 

@@ -49,9 +49,11 @@ def table(
     return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}
 
 
-def chart(title: str, name: str, *data: Any, note: str = "") -> Section:
-    """A chart: `name` is that of a function of `viz.charts`, `data` its arguments."""
-    return {"kind": "chart", "title": title, "name": name, "data": data, "note": note}
+def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> Section:
+    """A chart: `name` is that of a function of `viz.charts`, `data` its arguments; `text` is what a
+    terminal shows in its place."""
+    about = {"title": title, "note": note, "text": text}
+    return {"kind": "chart", "name": name, "data": data, **about}
 
 
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
@@ -61,7 +63,7 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
 
 
 def text(sections: Iterable[Section]) -> str:
-    """Sections as a terminal shows them, charts left out."""
+    """Sections as a terminal shows them, charts without a text left out."""
     return "\n\n".join(part for section in sections if (part := _text(section)))
 
 
@@ -78,7 +80,13 @@ def _text(section: Section) -> str:
         return "\n".join(f"{label}: {value}" for value, label, *_ in section["items"])
     if kind == "figures":
         return "; ".join(f"{value} {label}".strip() for value, label in section["items"])
-    if kind == "chart" or not section["rows"]:
+    if kind == "chart":
+        return (
+            "\n".join((section["title"], section["text"], section["note"]))
+            if section["text"]
+            else ""
+        )
+    if not section["rows"]:
         return ""
     rows, most = section["rows"], section["most"]
     if section["ids"]:

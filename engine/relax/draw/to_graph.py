@@ -8,6 +8,7 @@ operator's arguments (shapes, numbers, dtypes) stands with its attributes.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -43,7 +44,9 @@ def to_graph(
 
     A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
     variable, its name; of a constant, its bytes), so it stays the same while that does. Equal
-    nodes get "#2", "#3" and so on, producers first.
+    nodes get "#2", "#3" and so on, producers first. The nodes of an `if`'s branches stand before
+    it; its attribute "branches" has how many each of the two has. A call of a kernel that is handed
+    what it writes into has the places of these among its inputs as "writes".
 
     Args:
         program: normalised and typed, as every pass leaves it.
@@ -189,9 +192,12 @@ class _Walk(GraphBuilder):
                 at, "tuple", Kind.TUPLE, tuple(self.value(f, "") for f in expr.fields[:])
             )
         if isinstance(expr, relax.If):
-            chosen = self.value(expr.cond, "")
-            parts = self.sequence(expr.true_branch), self.sequence(expr.false_branch)
-            return self.add_call(at, "if", {}, (chosen, *parts))
+            inputs, counts = [self.value(expr.cond, "")], [len(self.nodes)]
+            for branch in (expr.true_branch, expr.false_branch):
+                inputs.append(self.sequence(branch))
+                counts.append(len(self.nodes))
+            branches = [b - a for a, b in itertools.pairwise(counts)]
+            return self.add_call(at, "if", {"branches": branches}, tuple(inputs))
         if isinstance(expr, relax.Function):  # a closure over the variables that it reads outside
             free = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
             return self.add_function(

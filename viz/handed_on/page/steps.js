@@ -9,7 +9,7 @@ import { element } from "../../component/viewer/parts.js";
 import { filled } from "./made.js";
 import { Picture } from "./picture.js";
 import { go, place } from "./place.js";
-import { figures, sentence, table } from "./sections.js";
+import { chart, figures, sentence, table } from "./sections.js";
 
 const TURNS = { ",": -1, ".": 1 };
 
@@ -117,9 +117,11 @@ export class Steps {
     this.texts.hidden = !texts;
     if (texts) viewTexts({ parentElement: this.textsRoot, data: texts });
     const onNode = (id) => this.picture.go(id);
-    this.tables = graph?.tables ?? [];
+    const memory = graph?.memory ?? [];
+    this.tables = [...memory.filter((one) => one.kind === "table"), ...(graph?.tables ?? [])];
     this.below.replaceChildren(...(graph ? [figures(graph.figures)] : []),
-      ...this.tables.map((one) => table(one, onNode)));
+      ...[...memory.filter((one) => one.kind !== "table"), ...this.tables].map((one) =>
+        ({ chart, sentence, table })[one.kind](one, onNode)));
     this.at.dataset.step = String(chosen);
   }
 }

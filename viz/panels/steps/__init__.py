@@ -25,8 +25,17 @@ from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.steps import bisect, changes, editing, errors, example, tvm_pipelines
+from relascope.viz.panels.steps import (
+    bisect,
+    changes,
+    editing,
+    errors,
+    example,
+    memory,
+    tvm_pipelines,
+)
 from relascope.viz.panels.steps.step_list import catch_up, step_list
+from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 
 _HIDE = "keep_hide_idle"
@@ -275,9 +284,13 @@ def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
 
 def _changes(known: _StepState, change: StepChange) -> None:
     """What the chosen step changed, below list and graph."""
+    graph = change.matched.graph
+    plan = known.alive.upto(known.index).derive(lambda: memory_document(graph), "memory")
     if errors.shows_errors():
         errors.nodes(known.alive, known.index)
-    elif known.index >= 0:
+    elif plan is not None:
+        memory.show(plan, change.place)
+    if known.index >= 0 and not errors.shows_errors():
         draw_text = partial(changes.show_text, known.alive, known.index)
         changes.show(change, "What this step changed", draw_text)
 

@@ -29,6 +29,12 @@ def chosen(place: str) -> str | None:
     return ident if at == place else None
 
 
+def choose(place: str, ident: str | None) -> None:
+    """Go to a node from the next run of the page on; to none that was chosen before."""
+    st.session_state[_CHOSEN] = place, ident
+    st.session_state["change"] = -1  # the walk over the changes begins anew
+
+
 def forget() -> None:
     """No node of the list is chosen any more."""
     st.session_state.pop(_CHOSEN, None)
@@ -111,11 +117,7 @@ def _nodes(change: StepChange) -> None:
     ]
 
     def pick(row: int | None) -> None:
-        if row is None:
-            forget()
-        else:
-            st.session_state[_CHOSEN] = (place, shown[row]["id"])
-            st.session_state["change"] = -1  # the walk over the changes begins anew
+        choose(place, None if row is None else shown[row]["id"])
 
     table(
         shown,

@@ -11,13 +11,13 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.charts.roofline import CHOICE, roofline
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import Overlay
+from relascope.viz.handed_on.chrome_trace import trace_json
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, section
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.chrome_trace import trace_json
 from relascope.viz.rows.profile import (
     heat,
     listed_kernels,

@@ -18,12 +18,13 @@ from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import rerun
-from relascope.viz.panels.steps import changes
+from relascope.viz.panels.steps import changes, memory
 from relascope.viz.panels.steps.recorded import numbers
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.panels.steps.recorded.run_list import run_list
 from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
+from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, no_module
 
 HEIGHT = 570
@@ -146,8 +147,13 @@ def _graph(
 ) -> None:
     family = f"{opened.digest}:{function}"
     change = opened.change(old, new) if old and new and old != new else None
+    plan = opened.derive(lambda: memory_document(graph), "memory", new or old)
+    if plan is not None:
+        with below:
+            memory.show(plan, change.place if change else "")
     if change is None:
-        view = View(HEIGHT, family=family, keep_places={} if keep else None)
+        focus = changes.chosen("")
+        view = View(HEIGHT, focus=focus, family=family, keep_places={} if keep else None)
         graph_view(opened.with_kernels(graph, functions), view, key=keeping.RECORDED_VIEW)
         return
     graph_view(

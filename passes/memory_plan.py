@@ -1,0 +1,243 @@
+"""The storages of a Relax function whose memory is planned, and the tensors in them, step by step.
+
+A step is a call that reads or writes a tensor in a storage; steps are counted from 0. Views, tuples
+and results of an `if` are the tensors that they show: a tensor is held from its first write to the
+last use by any of its names, and to the end where it is a result. What a function of the runtime
+returns may be a view of its arguments. Of the two branches of an `if`, one is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from relascope.core.graph import Graph, Kind, Node, TensorType
+
+_STORAGES = ("memory.alloc_storage", "vm.alloc_storage")
+_OWN = "builtin.alloc_tensor"  # a tensor with a storage of its own
+_TENSORS = ("memory.alloc_tensor", "vm.alloc_tensor", _OWN)
+_ENDS = ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object")
+_Path = tuple[tuple[int, int], ...]  # the branches around a node: an `if`, and which of its two
+_Shown = frozenset[tuple[int, _Path]]  # tensors that a node shows, each where a run takes branches
+_Value = Any  # that; of a tuple a list of values
+_NOTHING: _Shown = frozenset()
+
+
+@dataclass
+class PlannedTensor:
+    """A tensor in a storage.
+
+    Args:
+        storage: its place in the plan's.
+        offset: of its first byte there; None where that is open.
+        begin: the step before which it is allocated.
+        path: the branches around its allocation.
+        uses: each step that reads or writes it, in order, whether it writes, and in what branches.
+        results: the branches in which the function returns it.
+    """
+
+    storage: int
+    type: TensorType
+    offset: int | None
+    begin: int
+    path: _Path
+    uses: list[tuple[int, bool, _Path]] = field(default_factory=list)
+    results: list[_Path] = field(default_factory=list)
+
+    @property
+    def write(self) -> int:
+        """The first step that writes it; a function of the runtime does not say what it writes."""
+        first = self.uses[0][0] if self.uses else self.begin
+        return next((step for step, writes, _ in self.uses if writes), first)
+
+    @property
+    def end(self) -> int:
+        """The last step that uses it."""
+        return self.uses[-1][0] if self.uses else self.begin
+
+    def shares(self, other: PlannedTensor) -> bool:
+        """Whether some byte of a storage is known to be in both."""
+        if self.offset is None or other.offset is None:
+            return False
+        gap, low = other.offset - self.offset, self if self.offset < other.offset else other
+        return gap == 0 or abs(gap) < (low.type.bytes or 0)
+
+
+@dataclass
+class MemoryPlan:
+    """The plan of one function.
+
+    Args:
+        steps: ids of their nodes.
+        storages: bytes of each, None where they are open, and the branches around it.
+        overlaps: places of two tensors that share bytes, of which the second is written before the
+            step that last uses the first; None where that is a result.
+        astray: places of tensors in a storage that is allocated in a branch which they are not in.
+        elsewhere: how many steps call a function that allocates, too.
+    """
+
+    steps: list[str] = field(default_factory=list)
+    storages: list[tuple[int | None, _Path]] = field(default_factory=list)
+    tensors: list[PlannedTensor] = field(default_factory=list)
+    overlaps: list[tuple[int, int, int | None]] = field(default_factory=list)
+    astray: list[int] = field(default_factory=list)
+    elsewhere: int = 0
+
+    def peak(self) -> tuple[int, int]:
+        """The most bytes that can be held at once, of the sizes that are known, both branches of an
+        `if` counted; and the first such step."""
+        changes = [0] * (len(self.steps) + 1)
+        for one in self.tensors:
+            if one.uses:
+                changes[one.write] += one.type.bytes or 0
+                changes[-1 if one.results else one.end + 1] -= one.type.bytes or 0
+        held = [*accumulate(changes)]
+        return max(held), held.index(max(held))
+
+
+def memory_plan(graph: Graph) -> MemoryPlan | None:
+    """The plan that a graph has; None where nothing in it allocates a tensor."""
+    plan, paths, places = MemoryPlan(), _paths(graph), dict[str, int]()
+    values: dict[str, _Value] = {}
+    for at, node in enumerate(graph.nodes):
+        path = paths.get(node.id, ())
+        read: list[_Value] = [values.get(str(i), _NOTHING) for i in node.inputs]
+        if node.op in (*_STORAGES, _OWN):
+            places[node.id] = len(plan.storages)
+            plan.storages.append((_size(node), path))
+        if node.op in _TENSORS:
+            held = node.id if node.op == _OWN else (*node.edges, node.id)[0]
+            if held not in places:  # a function that is called allocated it, say
+                places[held] = len(plan.storages)
+                plan.storages.append((None, ()))
+            offset, kind = node.attrs.get("offset", 0), (*node.outputs, TensorType(("?",), ""))[0]
+            known = offset if type(offset) is int else None
+            values[node.id] = frozenset([(len(plan.tensors), ())])
+            plan.tensors.append(PlannedTensor(places[held], kind, known, len(plan.steps), path))
+        elif node.kind is Kind.TUPLE:
+            values[node.id] = read
+        elif node.kind is Kind.ITEM:
+            (whole, *_), index = (*read, _NOTHING), node.attrs.get("index")
+            inside = isinstance(whole, list) and type(index) is int and 0 <= index < len(whole)
+            values[node.id] = whole[index] if inside else _flat(whole)
+        elif node.op not in (*_STORAGES, *_ENDS):
+            if node.op == "if":
+                read[1:] = [_taken(value, (at, k)) for k, value in enumerate(read[1:])]
+            values[node.id] = _stepped(plan, node, path, read)
+    for tensor, taken in _flat([values.get(o, _NOTHING) for o in graph.outputs]):
+        plan.tensors[tensor].results.append(taken)
+    plan.overlaps = [*_overlaps(plan)]
+    around = ((t.path, plan.storages[t.storage][1]) for t in plan.tensors)
+    plan.astray = [k for k, (own, path) in enumerate(around) if path != own[: len(path)]]
+    return plan if plan.tensors else None
+
+
+def findings(plan: MemoryPlan, graph: Graph) -> list[str]:
+    """A sentence for each fault of a plan; steps and storages are counted from 1."""
+
+    def named(step: int) -> str:
+        return f"{graph.by_id[plan.steps[step]].title} (step {step + 1})"
+
+    def tensor(at: int) -> str:
+        one = plan.tensors[at]
+        return f"the {one.type} that {named(one.write) if one.uses else 'nothing'} writes"
+
+    found = []
+    for first, second, use in plan.overlaps:
+        one = plan.tensors[second]
+        where = f"Storage {one.storage + 1} holds two tensors at step {one.write + 1}"
+        why = "is a result" if use is None else f"{named(use)} uses last"
+        found.append(f"{where}: {tensor(second)} lies on {tensor(first)}, which {why}.")
+    for at in plan.astray:
+        where = f"Storage {plan.tensors[at].storage + 1} is allocated in another branch of an `if`"
+        found.append(f"{where} than {tensor(at)}, which lies there.")
+    return found
+
+
+def _stepped(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _Value:
+    """Note what a call does to tensors in storages; what its result shows."""
+    written = [read[i] for i in _numbers(node, "writes", len(read))]
+    uses = {**dict.fromkeys(_flat(read), False), **dict.fromkeys(_flat(written), True)}
+    for (tensor, taken), writes in uses.items():
+        plan.tensors[tensor].uses.append((len(plan.steps), writes, (*path, *taken)))
+    if uses:
+        plan.steps.append(node.id)
+    if node.body is not None:
+        plan.elsewhere += any(n.op in _TENSORS for n in node.body)
+    if "writes" in node.attrs:
+        return written[0] if len(written) == 1 else written
+    if node.op == "if":  # not its condition
+        fields = all(isinstance(r, list) and len(r) == len(read[-1]) for r in read[1:])
+        both = zip(*read[1:], strict=True) if fields else ()
+        return [_flat([*pair]) for pair in both] if fields else _flat(read[1:])
+    return frozenset(uses) if node.outputs else _NOTHING
+
+
+def _overlaps(plan: MemoryPlan) -> Iterator[tuple[int, int, int | None]]:
+    """Every two tensors of a storage of which the later one is written while the other is held."""
+    live: dict[int, list[int]] = {}
+    for at in sorted(range(len(plan.tensors)), key=lambda k: plan.tensors[k].write):
+        second = plan.tensors[at]
+        held = live.setdefault(second.storage, [])
+        held[:] = [
+            k for k in held if plan.tensors[k].results or plan.tensors[k].end >= second.write
+        ]
+        for first, one in [(k, plan.tensors[k]) for k in held]:
+            after = [s for s, _, p in one.uses if s >= second.write and _together(p, second.path)]
+            result = any(_together(path, second.path) for path in one.results)
+            if one.shares(second) and _together(one.path, second.path) and (after or result):
+                yield first, at, None if result else after[-1]
+        held.append(at)
+
+
+def _paths(graph: Graph) -> dict[str, _Path]:
+    """The branches around nodes, the outermost first: the nodes of both stand before their `if`."""
+    paths: dict[str, _Path] = {}
+    for at in reversed(range(len(graph.nodes))):
+        counts = _numbers(graph.nodes[at], "branches", at + 1)
+        for back in range(min(sum(counts), at), 0, -1):
+            ident = graph.nodes[at - back].id
+            paths[ident] = (*paths.get(ident, ()), (at, int(back <= counts[-1])))
+    return paths
+
+
+def _together(one: _Path, other: _Path) -> bool:
+    """Whether one run may come to both."""
+    taken = dict(other)
+    return all(taken.get(branch, which) == which for branch, which in one)
+
+
+def _size(node: Node) -> int | None:
+    """How many bytes a node allocates; None where that is open, or it is no plain memory."""
+    size = node.attrs.get("total_space", node.attrs.get("size"))
+    known = isinstance(size, list) and len(size) == 1 and type(size[0]) is int
+    return node.bytes if node.op == _OWN else size[0] if known else None
+
+
+def _numbers(node: Node, name: str, below: int) -> list[int]:
+    """Of an attribute that lists numbers, those from 0 that are less than `below`."""
+    given = node.attrs.get(name)
+    given = given if isinstance(given, list) else []
+    return [n for n in given if type(n) is int and 0 <= n < below]
+
+
+def _taken(value: _Value, branch: tuple[int, int]) -> _Value:
+    """A value that is only there where a branch is run."""
+    if isinstance(value, list):
+        return [_taken(_flat(v), branch) for v in value]
+    return frozenset((tensor, (*path, branch)) for tensor, path in value)
+
+
+def _flat(value: _Value) -> _Shown:
+    """The tensors of a value, its tuples opened."""
+    found, todo, seen = set[tuple[int, _Path]](), [value], set[int]()
+    while todo:
+        one = todo.pop()
+        if isinstance(one, frozenset):
+            found |= one
+        elif id(one) not in seen:
+            seen.add(id(one))
+            todo += one
+    return frozenset(found)

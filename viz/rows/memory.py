@@ -1,0 +1,133 @@
+"""A function's plan of memory, as the page, a file and a terminal show it."""
+
+from __future__ import annotations
+
+from relascope.core.graph import Graph
+from relascope.passes.memory_plan import findings, memory_plan
+from relascope.viz.rows import Row, sections
+from relascope.viz.rows.formats import number, size
+from relascope.viz.rows.sections import Section
+
+_TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
+_WIDE, _HIGH = 64, 40  # columns and storages of the picture in a terminal
+_MARKS = "·█▓!"  # free, held by one and by the next, red
+
+
+def memory_document(graph: Graph) -> Row | None:
+    """What is shown of a graph's plan; None where it has none.
+
+    Steps and storages are counted from 1. A tensor is held from its allocation, step "from", to
+    its last use, "to", which of a result is the one after the last. "id" is of what writes it.
+    Sizes are in bytes, None where they are open, and sums are of the others. "faults" are pieces of
+    a storage, from one step to another, that two tensors (their places in the list) hold at once,
+    or one whose branch does not allocate it.
+    """
+    plan = memory_plan(graph)
+    if plan is None:
+        return None
+    names = [graph.by_id[i].title for i in plan.steps]
+    tensors: list[Row] = [
+        {
+            "id": plan.steps[t.write] if t.uses else None,
+            "written by": names[t.write] if t.uses else "nothing",
+            "storage": t.storage + 1,
+            "type": str(t.type),
+            "bytes": t.type.bytes,
+            "from": t.begin + 1,
+            "to": (len(names) if t.results else t.end) + 1,
+            "last used by": "a result" if t.results else names[t.end] if t.uses else "nothing",
+        }
+        for t in plan.tensors
+    ]
+    faults = [*(pair[:2] for pair in plan.overlaps), *((at,) for at in plan.astray)]
+    sizes, (peak, step) = [size for size, _ in plan.storages], plan.peak()
+    held = [t.type.bytes for t in plan.tensors]
+    return {
+        "storages": [{"storage": k, "bytes": b} for k, b in enumerate(sizes, 1)],
+        "tensors": tensors,
+        "steps": [{"id": i, "name": n} for i, n in zip(plan.steps, names, strict=True)],
+        "storage_bytes": sum(b or 0 for b in sizes),
+        "tensor_bytes": sum(b or 0 for b in held),
+        "peak_bytes": peak,
+        "peak_step": step + 1,
+        "open_sizes": sum(b is None for b in (*sizes, *held)),
+        "open": [*{d: 0 for t in plan.tensors for d in t.type.shape if isinstance(d, str)}],
+        "elsewhere": plan.elsewhere,
+        "findings": findings(plan, graph),
+        "faults": [
+            {
+                "storage": tensors[of[0]]["storage"],
+                "tensors": list(of),
+                "from": plan.tensors[of[-1]].write + 1,
+                "to": min(tensors[at]["to"] for at in of),
+            }
+            for of in faults
+        ],
+    }
+
+
+def memory_sections(document: Row | None) -> list[Section]:
+    """Faults, the sums in a sentence, the storages over the steps, and the tensors; nothing of no
+    plan."""
+    if document is None:
+        return []
+    tensors, title = document["tensors"], "Storages over the steps"
+    note = "A bar is a tensor, from its allocation to its last use; a result stays after all steps."
+    note += " Red (!) is where two lie in one place, or one in none." if document["faults"] else ""
+    text = _picture(document)
+    return [
+        *(sections.sentence(text, True) for text in document["findings"]),
+        sections.sentence(_summary(document)),
+        sections.chart(title, "storages", document, note=note, text=text),
+        sections.table("Tensors", tensors, _TENSORS, [t["id"] for t in tensors], most=20),
+    ]
+
+
+def _summary(document: Row) -> str:
+    held, taken, peak = (document[f"{of}_bytes"] for of in ("tensor", "storage", "peak"))
+    tensors, storages = len(document["tensors"]), len(document["storages"])
+    text = f"{_count(tensors, 'tensor')} of {size(held)} in {_count(storages, 'storage')} of "
+    text += size(taken)
+    if tensors == storages:
+        text += ": none is used again."
+    elif document["open_sizes"] or held <= taken:
+        text += "."
+    else:
+        text += f": reuse saves {size(held - taken)}, {1 - taken / held:.0%}."
+    if peak:
+        step = document["peak_step"]
+        name = document["steps"][step - 1]["name"]
+        text += f" At most {size(peak)} are held at once, at step {step}, {name}."
+    if document["open_sizes"]:
+        of = ", ".join(d for d in document["open"] if d != "?")
+        text += f" Not counted: {_count(document['open_sizes'], 'size')} of tensors and storages"
+        text += f" that depend on {of}." if of else " that are open."
+    if calls := document["elsewhere"]:
+        text += f" Not counted: what functions allocate in {_count(calls, 'call')}."
+    return text
+
+
+def _count(count: int, what: str) -> str:
+    return f"{number(count)} {what}{'s' * (count != 1)}"
+
+
+def _picture(document: Row) -> str:
+    """Storages in lines, steps in columns; several in one where there are many."""
+    steps, storages = len(document["steps"]) + 1, document["storages"]
+    wide = min(steps, _WIDE)
+    lines = {s["storage"]: "·" * wide for s in storages}
+    marks = dict.fromkeys(lines, 1)
+    bars = sorted(document["tensors"], key=lambda t: t["from"])
+    for piece, red in [*((b, 0) for b in bars), *((f, 3) for f in document["faults"])]:
+        at = piece["storage"]
+        first, last = ((piece[end] - 1) * wide // steps for end in ("from", "to"))
+        bar = _MARKS[red or marks[at]] * (last + 1 - first)
+        lines[at] = lines[at][:first] + bar + lines[at][last + 1 :]
+        marks[at] = 3 - marks[at]
+    title = f"steps 1 to {steps - 1}, and after"
+    rows = [
+        {"storage": str(s["storage"]), "size": size(s["bytes"]), title: lines[s["storage"]]}
+        for s in storages[:_HIGH]
+    ]
+    more = len(storages) - len(rows)
+    return sections.text_table(rows) + (f"\n{more} more; --json has all." if more else "")
