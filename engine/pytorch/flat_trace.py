@@ -16,6 +16,7 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.draws import draw_in_trace
+from relascope.engine.pytorch.nested import built, leaves, nesting, taken
 from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
@@ -185,14 +186,11 @@ class _Flattener:
     def run(self, call: TraceCall | None) -> FlatTrace:
         graph = self.body(self.module, "forward" if call is None else call.method)
         formal = list(graph.inputs())[1:]
-        arguments = self.inputs
         if call is not None:
             wanted = zip(call.arguments, formal, strict=True)
             arguments = [self.argument(given, f.type()) for given, f in wanted]
-        elif len(formal) != len(self.inputs):
-            message = f"forward() takes {len(formal)} inputs, not {len(self.inputs)}."
-            named = ", ".join(i.debugName() for i in formal)
-            raise EngineError("input", message, named)
+        else:
+            arguments = self.given()
         results = self.inline(graph, "", [_Module(""), *arguments])
         for value in _flat_outputs(results):
             if value.type().kind() != "TensorType":
@@ -211,6 +209,16 @@ class _Flattener:
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
 
+    def given(self) -> list[Any]:
+        """The arguments of forward(), put together from the inputs."""
+        nested = nesting(self.module)
+        names = [leaf for name, one in nested.items() for leaf in leaves(one, name)]
+        if len(names) != len(self.inputs):
+            message = f"forward() takes {len(names)} inputs, not {len(self.inputs)}."
+            raise EngineError("input", message, ", ".join(names))
+        inputs = iter(self.inputs)
+        return [built(one, inputs) for one in nested.values()]
+
     def argument(self, given: Any, kind: Any) -> Any:
         """The value in the graph of an argument of a call; its tensors are inputs."""
         if isinstance(given, torch.Tensor):
@@ -225,7 +233,7 @@ class _Flattener:
 
     def watched(self, path: str) -> list[TraceCall]:
         self.watching = path
-        self.call("", "forward", self.inputs)
+        self.call("", "forward", self.given())
         handed = [v for c in self.calls for v in (*c.arguments, *c.results, c.begun, c.ended)]
         returned(self.graph, handed)
         run = torch._C._create_function_from_graph("watched", self.graph)
@@ -288,7 +296,8 @@ class _Flattener:
         }
 
         def resolve(value: Any) -> Any:
-            return values[value.debugName()]
+            found = values[value.debugName()]
+            return self.whole(found, value.type()) if isinstance(found, dict) else found
 
         for node in graph.nodes():
             kind = node.kind()
@@ -296,17 +305,36 @@ class _Flattener:
             if self.visited > _LONGEST:
                 message = f"The trace has more than {_LONGEST:,} operators."
                 raise EngineError("operator", message, scope or "the top", "Open a part of it.")
-            if kind == "prim::GetAttr":
+            first = next((values.get(v.debugName()) for v in node.inputs()), None)
+            parts = taken(node, first) if isinstance(first, dict) else None
+            if parts is not None:
+                names = (v.debugName() for v in node.outputs())
+                values.update(zip(names, parts, strict=True))
+            elif kind == "prim::GetAttr":
                 result = self.attribute(resolve(node.input()), node.s("name"))
                 values[node.output().debugName()] = result
             elif kind == "prim::CallMethod":
-                target, *rest = [resolve(v) for v in node.inputs()]
+                whole = self.watching is not None
+                target, *rest = [
+                    resolve(v) if whole else values[v.debugName()] for v in node.inputs()
+                ]
                 (values[node.output().debugName()],) = self.call(target.path, node.s("name"), rest)
             elif kind == "prim::CallFunction":
                 self.call_function(node, scope, values)
             else:
                 self.copy(node, scope, values, resolve)
         return [resolve(v) for v in graph.outputs()]
+
+    def whole(self, parts: dict[Any, Any], kind: Any) -> Any:
+        """A tuple or list of the arguments as one value, where an operator reads it as such."""
+        if kind.kind() not in ("TupleType", "ListType"):
+            message = "An argument that is a dict is read as a whole."
+            raise EngineError("operator", message, "forward()", "Read it key by key.")
+        tuples = kind.kind() == "TupleType"
+        types = kind.elements() if tuples else [kind.getElementType()] * len(parts)
+        pairs = zip(parts.values(), types, strict=True)
+        made = [self.whole(p, t) if isinstance(p, dict) else p for p, t in pairs]
+        return self.add(f"prim::{kind.kind().removesuffix('Type')}Construct", made, kind)
 
     def copy(
         self, node: Any, scope: str, values: dict[str, Any], resolve: Callable[[Any], Any]

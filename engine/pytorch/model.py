@@ -46,6 +46,7 @@ from relascope.engine.pytorch.inputs import (
     types_of,
     with_rows,
 )
+from relascope.engine.pytorch.nested import leaves, nesting
 from relascope.engine.pytorch.watch import Watch, written_out
 from relascope.samples import SAMPLES, build
 
@@ -536,11 +537,7 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
         message = f"This file's trace cannot be read: {plainly(wrong)}."
         raise EngineError("file", message, path.name, _TRACE_HINT) from wrong
     recorded = recorded_inputs(archive)
-    formal = [(a.name, str(a.type)) for a in module.forward.schema.arguments[1:]]
-    if others := [f"{n}: {t}" for n, t in formal if t != "Tensor"]:
-        message = f"forward() takes something else than tensors: {', '.join(others)}."
-        raise EngineError("input", message, others[0], "Trace a module whose inputs are tensors.")
-    names = [n for n, _ in formal]
+    names = [leaf for name, nested in nesting(module).items() for leaf in leaves(nested, name)]
     if len(recorded) != len(names):
         recorded = ()
     inputs = tuple(map(Input, names, recorded)) if recorded else tuple(map(Input, names))

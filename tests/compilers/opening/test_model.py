@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -17,10 +18,17 @@ from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import replay
 from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.measure.compare import comparison
-from relascope.engine.protocol.source import INPUTS, ModelSource, parse_inputs, source_from_file
+from relascope.engine.protocol.source import (
+    INPUTS,
+    ModelSource,
+    parse_inputs,
+    source_from_file,
+    with_tensors,
+)
+from relascope.engine.pytorch import submodules
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.known_operators import in_known_operators
-from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
+from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module, open_model
 from relascope.passes.program import Mask
 from traces import forget_inputs, net, save
 
@@ -548,3 +556,63 @@ def test_a_file_of_nested_modules_is_run_flat(tmp_path, monkeypatch):
         assert set(model.gradients()) == {"x", *model.parameters}
     assert len([n for n in model.flat.graph.nodes() if n.kind() == "aten::add"]) == 60
     assert torch.allclose(found[0], module(*model.inputs))
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, cache, last):
+        (keys, values), *_ = cache
+        return self.fc(torch.cat([keys, values], 0)) * last
+
+
+class Nests(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x, cache, batch, steps):
+        made = self.inner(cache, steps[-1])
+        return {"sum": made + x, "image": batch["image"][0] * steps[0]}, list(steps)
+
+
+NESTED = (
+    torch.randn(4, 3),
+    ((torch.randn(2, 4), torch.randn(2, 4)), (torch.randn(1), torch.randn(1))),
+    {"image": (torch.randn(3),)},
+    [torch.randn(3), torch.randn(3)],
+)
+LEAVES = ["x", *(f"cache_{i}_{j}" for i in (0, 1) for j in (0, 1))]
+LEAVES += ["batch_image_0", "steps_0", "steps_1"]
+
+
+def test_inputs_in_tuples_lists_and_dicts_are_inputs_of_their_own(tmp_path):
+    path = save(Nests(), NESTED, tmp_path / "nests.pt", strict=False)
+    tensors = torch.utils._pytree.tree_leaves(NESTED)
+    torch.save(dict(zip(LEAVES, tensors, strict=True)), tmp_path / "inputs.pt")
+    source = with_tensors(source_from_file(path), [tmp_path / "inputs.pt"])
+    model = load_model(source, quiet)
+    assert list(model.input_names) == LEAVES
+    expected = flat_tensors(torch.jit.load(path)(*NESTED))
+    for ours, theirs in zip(model.forward(), expected, strict=True):
+        assert torch.equal(ours, theirs)
+    of_inner = replace(source, module="inner")
+    assert submodules.load(of_inner, quiet, partial(open_model, of_inner, quiet)).forward()[
+        0
+    ].shape == (4, 3)
+    with refused("input", "takes 8 inputs .*, not 2"):
+        load_model(source_from_file(path, "x=4x3:float32, 2x4:float32"), quiet)
+
+
+def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
+    class Unread(nn.Module):
+        def forward(self, x, batch):
+            return x * 2
+
+    path = save(
+        Unread(), (torch.ones(2), {"image": torch.ones(2)}), tmp_path / "x.pt", strict=False
+    )
+    with refused("input", "something else than tensors: batch: Dict"):
+        load_model(source_from_file(path, "x=2:float32"), quiet)
