@@ -32,7 +32,7 @@ GRADIENT_OF = "gradient of "
 
 _BY_NAME = (
     "addmm batch_norm convolution cumsum dropout embedding "
-    "layer_norm linear native_layer_norm pixel_shuffle prelu scaled_dot_product_attention"
+    "layer_norm linear native_layer_norm scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
 
@@ -62,6 +62,7 @@ _WRITTEN_OUT = (
     "logaddexp.default max.dim "
     "max_pool2d_with_indices.default max_pool3d_with_indices.default "
     "median.default median.dim meshgrid.default meshgrid.indexing narrow.default outer.default "
+    "pixel_shuffle.default prelu.default "
     "remainder.Scalar remainder.Tensor round.decimals softshrink.default take.default"
 )
 """Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
@@ -758,17 +759,6 @@ class Converter(ExportedProgramImporter):
         around = self.op.add(index, self.number(size, index))
         return self.op.where(below, around, index)
 
-    def pixel_shuffle(self, node: Node) -> Any:
-        """TVM's operator has no kernel."""
-        data, factor = self.retrieve_args(node)
-        *batch, channels, height, width = shape(data)
-        parts = [*batch, channels // factor**2, factor, factor, height, width]
-        first = len(batch)
-        axes = [*range(first), *(first + i for i in (0, 3, 1, 4, 2))]
-        turned = self.op.permute_dims(self.op.reshape(data, parts), axes)
-        size = [*batch, channels // factor**2, height * factor, width * factor]
-        return self.op.reshape(turned, size)
-
     def softmax(self, op: Callable[..., Any]) -> Convert:
         """Softmaxes as autograd records them: a dtype and what to cast first in one."""
 
@@ -805,15 +795,6 @@ class Converter(ExportedProgramImporter):
             return theirs(node)
 
         return convert
-
-    def prelu(self, node: Node) -> Any:
-        """TVM has no kernel for one slope."""
-        data, slope = self.every(node)
-        if math.prod(shape(slope)) > 1:
-            return self.op.nn.prelu(data, slope, 1 if len(shape(data)) > 1 else 0)
-        slope = self.op.reshape(slope, [1] * len(shape(data)))
-        above = self.op.greater(data, self.number(0, data))
-        return self.op.where(above, data, self.op.multiply(data, slope))
 
     def power(self, node: Node) -> Any:
         """TVM has no kernel for a power of integers by a tensor; some powers are roots."""

@@ -77,7 +77,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {n: self.summed(n) for n in ("prod", "sum")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
-        ours |= {"mul": self.product, "round": self.round, "pow": self.power, "square": self.square}
+        ours |= {"mul": self.product, "round": self.round, "pow": self.power}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
@@ -401,10 +401,6 @@ class Converter(CoreOperators, TypedConverter):
             self.refuse("Powers of integers cannot be imported.", "Convert them to float before.")
         return reduce(relay.multiply, [base] * exponent)
 
-    def square(self, inputs: Any, input_types: Any) -> Any:
-        """As `power`."""
-        return self.power([inputs[0], 2], [*input_types, "int64"])
-
     def round(self, inputs: Any, input_types: Any) -> Any:
         """TVM's rounds halves away from zero, PyTorch to even; and it ignores `decimals`."""
         data, decimals = (*inputs, 0)[:2]
@@ -435,13 +431,6 @@ class Converter(CoreOperators, TypedConverter):
         made = super().linear([*matrices, None], input_types)
         made = relay.reshape(made, [d for s in sizes for d in s[:-1]])
         return made if bias is None else relay.add(made, bias)
-
-    def baddbmm(self, inputs: Any, _: Any) -> Any:
-        """TVM's has float32 constants whatever the input is."""
-        data, left, right, beta, alpha = inputs
-        product = relay.op.nn.batch_matmul(left, right, transpose_b=False)
-        product = product if alpha == 1 else self.number(alpha, left) * product
-        return product + (data if beta == 1 else self.number(beta, left) * data)
 
     # Reductions.
 
@@ -603,14 +592,6 @@ class Converter(CoreOperators, TypedConverter):
         length = int(self.infer_shape(data)[axis])
         return relay.split(data, list(range(0, length, math.ceil(length / chunks)))[1:], axis)
 
-    def tensor_split(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's splits otherwise where the axis does not divide evenly."""
-        data, sections, axis = inputs[0], inputs[1], int(inputs[2])
-        if isinstance(sections, int):
-            size, rest = divmod(int(self.infer_shape(data)[axis]), sections)
-            sections = [i * size + min(i, rest) for i in range(1, sections)]
-        return relay.split(data, [int(s) for s in sections], axis)
-
     def arange(self, inputs: Any, input_types: Any) -> Any:
         """TVM's rounds otherwise where steps are no whole numbers."""
         numbers = [_known(n) for n in inputs[: max(1, len(inputs) - 4)]]
@@ -636,18 +617,6 @@ class Converter(CoreOperators, TypedConverter):
             self.refuse("The ends of this linspace are no constants.", unlike.REWRITE)
         made = torch.linspace(ends[0], ends[1], int(count), dtype=getattr(torch, dtype))
         return relay.const(made.numpy(), dtype)
-
-    def roll(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's reads outside the data where a shift is longer than the axis."""
-        data, shifts, axes = inputs
-        size = [int(d) for d in self.infer_shape(data)]
-        made = data if axes else relay.reshape(data, [-1])
-        for shift, axis in zip(shifts, axes or [0], strict=True):
-            length = size[axis] if axes else math.prod(size)
-            if cut := -int(shift) % length:
-                first, last = relay.split(made, [cut], axis)
-                made = relay.concatenate([last, first], axis)
-        return made if axes else relay.reshape(made, size)
 
     def trilu(self, inputs: Any, input_types: Any, mode: str) -> Any:
         """TVM's cannot be built."""

@@ -18,6 +18,8 @@ COMPOSED = (
     "acosh.default asinh.default baddbmm.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor "
     "celu.default cosh.default cross_entropy_loss.default div.Scalar_mode div.Tensor_mode "
     "elu.default floor_divide.Scalar floor_divide.default lerp.Scalar lerp.Tensor "
+    "roll.default square.default tensor_split.indices tensor_split.sections "
+    "tensor_split.tensor_indices_or_sections "
     "log_sigmoid.default logsumexp.default norm.Scalar norm.ScalarOpt_dim "
     "norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar remainder.Tensor selu.default "
     "sinh.default softplus.default threshold.default var_mean.correction var_mean.default "
