@@ -37,7 +37,7 @@ LINES = {
     "bench": 4430,
     "commands": 3755,
     "core": 1210,
-    "engine": 42795,
+    "engine": 42750,
     "passes": 11155,
     "recorder": 1600,
     "samples": 600,
