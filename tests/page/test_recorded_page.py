@@ -15,6 +15,7 @@ from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, tab_engines
+from relascope.viz.panels.steps import memory
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
@@ -61,7 +62,8 @@ def component(page, key):
     for block in page.get("bidi_component"):
         if key in block.proto.id:
             data = block.proto.bytes
-            start = 14 + int.from_bytes(data[4:6], "little") if key == "run_list" else 8
+            heads = {"run_list": 14 + int.from_bytes(data[4:6], "little"), keeping.RECORDED_VIEW: 0}
+            start = heads.get(key, 8)
             return json.loads(zlib.decompress(data[start:]))
     return None
 
@@ -132,6 +134,24 @@ def test_a_kernel_has_the_text_that_it_has_at_its_pass(tmp_path):
     assert texts == [{"kernel": recording.text(f["kernel"])} for f in (made, simpler)]
     assert texts[0] != texts[1]
     assert opened.with_kernels(graph, made) is opened.with_kernels(graph, made)
+
+
+def test_a_plan_of_memory_names_the_nodes_that_are_drawn(opened, tmp_path, monkeypatch):
+    def drawn(before):
+        own = "a builtin.alloc_tensor"
+        placed = "s memory.alloc_storage total_space=[32]; b memory.alloc_tensor s offset=0"
+        if before:
+            return graph_of(f"x; {own}; p scale x a writes=[1]", ir="relax")
+        return graph_of(f"x; {placed}; q scale x b writes=[1]", ir="relax")
+
+    shown = []
+    monkeypatch.setattr(memory, "show", lambda document, place: shown.append(document))
+    page = opened(recorded(tmp_path / "run.rsc", drawn=drawn))
+    for number in (1, 2):
+        page.session_state["keep_recorded_function"] = "main"
+        choose(page, number)
+        (tensor,) = shown[-1]["tensors"]
+        assert tensor["id"] == "p" in component(page, keeping.RECORDED_VIEW)["node"]["id"]
 
 
 def test_buttons_walk_over_what_changed_by_itself(page):

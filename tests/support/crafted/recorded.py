@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from page_session import forward_graph
+from relascope.core.graph import Graph
 from relascope.recorder.writing import Writer, hashed
 
 BEFORE = "def main(x):\n  %0 = transpose(w);\n  %1 = dense(x, %0);\n  relu(%1)\n"
@@ -24,6 +26,7 @@ def recorded(
     place: str = "",
     code: str = "",
     folded: bool = True,
+    drawn: Callable[[bool], Graph] = forward_graph,
 ) -> Path:
     """Write it.
 
@@ -33,6 +36,7 @@ def recorded(
             the loops to and fro.
         place: in memory, as it stands in texts of loops; code: what was generated.
         folded: whether the pass that folds a transpose does.
+        drawn: the graph of `main`, before the fold (True) and after it.
     """
     writer = Writer(path, {"tvm": "0.99", "level": "text", "arguments": ["compile.py", HOSTILE]})
 
@@ -45,7 +49,7 @@ def recorded(
     before, after, loops, simpler = map(content, texts)
     for name, transposed in ((before, True), (after, False))[: 1 + folded]:
         if graphs:
-            raw = json.dumps(forward_graph(transposed).to_json())
+            raw = json.dumps(drawn(transposed).to_json())
             writer.content("graph", name, partial(dict, zlib=raw))
 
     def begin(number: int, depth: int, name: str, module: object) -> None:

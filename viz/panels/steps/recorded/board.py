@@ -147,7 +147,8 @@ def _graph(
 ) -> None:
     family = f"{opened.digest}:{function}"
     change = opened.change(old, new) if old and new and old != new else None
-    plan = opened.derive(lambda: memory_document(graph), "memory", new or old)
+    here = change.matched.graph if change else graph  # the ids are those that are drawn
+    _, plan = opened.derive(lambda: (here, memory_document(here)), "memory", id(here))
     if plan is not None:
         with below:
             memory.show(plan, change.place if change else "")
