@@ -67,18 +67,16 @@ def memory_document(graph: Graph) -> Row | None:
 
 
 def memory_sections(document: Row | None) -> list[Section]:
-    """Faults, the sums in a sentence, the storages over the steps, and the tensors; nothing of no
-    plan."""
+    """Faults, sums, the storages over the steps, and the tensors; nothing of no plan."""
     if document is None:
         return []
     tensors, title = document["tensors"], "Storages over the steps"
     note = "A bar is a tensor, from its allocation to its last use; a result stays after all steps."
     note += " Red (!) is where two lie in one place, or one in none." if document["faults"] else ""
-    text = _picture(document)
     return [
         *(sections.sentence(text, True) for text in document["findings"]),
         sections.sentence(_summary(document)),
-        sections.chart(title, "storages", document, note=note, text=text),
+        sections.chart(title, "storages", document, note=note, text=_picture(document)),
         sections.table("Tensors", tensors, _TENSORS, [t["id"] for t in tensors], most=20),
     ]
 
