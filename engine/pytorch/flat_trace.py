@@ -212,12 +212,12 @@ class _Flattener:
     def given(self) -> list[Any]:
         """The arguments of forward(), put together from the inputs."""
         nested = nesting(self.module)
-        names = [leaf for name, one in nested.items() for leaf in leaves(one, name)]
+        names = [leaf for name, one in nested for leaf in leaves(one, name)]
         if len(names) != len(self.inputs):
             message = f"forward() takes {len(names)} inputs, not {len(self.inputs)}."
             raise EngineError("input", message, ", ".join(names))
         inputs = iter(self.inputs)
-        return [built(one, inputs) for one in nested.values()]
+        return [built(one, inputs) for _, one in nested]
 
     def argument(self, given: Any, kind: Any) -> Any:
         """The value in the graph of an argument of a call; its tensors are inputs."""

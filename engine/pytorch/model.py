@@ -537,7 +537,7 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
         message = f"This file's trace cannot be read: {plainly(wrong)}."
         raise EngineError("file", message, path.name, _TRACE_HINT) from wrong
     recorded = recorded_inputs(archive)
-    names = [leaf for name, nested in nesting(module).items() for leaf in leaves(nested, name)]
+    names = [leaf for name, nested in nesting(module) for leaf in leaves(nested, name)]
     if len(recorded) != len(names):
         recorded = ()
     inputs = tuple(map(Input, names, recorded)) if recorded else tuple(map(Input, names))

@@ -17,17 +17,17 @@ Nested = Any
 _HINT = "Trace a module whose inputs are tensors, or tuples, lists or dicts of them."
 
 
-def nesting(module: torch.jit.ScriptModule) -> dict[str, Nested]:
-    """How tensors nest in the arguments of a trace's forward(), by the arguments' names.
+def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:
+    """How tensors nest in the arguments of a trace's forward(), with the arguments' names.
 
-    What reads a list or dict says what it holds.
+    What reads a list or dict says what it holds. Of a live trace, names may be there twice.
 
     Raises:
         EngineError: kind "input"; an argument holds something else, or nothing says what it holds.
     """
     names = [a.name for a in module.forward.schema.arguments]  # type: ignore[attr-defined]
     values = zip(names, module.graph.inputs(), strict=True)
-    return {n: _nested(v.type(), [v], n) for n, v in [*values][1:]}
+    return [(n, _nested(v.type(), [v], n)) for n, v in [*values][1:]]
 
 
 def leaves(nested: Nested, name: str) -> Iterator[str]:

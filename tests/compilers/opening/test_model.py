@@ -616,3 +616,13 @@ def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
     )
     with refused("input", "something else than tensors: batch: Dict"):
         load_model(source_from_file(path, "x=2:float32"), quiet)
+
+
+def test_inputs_without_names_are_as_many_as_there_are():
+    class Any(nn.Module):
+        def forward(self, *inputs):
+            return inputs[0] + inputs[1] * inputs[2]
+
+    inputs = tuple(torch.randn(2) for _ in range(3))
+    model = model_from_module(Any(), ("a", "b", "c"), inputs, ModelSource("any"), quiet)
+    assert torch.equal(model.forward()[0], Any()(*inputs))
