@@ -6,12 +6,17 @@ pipeline shows what, and which pass is to blame. Each is bisected with that pipe
 something is found, reduced, within limits; its report is then run, and has to fail. Passes run in
 an engine, which may end.
 
+With `--tvm PYTHON`, the Python of an environment with an earlier TVM, Relax's cases are also run
+there: what was mended since then has to be found in it. That environment is one that `make env`
+makes, with the other TVM installed into it.
+
 Prints a table and the score, and writes them to corpus/README.md with `--page`; `-o` writes JSON.
 Returns 1 where a bar is missed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -40,7 +45,7 @@ VERDICTS = ("right", "wrong", "crash", "type", "unbuilt", "refused")
 NEEDED = ("thread", "expected", "pipeline", "verdict", "versions")
 FEW = 5
 """Nodes that a reduced program may have."""
-_BARS = {"seen": 1.0, "culprit": 0.9, "few": 0.8, "controls": 1.0}
+_BARS = {"seen": 1.0, "culprit": 0.9, "few": 0.8, "controls": 1.0, "before": 1.0}
 _FINE = ("right", "refused")
 _TRIES, _SECONDS = 60, 120
 _HEAD = re.compile(r"^(?:#|//) (\w+): (.+)$", re.MULTILINE)
@@ -57,7 +62,8 @@ class Case:
     Args:
         head: of its header: `thread` it comes from, what is `expected`, `pipeline`, `verdict` that
             is true of it, `culprit` (the pass to blame; none where it is no pass's), and
-            `versions` of TVM in which that is so.
+            `versions` of TVM in which that is so; of what was mended, the verdict and the pass
+            `before`, and the last version of then.
     """
 
     path: Path
@@ -94,6 +100,7 @@ def judged(case: Case, client: EngineClient) -> common.Row:
     head = case.head
     row: common.Row = {"case": case.name, "engine": case.engine, "thread": head["thread"]}
     row |= {"expected": head["verdict"], "culprit": head.get("culprit", "")}
+    row["before"] = head.get("before", "")
 
     def ask(method: str, *given: Any) -> Any:
         if time.monotonic() - began > _SECONDS:
@@ -148,18 +155,22 @@ def _verdict(found: Bisection) -> str:
 def score(rows: list[common.Row]) -> dict[str, tuple[int, int]]:
     """How many of how many: symptoms seen and controls called right, of all that are opened;
     culprits named, of those that are a pass's; reduced to few nodes with a report that fails, of
-    those; not opened; and called right but wrong, of all."""
+    those; found in the TVM before the mend, of those run there; not opened; and called right but
+    wrong, of all."""
     opened = [r for r in rows if r["found"] != "not opened"]
     broken = [r for r in opened if r["expected"] not in _FINE]
     blamed = [r for r in broken if r["culprit"]]
     few = [r for r in blamed if r.get("status") == 1 and 0 < (r.get("nodes") or 0) <= FEW]
     controls = [r for r in opened if r["expected"] in _FINE]
     missed = [r for r in broken if r["found"] == "right"]
+    mended = [r for r in rows if r.get("before") and "earlier" in r]
+    again = [r for r in mended if r["before"].startswith(f"{r['earlier']} ")]
     return {
         "seen": (sum(r["found"] == r["expected"] for r in broken), len(broken)),
         "culprit": (sum(r.get("named") == r["culprit"] for r in blamed), len(blamed)),
         "few": (len(few), len(blamed)),
         "controls": (sum(r["found"] == r["expected"] for r in controls), len(controls)),
+        "before": (len(again), len(mended)),
         "not opened": (len(rows) - len(opened), len(rows)),
         "missed": (len(missed), len(rows)),
     }
@@ -170,6 +181,7 @@ _WORDS = {
     "culprit": "culprit named, of those that a pass is to blame for",
     "few": f"reduced to at most {FEW} nodes, with a report that fails, of those",
     "controls": "called right, of those right here",
+    "before": "found, with the pass, in the TVM before it was mended, of those",
     "not opened": "not opened, of all",
     "missed": "called right and wrong in truth, of all",
 }
@@ -187,13 +199,15 @@ def page(rows: list[common.Row]) -> str:
     lines = [_PAGE_HEAD, "| | |", "|---|---:|"]
     lines += [f"| {_WORDS[n]} | {k} of {of} |" for n, (k, of) in score(rows).items()]
     titles = "case | thread | true | found | against | culprit | named | nodes | report fails | s"
+    titles += " | before: true | found"
     for ir in common.ENGINES:
-        lines += ["", f"## {ir.title()}", "", f"| {titles} |", "|---" * 10 + "|"]
+        lines += ["", f"## {ir.title()}", "", f"| {titles} |", "|---" * 12 + "|"]
         for row in (r for r in rows if r["engine"] == ir):
             fails = {None: "", 1: "yes"}.get(row.get("status"), "no")
             cells = [row["case"], row["thread"], row["expected"], row["found"]]
             cells += [row.get("against", ""), row["culprit"], row.get("named", "")]
             cells += [row.get("nodes") or "", fails, f"{row['seconds']:.0f}"]
+            cells += [row.get("before", ""), row.get("earlier", "")]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
@@ -209,8 +223,18 @@ is found and runs the report.
 *wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
 program cannot be built or run. *unbuilt*: no pipeline builds it, and no pass is to blame.
 *refused*: TVM gives the program no types, and says why. *not opened*: TVM ends or gives no reason.
-*against*: what numbers are compared with.
+*against*: what numbers are compared with. *before*: in a TVM before the mend, run with `--tvm`.
 """
+
+
+def _earlier(python: str, names: list[str]) -> dict[str, str]:
+    """What is found of Relax's cases with another Python's TVM, and the pass, by their names."""
+    with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
+        found = Path(folder) / "rows.json"
+        command = [python, __file__, "--engine", "relax", "-o", str(found), *names]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # its bars are not met
+        rows = json.loads(found.read_text(encoding="utf-8"))["rows"]
+    return {r["case"]: f"{r['found']} {r.get('named', '')}".strip() for r in rows}
 
 
 def main() -> int:
@@ -219,6 +243,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="CASE")
     parser.add_argument("--engine", choices=common.ENGINES, action="append")
     parser.add_argument("--page", action="store_true", help="write corpus/README.md")
+    parser.add_argument("--tvm", metavar="PYTHON", help="of an environment with an earlier TVM")
     args = parser.parse_args()
     rows: list[common.Row] = []
     chosen = cases(args.names)
@@ -228,7 +253,11 @@ def main() -> int:
             for case in (c for c in chosen if c.engine == ir):
                 rows.append(judged(case, client))
                 common.say(args, {**rows[-1], "said": "{case}: {found}".format(**rows[-1])})
-    columns = "case thread expected found culprit named nodes status seconds"
+    if args.tvm:
+        chosen_relax = [r["case"] for r in rows if r["engine"] == "relax"]
+        for case, said in _earlier(args.tvm, chosen_relax).items():
+            next(r for r in rows if r["case"] == case)["earlier"] = said
+    columns = "case thread expected found culprit named nodes status seconds before earlier"
     common.table(rows, columns.split())
     common.table([{"": _WORDS[n], "found": k, "of": of} for n, (k, of) in score(rows).items()])
     common.write(args.output, {"rows": rows, "score": score(rows), **common.machine()})

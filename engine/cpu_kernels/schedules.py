@@ -184,12 +184,16 @@ class _Kernel:
 
     def _plain(self, block: Any) -> bool:
         """Whether a block is one statement in as many loops of known length as it has axes."""
-        loops = self.sch.get_loops(block)
-        known = all(isinstance(self.sch.get(loop).extent, self.tvm.tir.IntImm) for loop in loops)
+        loops, known = self.sch.get_loops(block), self._known(block)
         axes = self.sch.get(block).iter_vars
         axis = self.tvm.tir.IterVar
         kinds = {int(v.iter_type) for v in axes} <= {axis.DataPar, axis.CommReduce}
         return known and 0 < len(loops) == len(axes) and kinds
+
+    def _known(self, block: Any) -> bool:
+        """Whether a block's loops have known lengths."""
+        extents = (self.sch.get(loop).extent for loop in self.sch.get_loops(block))
+        return all(isinstance(extent, self.tvm.tir.IntImm) for extent in extents)
 
     def _outputs(self) -> frozenset[str]:
         return frozenset(map(self._name, self.sch.get_output_blocks("root")))
@@ -216,7 +220,9 @@ class _Kernel:
     def _repeated(self, block: Any) -> bool:
         """Whether a step would be computed for several readers, or for many elements of one."""
         readers = self.sch.get_consumers(block)
-        return len(readers) != 1 or self._steps(readers[0]) > self._steps(block)
+        if len(readers) != 1 or not (self._known(readers[0]) and self._known(block)):
+            return True
+        return self._steps(readers[0]) > self._steps(block)
 
     def _steps(self, block: Any) -> int:
         """How often the innermost statement of a block runs."""

@@ -239,7 +239,11 @@ def bisect(
             return Verdict.CANNOT_RUN
         done = run(part)
         outcome = done.outcome
-        if outcome == kind and not _lacks(ir, part, kept, done.error, whole.error):
+        # An import that crashes in another way than the whole is not what makes that crash.
+        ours, theirs = done.error, whole.error
+        if outcome == kind and not _lacks(ir, part, kept, ours, theirs):
+            if done.last == IMPORT and ours and theirs and ours.kind != theirs.kind:
+                return Verdict.CANNOT_RUN
             return Verdict.BAD
         if outcome in ("crash", "cannot be run"):
             return Verdict.CANNOT_RUN

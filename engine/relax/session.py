@@ -12,6 +12,7 @@ from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
 from relascope.engine.protocol.targets import EngineInfo
+from relascope.engine.relax import older  # noqa: F401 - names that all else reads
 from relascope.engine.relax.building import libraries, profiled, remote, runtime, targets
 from relascope.engine.relax.draw import example_text, to_graph, to_text
 from relascope.engine.relax.faults import extract, replay
@@ -77,7 +78,7 @@ class RelaxBackend:
         return runtime.step(program, split, BuildOptions(target))
 
     def can_show(self, expr: Any) -> bool:
-        return isinstance(expr, tvm.ir.Var)
+        return isinstance(expr, tvm.ir.Var) and isinstance(expr.ty, tvm.relax.TensorType)
 
     def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
         return imported_order(program, expr)

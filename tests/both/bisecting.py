@@ -288,6 +288,10 @@ def test_every_case_of_the_corpus_is_opened_and_names_passes_of_its_pipeline(cas
         fine = head["verdict"] in ("right", "refused")
         assert fine == (one.path.parent.name == "mended"), one.name
         assert not (fine and "culprit" in head), one.name
+        if "before" in head:  # of what was mended: what it was, by which pass, and until when
+            verdict, culprit, version = head["before"].split()
+            assert verdict in corpus.VERDICTS and culprit in {s.name for s in steps}, one.name
+            assert fine and version < head["versions"], one.name
         source = source_from_file(one.path)
         if one.name in UNREAD or head["verdict"] == "refused":
             with pytest.raises(EngineError, match=one.name):

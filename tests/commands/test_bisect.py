@@ -402,6 +402,19 @@ def test_other_sizes_and_both_sides_of_an_if_are_run_and_named(bad, where):
     assert f"Numbers are compared with {IMPORTED}." in said
 
 
+def test_an_import_that_crashes_in_another_way_is_not_to_blame():
+    def ask(method, *given):
+        if method == "check" and any(step.enabled for step in given[0].pipeline):
+            raise EngineError("type", "cse returned a program that is not well-formed", "cse")
+        if method == "check":
+            raise EngineError("engine", "A kernel of it cannot be scheduled.", "check")
+        return SimpleNamespace(against=IMPORTED, graph=open_graph())
+
+    result, _ = searched(ask)
+    assert result.kind == "crash"
+    assert result.found.suspects == (IMPORT, 0), "between the two nothing can be run"
+
+
 def test_what_other_runs_do_not_reach_is_said():
     _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
     assert "So it does at n = 5; up = true; n = 5 and up = true;" in said

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4665,
+    "bench": 4700,
     "commands": 3755,
     "core": 1210,
-    "engine": 42750,
+    "engine": 42770,
     "passes": 11155,
     "recorder": 1600,
     "samples": 600,

@@ -25,6 +25,7 @@ from relascope.passes.catalogue import read_pipeline
             *("relax", ("matmul_by_vectors", "order_out_dtype")), marks=pytest.mark.exhaustive
         ),
         ("relax", ("plan_across_branches", "take_clip")),  # inside the branches of an `if`
+        ("relax", ("fuse_before_size", "conv_of_open_size")),  # what is imported fails otherwise
         ("relay", ("zero_by_zero", "squeeze_of_no_axis")),  # TVM's own build crashes before, too
     ],
 )
@@ -68,6 +69,8 @@ def row(expected, found, culprit="", named="", **more):
 
 def test_what_is_missed_is_said():
     good = row("wrong", "wrong", "A", "A", nodes=2, status=1)
+    then = row("right", "right", before="wrong A 0.26", earlier="wrong A")
+    assert corpus.missed([good, then]) == []
     assert corpus.missed([good, row("right", "right"), row("crash", "not opened", "A")]) == []
     for bad, said in (
         (row("wrong", "right", "A"), "called right and wrong in truth"),
@@ -76,6 +79,7 @@ def test_what_is_missed_is_said():
         (row("wrong", "wrong", "A", "A", nodes=6, status=1), "reduced"),
         (row("wrong", "wrong", "A", "A", nodes=2, status=0), "reduced"),
         (row("right", "wrong", named="A"), "called right, of those right"),
+        (row("right", "right", before="wrong A 0.26", earlier="wrong B"), "found, with the pass"),
     ):
         assert any(m.startswith(said) for m in corpus.missed([bad])), said
 

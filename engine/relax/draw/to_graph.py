@@ -263,6 +263,9 @@ class _Walk(GraphBuilder):
         self.shared.around.append(name)
         body = self.inside(function, "fused", self.shared if known else self.shared.without_origins)
         self.shared.around.pop()
+        # A shape that a function is given is an attribute of the call, and no input.
+        given = zip(body.inputs, at.expr.args[:], strict=True)
+        body = replace(body, inputs=tuple(i for i, one in given if not _is_plain(one)))
         if at.origin == ("", ""):
             at = replace(at, origin=body_origin(body))
         return self.add_function(at, "function", body, inputs, op=fused_name(body), attrs=attrs)

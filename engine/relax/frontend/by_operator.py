@@ -460,7 +460,7 @@ class ByOperator:
         shape = kind if isinstance(kind, relax.ShapeType) else getattr(kind, "shape", None)
         dims = getattr(shape, "values", None) or ()
         found = value.shape if isinstance(value, torch.Tensor) else value
-        for dim, size in zip(dims, found, strict=True):
+        for dim, size in zip(dims, found if dims else (), strict=True):
             if isinstance(dim, tirx.Var):
                 sizes.setdefault(str(dim.name), int(size))
 

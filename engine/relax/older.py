@@ -1,0 +1,13 @@
+"""TVM 0.26 by the names of 0.27, for corpora of faults that were mended between the two.
+
+Its constants are a class of Relax's own, and hold their value as `data`; a region's buffer is its
+`buffer`.
+"""
+
+import tvm
+from tvm import relax, tirx
+
+if not hasattr(tvm.ir, "GenericConst"):
+    tvm.ir.GenericConst = relax.Constant
+    relax.Constant.value = property(lambda constant: constant.data)
+    tirx.BufferRegion.source = property(lambda region: region.buffer)
