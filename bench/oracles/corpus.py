@@ -223,7 +223,8 @@ is found and runs the report.
 *wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
 program cannot be built or run. *unbuilt*: no pipeline builds it, and no pass is to blame.
 *refused*: TVM gives the program no types, and says why. *not opened*: TVM ends or gives no reason.
-*against*: what numbers are compared with. *before*: in a TVM before the mend, run with `--tvm`.
+*against*: what numbers are compared with. *before*: with TVM 0.26, in which what was mended since
+is broken; `--tvm PYTHON` runs the cases there.
 """
 
 
