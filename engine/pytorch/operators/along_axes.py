@@ -295,11 +295,6 @@ def _round(x: Tensor, *, decimals: int) -> Tensor:
     return _aten.round.default(x / power) * power
 
 
-def _heaviside(x: Tensor, at_zero: Tensor) -> Tensor:
-    dtype = torch.result_type(x, at_zero)
-    return torch.where(x == 0, at_zero.to(dtype), (x > 0).to(dtype))
-
-
 def _logaddexp2(x: Tensor, y: Tensor) -> Tensor:
     return torch.logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
 
@@ -316,12 +311,6 @@ def _block_diag(tensors: list[Tensor]) -> Tensor:
         rows.append(_aten.constant_pad_nd(block, around) if any(around) else block)
         left += block.shape[1]
     return torch.cat(rows)
-
-
-def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    x = x.to(torch.float32) if half_to_float else x
-    powers = torch.exp(x - x.amax([dim], True)) if x.dim() else torch.exp(x - x)
-    return powers / powers.sum([dim], True) if x.dim() else powers / powers
 
 
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -379,18 +368,13 @@ WHOLE: dict[Any, Callable[..., Any]] = {
 """Operators that PyTorch takes apart before any composition of them could be asked for."""
 
 ALONG: dict[str, Callable[..., Any]] = {
-    "_softmax.default": _softmax,
     "adaptive_max_pool2d.default": _adaptive_max_pool,
     "adaptive_max_pool3d.default": _adaptive_max_pool,
     "block_diag.default": _block_diag,
-    "any.default": lambda x: x.to(torch.bool).to(torch.int32).amax() > 0,
-    "any.dim": lambda x, d, k=False: x.to(torch.bool).to(torch.int32).amax([d], k) > 0,
-    "any.dims": lambda x, d=None, k=False: x.to(torch.bool).to(torch.int32).amax(d or [], k) > 0,
     "copy.default": lambda x, source, *_: source.to(x.dtype).expand(x.shape).clone(),
     "cummax.default": _cumulated(torch.ge, "amax"),
     "cummin.default": _cumulated(torch.le, "amin"),
     "cumprod.default": _cumprod,
-    "heaviside.default": _heaviside,
     "index_reduce.default": _index_reduce,
     "instance_norm.default": _instance_norm,
     "kthvalue.default": _kthvalue,

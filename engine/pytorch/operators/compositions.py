@@ -502,11 +502,6 @@ def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 
     return beta * x + product if beta else product
 
 
-def _addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    product = alpha * a.mv(b)
-    return beta * x + product if beta else product
-
-
 def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
     if p == 0:  # which takes NaN for a difference, where a norm counts it as one
@@ -614,11 +609,6 @@ def _diagonal_places(matrix: torch.Size, offset: int) -> Tensor:
     first = offset if offset >= 0 else -offset * columns
     count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
     return torch.arange(max(count, 0)) * (columns + 1) + first
-
-
-def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    x = x.movedim((dim1, dim2), (-2, -1))
-    return x.flatten(-2).index_select(-1, _diagonal_places(x.shape[-2:], offset))
 
 
 def _diagonal_scatter(
@@ -755,10 +745,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "upsample_trilinear3d.vec": _linear_vec,
     "acosh": _acosh,
     "addbmm": _addbmm,
-    "addmv": _addmv,
     "angle": _angle,
     "as_strided": _as_strided,
-    "as_strided_copy": _as_strided,
     "as_strided_scatter": _as_strided_scatter,
     "asinh": _asinh,
     "atan2": _atan2,
@@ -767,7 +755,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "copysign.Tensor": _copysign,
     "cosh": lambda x: _hyperbolic(x, 0),
     "sinh": lambda x: _hyperbolic(x, 1),
-    "diagonal": _diagonal,
     "diagonal_scatter": _diagonal_scatter,
     "elu": _elu,
     "erfc": _erfc,
@@ -778,7 +765,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "grid_sampler_2d": grid_sampler,
     "grid_sampler_3d": grid_sampler,
     "hypot": _hypot,
-    "ldexp.Tensor": lambda x, power: x * torch.pow(2.0, power),
     "lgamma": _lgamma,
     "native_dropout_backward": _dropout_gradient,
     "put": _put,
