@@ -37,7 +37,7 @@ LINES = {
     "bench": 4700,
     "commands": 3755,
     "core": 1210,
-    "engine": 42770,
+    "engine": 42740,
     "passes": 11155,
     "recorder": 1600,
     "samples": 600,
