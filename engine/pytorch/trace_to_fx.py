@@ -265,8 +265,10 @@ class _FxWriter:
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
-        pool = self.model.differentiable and is_dilated_pool(name_of(op), args)
-        if pool or (not self.known(name_of(op)) and not stays(op, self.value(args))):
+        training = self.model.differentiable
+        dots = op is torch.ops.aten.einsum.default and "..." in args[0]
+        taken_apart = training and (dots or is_dilated_pool(name_of(op), args))
+        if taken_apart or (not self.known(name_of(op)) and not stays(op, self.value(args))):
             return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
         return self.added(op, args, kwargs)
 

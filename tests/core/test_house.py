@@ -37,7 +37,7 @@ LINES = {
     "bench": 4700,
     "commands": 3755,
     "core": 1210,
-    "engine": 42740,
+    "engine": 42815,
     "passes": 11155,
     "recorder": 1600,
     "samples": 600,

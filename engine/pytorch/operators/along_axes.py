@@ -361,6 +361,65 @@ def _cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) ->
     return (x * y).sum(dim)
 
 
+def _avg_pool3d(
+    x: Tensor,
+    kernel: list[int],
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Tensor:
+    """By planes, then across them."""
+    given = (kernel, stride or kernel, padding)
+    sizes, steps, around = ([*g] * (3 // len(g)) for g in map(np.atleast_1d, given))
+    if ceil_mode or divisor is not None or (any(around) and not count_include_pad):
+        raise NotImplementedError("means of parts of windows")
+    sizes, steps, around = ([int(n) for n in way] for way in (sizes, steps, around))
+    if not x.is_floating_point():  # means of means would be rounded twice
+        count = sizes[0] * sizes[1] * sizes[2]
+        sums = torch.round(_avg_pool3d(x.to(torch.float64), sizes, steps, around) * count)
+        return torch.div(sums, count, rounding_mode="trunc").to(x.dtype)
+    planes = x.reshape(-1, *x.shape[-3:])
+    planes = torch.nn.functional.avg_pool2d(planes, sizes[1:], steps[1:], around[1:])
+    across = planes.reshape(planes.shape[0], 1, planes.shape[1], -1)
+    ways = ([sizes[0], 1], [steps[0], 1], [around[0], 0])
+    made = torch.nn.functional.avg_pool2d(across, *ways)
+    return made.reshape(*x.shape[:-3], made.shape[2], *planes.shape[2:])
+
+
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, ...]:
+    """The rows that are looked up, each added to its bag."""
+    if mode == 2:
+        raise NotImplementedError("the greatest of each bag")
+    starts = offsets[:-1] if include_last_offset else offsets
+    place = torch.arange(indices.shape[0], device=indices.device)
+    bag = (place.reshape(1, -1) >= starts.reshape(-1, 1)).to(torch.int64).sum(0) - 1
+    rows = weight.index_select(0, indices)
+    kept = torch.ones_like(rows)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    if padding_idx >= 0:
+        read = (indices != padding_idx).reshape(-1, 1).expand(rows.shape)
+        rows, kept = (torch.where(read, t, torch.zeros_like(t)) for t in (rows, kept))
+    places, blank = bag.reshape(-1, 1).expand(rows.shape), indices.new_empty(0)
+    empty = torch.zeros(starts.shape[0], rows.shape[1], dtype=rows.dtype, device=rows.device)
+    made = empty.scatter_add(0, places, rows)
+    if mode == 1:
+        made = made / empty.scatter_add(0, places, kept).clamp(min=1)
+    return made, blank, blank, blank
+
+
 WHOLE: dict[Any, Callable[..., Any]] = {
     _aten.pad.default: _pad,
     _aten.cosine_similarity.default: _cosine_similarity,
@@ -368,6 +427,9 @@ WHOLE: dict[Any, Callable[..., Any]] = {
 """Operators that PyTorch takes apart before any composition of them could be asked for."""
 
 ALONG: dict[str, Callable[..., Any]] = {
+    "_embedding_bag.default": _embedding_bag,
+    "_embedding_bag_forward_only.default": _embedding_bag,
+    "avg_pool3d.default": _avg_pool3d,
     "adaptive_max_pool2d.default": _adaptive_max_pool,
     "adaptive_max_pool3d.default": _adaptive_max_pool,
     "block_diag.default": _block_diag,

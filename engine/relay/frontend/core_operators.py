@@ -28,11 +28,11 @@ COMPOSED = (
 """Operators that PyTorch composes, always."""
 
 COMPOSED_IN_TRAINING = (
-    "adaptive_avg_pool1d avg_pool1d einsum grid_sampler grid_sampler_2d grid_sampler_3d "
-    "linalg_vector_norm meshgrid nll_loss nll_loss_nd nll_loss2d pad prelu reflection_pad1d "
-    "reflection_pad2d replication_pad1d replication_pad2d replication_pad3d take "
-    "upsample_bicubic2d upsample_bilinear2d upsample_nearest2d upsample_nearest3d "
-    "upsample_trilinear3d"
+    "adaptive_avg_pool1d avg_pool1d avg_pool3d einsum grid_sampler grid_sampler_2d "
+    "grid_sampler_3d group_norm linalg_vector_norm max_pool1d max_pool3d meshgrid nll_loss "
+    "nll_loss_nd nll_loss2d pad prelu reflection_pad1d reflection_pad2d replication_pad1d "
+    "replication_pad2d replication_pad3d take upsample_bicubic2d upsample_bilinear2d "
+    "upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
 )
 """Operators, whatever their overload, whose parts have gradients where Relay has none."""
 
