@@ -339,16 +339,13 @@ class Rare(nn.Module):
 
 
 def test_what_tvm_cannot_differentiate_is_said_at_once_in_train_mode():
-    name, last = {
-        "relay": ("group_norm", nn.GroupNorm(2, 8)),
-        "relax": ("max_pool3d", lambda x: F.max_pool3d(x[None, None, None], (1, 1, 2))),
-    }[engine()]
-    module = Rare(last)
+    kernel = torch.ones(1, 1, 1, 1, 2)
+    module = Rare(lambda x: F.conv3d(x[None, None, None], kernel))
     with pytest.raises(EngineError) as raised:
         add_tvm_dispatch(module, sample())
     error = raised.value
     assert error.kind == "pass"
-    assert name in f"{error.message} {error.where}"
+    assert "conv3d" in error.message
     assert "forward" not in module.__dict__
     add_tvm_dispatch(module.eval(), sample())
     with torch.no_grad():

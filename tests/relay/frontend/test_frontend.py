@@ -159,9 +159,11 @@ def test_operators_keep_their_meaning(dtype):
     """All of FAITHFUL in one program, for one build costs more than one operator."""
     module = Apply(lambda x: tuple(f(x) for f in FAITHFUL.values()))
     model, program = imported(module, X.to(getattr(torch, dtype)), dtype=dtype)
-    limit = rounding(dtype, POINTWISE)
     for name, ours, theirs in zip(FAITHFUL, run(model, program), model.forward(), strict=True):
         theirs = theirs.numpy()
+        limit = rounding(dtype, POINTWISE)
+        if "norm bare" in name:  # TVM's SimplifyInference takes their 1e-5 in float32
+            limit += 1e-5 * rounding("float32", POINTWISE)
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), name
         scale = max(np.abs(theirs).max(), 1e-30)
         assert np.abs(ours.astype("float64") - theirs).max() / scale < limit, name
