@@ -4,36 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Protocol
 
 import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
+from relascope.engine.pytorch.draws import filled
 from relascope.engine.pytorch.model import seeded
 from relascope.passes.program import Mask
 
 _FEW = 1 << 15
 """Elements up to which PyTorch is quicker than reading its generator's state."""
-
-
-class MaskLike(Protocol):
-    """What is needed of a mask to draw it; `passes.relay.ir.program.Mask` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def order(self) -> tuple[int, ...]: ...
-    @property
-    def draw(self) -> str: ...
-    @property
-    def given(self) -> tuple[float, ...]: ...
 
 
 class MaskDrawing:
@@ -59,7 +40,7 @@ DRAWING = MaskDrawing()
 
 
 def draw_masks(
-    masks: Iterable[MaskLike],
+    masks: Iterable[Mask],
     seed: int | None,
     device: torch.device | str = "cpu",
     room: BufferPool | None = None,
@@ -81,14 +62,9 @@ def draw_masks(
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
 
 
-def _mask(mask: MaskLike, device: torch.device, room: BufferPool) -> torch.Tensor:
+def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
     if mask.draw:
-        axes = mask.order or tuple(range(len(mask.shape)))
-        sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
-        places = [axes.index(a) for a in range(len(axes))]
-        view = torch.empty(sizes, dtype=kind, device=device).permute(places)
-        numbers: torch.Tensor = getattr(view, mask.draw)(*mask.given)
-        return numbers.contiguous()
+        return filled(mask, device)
     if mask.order:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]

@@ -66,8 +66,8 @@ def script(
     """
     if not program or sum(v.size for v in (*constants.values(), *values.values())) > FEW:
         return ""
-    kinds = {str(v.dtype) for v in (*constants.values(), *values.values())}
-    if not all(np.dtype(k).isbuiltin for k in kinds):  # bfloat16 and others that numpy lacks
+    kinds = {v.dtype for v in (*constants.values(), *values.values())}
+    if any(k.isbuiltin != 1 for k in kinds):  # bfloat16 and others that numpy lacks
         return ""
     bound = "".join(
         f"    {n!r}: tvm.runtime.tensor({_spelled(v)}),\n" for n, v in constants.items()

@@ -60,7 +60,8 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
 
 def draw_in_trace(node: Any) -> Mask | None:
     """What a node of a trace draws, with what the trace knows of its shape and memory."""
-    if not node.kind().startswith("aten::") or node.schema() == "(no schema)":
+    name = node.kind().removeprefix("aten::").removesuffix("_")
+    if name.removesuffix("_like") not in (*_FILLS, *_DROPOUTS):  # before schemas are read
         return None
     given = [v.toIValue() for v in node.inputs()]
     made = draw_of(torch._C.parse_schema(node.schema()), given, {})
@@ -86,6 +87,16 @@ def draw_in_fx(node: torch.fx.Node) -> Mask | None:
     value = node.meta["val"]
     dtype, place = str(value.dtype).removeprefix("torch."), node.meta["origin"].ordinal
     return replace(made, shape=tuple(value.shape), dtype=dtype, ordinal=place)
+
+
+def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
+    """The numbers of a draw that is no dropout, lying in memory as PyTorch's do."""
+    axes = mask.order or tuple(range(len(mask.shape)))
+    sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
+    places = [axes.index(a) for a in range(len(axes))]
+    view = torch.empty(sizes, dtype=kind, device=device).permute(places)
+    numbers: torch.Tensor = getattr(view, mask.draw)(*mask.given)
+    return numbers.contiguous()
 
 
 def named(mask: Mask, before: Sequence[Mask]) -> Mask:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_digest
 from relascope.engine.pytorch import named
+from relascope.engine.pytorch.draws import filled
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten
 from relascope.engine.pytorch.in_place import without_writes
@@ -148,12 +150,16 @@ class Model:
             buffers={n: buffers[n] for n in self.buffers},
         )
 
+    @cached_property
+    def _draws(self) -> bool:
+        return bool(self.flat.draws())
+
     def run(self, *inputs: torch.Tensor) -> Any:
         """What the module's forward() returns; a file's is run flat."""
         if not isinstance(self.module, torch.jit.ScriptModule):
             return self.module(*inputs)
         tensors = {**self.flat.tensors, **self.parameters, **self.buffers}
-        in_order = torch.jit.optimized_execution(False) if self.flat.draws() else nullcontext()
+        in_order = torch.jit.optimized_execution(False) if self._draws else nullcontext()
         with in_order:  # TorchScript's optimiser lets draws change places
             return self.flat.function(*inputs, *tensors.values())
 
@@ -646,11 +652,11 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
     draws = flat.draws()
     with seeded(source.seed):
         for _, draw in draws:
-            numbers = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype))
             if draw.draw:
-                getattr(numbers, draw.draw)(*draw.given)
+                filled(draw)
             else:
-                torch.nn.functional.dropout(numbers, draw.rate, training=True)
+                ones = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype))
+                torch.nn.functional.dropout(ones, draw.rate, training=True)
         if torch.equal(torch.get_rng_state(), state):
             return
     explained = [node for node, _ in draws]

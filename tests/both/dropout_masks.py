@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.dropout_masks import DRAWING, MaskDrawing, draw_masks
+from relascope.passes.program import Mask
 
 __all__ = [
     "kernel",
@@ -67,9 +67,7 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
     """Under the same seed, large and small in turn."""
     shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
     masks = [
-        SimpleNamespace(
-            name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32", order=(), draw=""
-        )
+        Mask(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
         for i, s in enumerate(shapes)
     ]
     assert (DRAWING.kernel() is not None) == mersenne_twister.agrees(kernel)

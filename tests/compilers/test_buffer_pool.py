@@ -1,12 +1,11 @@
 """Memory is used again once nobody has it, and never before."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.passes.program import Mask
 
 CPU = torch.device("cpu")
 
@@ -44,10 +43,7 @@ def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
 
 
 def test_masks_take_the_memory_of_earlier_ones():
-    masks = [
-        SimpleNamespace(name=name, rate=0.1, shape=(300, 200), dtype="float32", order=(), draw="")
-        for name in "ab"
-    ]
+    masks = [Mask(name=name, rate=0.1, shape=(300, 200), dtype="float32") for name in "ab"]
     room = BufferPool()
     first = draw_masks(masks, 0, CPU, room)
     kept = {n: (m.data_ptr(), m.clone()) for n, m in first.items()}

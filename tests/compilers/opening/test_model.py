@@ -626,3 +626,18 @@ def test_inputs_without_names_are_as_many_as_there_are():
     inputs = tuple(torch.randn(2) for _ in range(3))
     model = model_from_module(Any(), ("a", "b", "c"), inputs, ModelSource("any"), quiet)
     assert torch.equal(model.forward()[0], Any()(*inputs))
+
+
+class Turned(nn.Module):
+    """Draws as many as PyTorch draws in another way where they lie in order."""
+
+    def forward(self, x):
+        return x.t() + torch.randn_like(x.t()) + torch.rand_like(x)
+
+
+def test_draws_that_lie_in_another_order_are_repeated():
+    source = ModelSource("module", seed=5)
+    model = model_from_module(Turned(), ("x",), (torch.zeros(40, 40),), source, quiet)
+    masks = [draw for _, draw in model.flat.draws()]
+    made = draw_masks([replace(m, name=str(i)) for i, m in enumerate(masks)], 5)
+    assert torch.equal(made["0"] + made["1"], model.forward()[0])
