@@ -12,6 +12,9 @@ kept as JSON lines in out/zoo, so that what was stopped goes on there (`--again`
 `--only` names is always looked at anew). Prints the first failure of each, and how many models each
 operator stops; writes docs/zoo.md with `--page`. Returns 1 where anything is wrong, crashed or
 short of its bar.
+
+`--draw N --seed S` takes N models at random in their place, each in one of its forms: see
+`bench/oracles/drawn.py`. Its shares are added to bench/results/draws.md with `--page`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -37,20 +40,25 @@ import torch
 
 sys.path.append(str(Path(__file__).parent / "oracles"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/both/against_pytorch"))
-from architectures import GROUPS, architecture
+import drawn
+from architectures import GROUPS, Positional, architecture
 from judged import ROOT, Row, Tensors, child, differences, failed, short, silent, target_of, tried
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
-from relascope.engine.pytorch.model import Model, flat_tensors, load_model
+from relascope.engine.pytorch.model import Model, flat_tensors, load_model, model_from_module
 
 ENGINES = ("relax", "relay")
 FORMATS = (".pt", ".pt2")
 PHASES = ("forward", "gradient")
-_BARS = {("relax", "forward"): 95, ("relay", "forward"): 90}
+Bars = dict[tuple[str, str], int]
+_BARS: Bars = {("relax", "forward"): 95, ("relay", "forward"): 90}
 _BARS |= {("relax", "gradient"): 85, ("relay", "gradient"): 70}
+_DRAWN_BARS: Bars = {("relax", "forward"): 95, ("relay", "forward"): 92}
+_DRAWN_BARS |= {("relax", "gradient"): 88, ("relay", "gradient"): 80}
+_SLOW = 3  # per cent of what is drawn
 _TOLERANCE = 1e-5  # of a tensor's scale; ten times that for gradients
-_SECONDS, _GIB = 300, 6
+_SECONDS, _SECONDS_DRAWN, _GIB = 300, 120, 6
 _OPERATOR = re.compile(r"\b(?:aten|prim|prims|quantized)::\w+(?:\.\w+)?|\b(?:nn|image|vision)\.\w+")
 
 
@@ -97,11 +105,13 @@ def look(
 
     yield row()
     try:
-        module, inputs = architecture(name)
-        path = folder / f"{name}{ending}"
+        module, inputs = _model(name)
+        path = folder / f"{name.replace('/', '-')}{ending.partition(' ')[0]}"
+        _write(module, inputs, path, ending)
+        if ending.endswith("dynamic"):  # opened with another batch than it was exported with
+            inputs = tuple(torch.cat([t, t[:1]]) for t in inputs)
         with torch.no_grad():
             theirs = flat_tensors(module(*inputs))
-        _write(module, inputs, path)
     except Exception as error:
         yield row(verdict="unwritten", message=f"{type(error).__name__}: {short(str(error))}")
         return
@@ -109,9 +119,9 @@ def look(
         step = "open"
         yield row()
         try:
-            opened, live = _opened(backend, target, path, inputs, True)
+            opened, live = _opened(backend, target, module, path, inputs, True)
         except EngineError:  # then its forward alone
-            opened, live = _opened(backend, target, path, inputs, False)
+            opened, live = _opened(backend, target, module, path, inputs, False)
         if differences(opened.forward(), theirs, lambda: theirs, _TOLERANCE):
             yield row(verdict="unwritten", message="PyTorch's own file computes something else.")
             return
@@ -138,7 +148,7 @@ def look(
         phase, step = PHASES[1], "gradient"
         yield row()
         if not opened.differentiable:
-            _opened(backend, target, path, inputs, True)
+            _opened(backend, target, module, path, inputs, True)
         live.joint()
         expected = opened.gradients()
         step = "split"
@@ -151,6 +161,7 @@ def look(
 
         def exact_too() -> Tensors:
             of = dict(module.double().named_parameters())
+            of |= {n.removeprefix("whole."): p for n, p in of.items()}
             given = [t.requires_grad_(t.is_floating_point()) for t in _double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
             for name in expected:
@@ -173,11 +184,26 @@ def look(
         yield row(**verdict)
 
 
-def _write(module: torch.nn.Module, inputs: Tensors, path: Path) -> None:
-    if path.suffix == ".pt2":
-        torch.export.save(torch.export.export(module, inputs), path)
-    else:
+def _model(name: str) -> tuple[torch.nn.Module, Tensors]:
+    """A model of the table, or one that was drawn, with inputs by position."""
+    if "/" not in name:
+        return architecture(name)
+    whole, inputs = drawn.make(name)
+    return Positional(whole, tuple(inputs)).eval(), tuple(inputs.values())
+
+
+def _write(module: torch.nn.Module, inputs: Tensors, path: Path, form: str) -> None:
+    if form == ".pt":
         torch.jit.trace(module, inputs, check_trace=False, strict=False).save(path)
+    elif form.startswith(".pt2"):
+        by_name: dict[str, torch.Tensor] = {}
+        sizes = None
+        if isinstance(module, Positional):  # as people export it: by keyword, outputs nested
+            by_name, inputs, module = dict(zip(module.names, inputs, strict=True)), (), module.whole
+        if form.endswith("dynamic"):
+            sizes = {n: {0: torch.export.Dim.DYNAMIC} for n in by_name}
+        program = torch.export.export(module, inputs, by_name, dynamic_shapes=sizes)
+        torch.export.save(program, path)
 
 
 def _source(path: Path, inputs: Tensors, training: bool) -> ModelSource:
@@ -187,10 +213,15 @@ def _source(path: Path, inputs: Tensors, training: bool) -> ModelSource:
 
 
 def _opened(
-    backend: Any, target: str, path: Path, inputs: Tensors, training: bool
+    backend: Any, target: str, module: torch.nn.Module, path: Path, inputs: Tensors, training: bool
 ) -> tuple[Model, LiveProgram]:
-    """A file as the app opens it with saved inputs, and its program."""
-    model = load_model(_source(path, inputs, training), silent)
+    """A file as the app opens it with saved inputs, or the module itself; and its program."""
+    if path.suffix:
+        model = load_model(_source(path, inputs, training), silent)
+    else:
+        names = module.names if isinstance(module, Positional) else ()
+        source = ModelSource(path.name, training=training)
+        model = model_from_module(module, tuple(names), inputs, source, silent)
     return model, LiveProgram(backend, model, ("min_cut", None), target)
 
 
@@ -210,7 +241,7 @@ def _work(
     pipe.close()
 
 
-def run(ir: str, names: list[str], path: Path) -> None:
+def run(ir: str, tasks: Iterable[tuple[str, list[str]]], path: Path, seconds: float) -> None:
     """Look at models' files, and add a line for each verdict."""
     load_engine(ir)
     torch.set_num_threads(1)
@@ -218,14 +249,14 @@ def run(ir: str, names: list[str], path: Path) -> None:
     folder = tempfile.TemporaryDirectory(prefix="relascope-zoo-")
     for name in ("bert", "vit", "llama", "unet"):  # what they import, each child has then
         module, inputs = architecture(name)
-        _write(module, inputs, Path(folder.name) / f"{name}.pt2")
-    for name in names:
-        rest = list(FORMATS)
+        _write(module, inputs, Path(folder.name) / f"{name}.pt2", ".pt2")
+    for name, rest in tasks:
         while rest:
             last: Row = {"file": rest[0]}
-            for row in child(partial(_work, ir, target, name, rest, Path(folder.name)), _SECONDS):
+            for row in child(partial(_work, ir, target, name, rest, Path(folder.name)), seconds):
                 if "died" in row:
-                    row = {**last, "verdict": "crash", "message": row["died"]}
+                    verdict = "slow" if row["died"].startswith("took longer") else "crash"
+                    row = {**last, "verdict": verdict, "message": row["died"]}
                 last = row
                 if "verdict" in row:
                     _keep(path, row)
@@ -233,6 +264,18 @@ def run(ir: str, names: list[str], path: Path) -> None:
                     print(ir, *said, row["step"], row["message"], row.get("where", ""), flush=True)
             rest = rest[rest.index(last["file"]) + 1 :]
         _keep(path, {"model": name, "verdict": "end"})
+
+
+def _drawn_tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, list[str]]]:
+    """What is drawn, until so many were written; what the file of rows has is not done again."""
+    done = {r["model"] for r in tried(path) if r["verdict"] == "end"}
+    for name, form in drawn.draw(seed):
+        rows = tried(path)
+        vain = {r["model"] for r in rows if r["verdict"] == "unwritten"}
+        if len({r["model"] for r in rows if r["verdict"] == "end"} - vain) >= wanted:
+            return
+        if name not in done:
+            yield name, [form]
 
 
 def _keep(path: Path, row: Row) -> None:
@@ -244,12 +287,18 @@ def verdicts(rows: list[Row], phase: str) -> dict[str, str]:
     """By model, of both files together: the worst of what was found; what PyTorch cannot write
     counts where it can write neither. No gradient without a forward.
     """
-    order = ("crash", "wrong", "not run", "refused", "right", "unwritten")
+    order = ("crash", "wrong", "slow", "not run", "refused", "right", "unwritten")
     found: dict[str, str] = {}
     for model in dict.fromkeys(r["model"] for r in rows):
-        cells = [_cell(rows, model, f, phase) for f in FORMATS]
+        cells = [_cell(rows, model, f, phase) for f in _forms(rows, model)]
         found[model] = min(cells, key=order.index)
     return found
+
+
+def _forms(rows: list[Row], model: str) -> list[str]:
+    if "/" in model:
+        return list(dict.fromkeys(r["file"] for r in rows if r["model"] == model and "file" in r))
+    return list(FORMATS)
 
 
 def _row(rows: list[Row], model: str, ending: str, phase: str) -> Row:
@@ -275,9 +324,9 @@ def blockers(rows: list[Row], phase: str) -> dict[str, list[str]]:
     """Models by what they are refused for: each operator that is named, else the sentence."""
     found: dict[str, list[str]] = {}
     for model in dict.fromkeys(r["model"] for r in rows):
-        for ending in FORMATS:
+        for ending in _forms(rows, model):
             row = _row(rows, model, ending, phase)
-            if row["verdict"] in ("refused", "crash", "wrong"):
+            if row["verdict"] in ("refused", "crash", "wrong", "slow"):
                 text = row["message"]
                 for key in dict.fromkeys(_OPERATOR.findall(text)) or [short(text)]:
                     if model not in found.setdefault(key, []):
@@ -285,12 +334,15 @@ def blockers(rows: list[Row], phase: str) -> dict[str, list[str]]:
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 
-def missed(ir: str, rows: list[Row]) -> list[str]:
+def missed(ir: str, rows: list[Row], bars: Bars) -> list[str]:
     """Bars that are not met, in words."""
     said = []
     for phase, (right, of) in shares(rows).items():
-        if 100 * right < _BARS[ir, phase] * of:
-            said.append(f"{ir}, {phase}: {right} of {of}, under {_BARS[ir, phase]} %")
+        if 100 * right < bars[ir, phase] * of:
+            said.append(f"{ir}, {phase}: {right} of {of}, under {bars[ir, phase]} %")
+    slow = [r["model"] for r in rows if r["verdict"] == "slow"]
+    if 100 * len(slow) > _SLOW * len(verdicts(rows, PHASES[0])):
+        said.append(f"{ir}: too slow, {', '.join(slow)}")
     for row in rows:
         about = f"{ir}, {row['model']}{row.get('file')}, {row.get('phase')}"
         if row["verdict"] in ("wrong", "crash"):
@@ -355,13 +407,33 @@ counts nowhere.
 """
 
 
-def summary(ir: str, rows: list[Row]) -> int:
+_DRAWS_HEAD = """# Models drawn at random
+
+`python bench/zoo.py --draw N --seed S --page` adds a row an engine: models of timm, torchvision and
+transformers, made small by rule, each as a live module, a trace, or a program (with a fixed or a
+dynamic batch). *vain*: drawn, and PyTorch itself could not make, run or write it.
+
+| seed | engine | forward right | gradient and split right | refused | wrong | crash | slow | vain |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def draws_row(ir: str, seed: int, rows: list[Row]) -> str:
+    """What one engine makes of a draw, as a row of the table of draws."""
+    cells = [f"{right} of {of}" for right, of in shares(rows).values()]
+    worst = verdicts(rows, PHASES[0]), verdicts(rows, PHASES[1])
+    for verdict in ("refused", "wrong", "crash", "slow", "unwritten"):
+        cells.append(str(len({m for found in worst for m, v in found.items() if v == verdict})))
+    return f"| {seed} | {ir.title()} | " + " | ".join(cells) + " |\n"
+
+
+def summary(ir: str, rows: list[Row], bars: Bars) -> int:
     """Print what was found; 1 where a bar is missed."""
     for phase, (right, of) in shares(rows).items():
         print(f"{ir}, {phase}: {right} of {of} right ({100 * right / max(of, 1):.1f} %)")
         for key, models in blockers(rows, phase).items():
             print(f"  {len(models):3} {key}: {', '.join(models)}")
-    said = missed(ir, rows)
+    said = missed(ir, rows, bars)
     print("\n".join(said) or f"{ir}: every bar is met.")
     return int(bool(said))
 
@@ -375,37 +447,55 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--failed", action="store_true", help="again what was not right before")
     parser.add_argument("--page", action="store_true", help="write docs/zoo.md")
+    parser.add_argument("--draw", type=int, metavar="N", help="models at random, in place of these")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn")
     parser.add_argument("--folder", type=Path, default=ROOT / "out/zoo")
     args = parser.parse_args()
     engines = args.engine or list(ENGINES)
+    files = {e: args.folder / f"{e}{f'-{args.seed}' if args.draw else ''}.jsonl" for e in engines}
     if len(engines) > 1:  # one TVM a process
         own = [a for a in sys.argv[1:] if a != "--page"]
         runs = [subprocess.Popen([sys.executable, __file__, *own, "--engine", e]) for e in engines]
         status = max(r.wait() for r in runs)
         if args.page:
-            found = {e: _kept(args.folder / f"{e}.jsonl") for e in engines}
-            (ROOT / "docs/zoo.md").write_text(page(found), encoding="utf-8")
+            _write_page({e: _kept(f) for e, f in files.items()}, args.seed if args.draw else None)
         return status
     warnings.simplefilter("ignore")  # of PyTorch's and transformers' on tracing
     logging.disable(logging.ERROR)  # torch.export logs whole graphs
     ir = engines[0]
-    path = args.folder / f"{ir}.jsonl"
+    path = files[ir]
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [] if args.again else tried(path)
     done = {r["model"] for r in rows if r["verdict"] == "end"} - set(args.only)
     if args.failed:
         done -= {r["model"] for r in rows if r["verdict"] not in ("right", "end", "unwritten")}
-    names = [n for n in args.only or every if n not in done]
     rows = [r for r in rows if r["model"] in done]
     path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    run(ir, names, path)
-    return summary(ir, _kept(path))
+    if args.draw:
+        drawn.declare_torchvision()
+        run(ir, _drawn_tasks(path, args.seed, args.draw), path, _SECONDS_DRAWN)
+    else:
+        names = [n for n in args.only or every if n not in done]
+        run(ir, ((n, list(FORMATS)) for n in names), path, _SECONDS)
+    return summary(ir, _kept(path), _DRAWN_BARS if args.draw else _BARS)
+
+
+def _write_page(rows: dict[str, list[Row]], seed: int | None) -> None:
+    if seed is None:
+        (ROOT / "docs/zoo.md").write_text(page(rows), encoding="utf-8")
+        return
+    path = ROOT / "bench/results/draws.md"
+    before = path.read_text(encoding="utf-8") if path.exists() else _DRAWS_HEAD
+    kept = [x for x in before.splitlines(True) if not x.startswith(f"| {seed} |")]
+    new = [draws_row(ir, seed, own) for ir, own in rows.items()]
+    path.write_text("".join(kept + new), encoding="utf-8")
 
 
 def _kept(path: Path) -> list[Row]:
-    """Rows of models that are in the table now, each with a verdict."""
+    """Rows of models that were drawn or are in the table now, each with a verdict."""
     every = {n for names in GROUPS.values() for n in names}
-    return [r for r in tried(path) if r["verdict"] != "end" and r["model"] in every]
+    rows = [r for r in tried(path) if r["verdict"] != "end"]
+    return [r for r in rows if r["model"] in every or "/" in r["model"]]
 
 
 if __name__ == "__main__":

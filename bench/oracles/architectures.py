@@ -21,7 +21,7 @@ Tensors = tuple[torch.Tensor, ...]
 _VOCABULARY, _TOKENS, _SIDE = 99, 7, 32
 
 
-class _Positional(nn.Module):
+class Positional(nn.Module):
     """A model with inputs by position, which returns the tensors of its output in order."""
 
     def __init__(self, whole: nn.Module, names: tuple[str, ...]) -> None:
@@ -30,7 +30,7 @@ class _Positional(nn.Module):
 
     def forward(self, *given: torch.Tensor) -> Tensors:
         """The tensors of the output."""
-        made = self.whole(**dict(zip(self.names, given, strict=True)), return_dict=True)
+        made = self.whole(**dict(zip(self.names, given, strict=True)))
         return tuple(t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor))
 
 
@@ -289,4 +289,4 @@ def architecture(name: str) -> tuple[nn.Module, Tensors]:
     given = [_INPUTS[n]() for n in names]
     if isinstance(side := options.get("image_size"), int):
         given = [torch.randn(len(given[0]), 3, side, side)]
-    return _Positional(whole, tuple(_RENAMED.get(n, n) for n in names)).eval(), tuple(given)
+    return Positional(whole, tuple(_RENAMED.get(n, n) for n in names)).eval(), tuple(given)

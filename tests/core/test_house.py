@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4700,
+    "bench": 5067,
     "commands": 3755,
     "core": 1210,
     "engine": 42815,
