@@ -152,6 +152,8 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         runs = tuple(r for r in runs if unfit(ask, r, target) is None)
         stages += [replace(first, source=replace(first.source, run=r.run)) for r in runs]
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
+        if info.against != PYTORCH:
+            info = ask("load", stages[-1].source, True)
     document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
     verdicts = {row["verdict"] for row in document["inputs"]}
     bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}

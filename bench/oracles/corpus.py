@@ -119,7 +119,7 @@ def judged(case: Case, client: EngineClient) -> common.Row:
 
 def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     ir, source = case.engine, source_from_file(case.path)
-    against = ask("load", source).against
+    against = ask("load", source, True).against
     known = ask("pipelines", "").pipelines
     pipeline = read_pipeline(ir, with_tvms(ir, case.head["pipeline"], known))
     target = case.head.get("target") or ask("describe").best

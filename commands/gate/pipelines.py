@@ -29,7 +29,7 @@ def pipelines(args: argparse.Namespace, connect: Connect) -> Document:
     with EngineCalls(args, connect) as ask:
         theirs: TvmPipelines = ask("pipelines", args.target or "")
         target = target_of(args, ask)
-        against = ask("load", source).against
+        against = ask("load", source, True).against
     ours = Task(
         args.engine,
         args.model,

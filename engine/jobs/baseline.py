@@ -74,7 +74,7 @@ def take(
     Raises:
         EngineError: the model cannot be imported, a pass fails, or it cannot be built and run.
     """
-    info: ModelInfo = ask("load", source)  # what cannot be opened is no pass's fault
+    info: ModelInfo = ask("load", source, True)  # what cannot be opened is no pass's fault
     described: EngineInfo = ask("describe")
     stepped = step(ask, source, pipeline)
     stepped.check()

@@ -208,7 +208,7 @@ def bisect(
     whole = begin(question)
     against, also = PYTORCH, tuple[str, ...]()
     if whole.outcome in ("good", "wrong") and question.test is None:
-        against = ask("load", question.source).against
+        against = ask("load", question.source, True).against
     if whole.outcome == "good" and question.test is None and against != PYTORCH:
         bad, also = elsewhere(ask, replace(question, pipeline=pipeline))
         if bad is not None:

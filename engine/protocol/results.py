@@ -60,7 +60,10 @@ class ModelInfo:
         calls: of a submodule, how often the whole model calls it.
         changes: what the import did, by kind.
         against: who its numbers are held against, as that stands behind "against": PyTorch, or the
-            imported program itself where there is no PyTorch behind it.
+            imported program itself where there is no PyTorch behind it; where it was not asked
+            whether a judge is one, who is meant.
+        unjudged: why nobody outside TVM judges its numbers, as a sentence; "" where somebody does,
+            or nobody was asked.
     """
 
     source: ModelSource
@@ -73,6 +76,7 @@ class ModelInfo:
     calls: int = 1
     changes: tuple[ImportChange, ...] = ()
     against: str = PYTORCH
+    unjudged: str = ""
 
 
 @dataclass(frozen=True)

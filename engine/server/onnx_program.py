@@ -45,10 +45,6 @@ def read_program(
         try:
             run = onnx_runtime.runner(model.given.SerializeToString(), model.names)
             against = onnx_runtime.NAME
-            if source.training:
-                notes.append(
-                    "Gradients are held against the imported program: ONNX Runtime has none."
-                )
         except Exception as wrong:  # its errors have no common base
             said = (lines_of(wrong) or [type(wrong).__name__])[0][:200]
             notes.append(f"ONNX Runtime does not take the model: {said}")

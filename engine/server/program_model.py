@@ -29,6 +29,23 @@ Run = Callable[[], Collection[np.ndarray]]
 
 
 @dataclass(frozen=True)
+class Judge:
+    """Who says what the outputs of a program are to be. Gradients are the imported program's.
+
+    Args:
+        name: as it stands behind "against".
+        run: gives the outputs for inputs by name; raises NotImplementedError, with what, where an
+            operator has no counterpart for these inputs.
+        lacks: says what of the program has no counterpart; "" where all has. It may take seconds,
+            so it is asked when a number is.
+    """
+
+    name: str
+    run: Callable[[Arrays], Collection[np.ndarray]]
+    lacks: Callable[[], str] = str
+
+
+@dataclass(frozen=True)
 class Imported:
     """A program as a file brought it.
 
@@ -40,7 +57,7 @@ class Imported:
         run: gives the outputs for inputs by name; None for the program's own, built as it was
             imported, without optimisation.
         against: who that is, as it stands behind "against".
-        judge: gives the outputs to be right, if that is another than `run`; judge_name: who it is.
+        judge: says what the outputs are to be, if that is another than `run`.
         notes: sentences for people.
     """
 
@@ -50,8 +67,7 @@ class Imported:
     outputs: tuple[TensorType, ...]
     run: Callable[[Arrays], Collection[np.ndarray]] | None = None
     against: str = IMPORTED
-    judge: Callable[[Arrays], Collection[np.ndarray]] | None = None
-    judge_name: str = ""
+    judge: Judge | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +87,24 @@ class ProgramModel(Model):
 
     @property
     def against(self) -> str:
-        return self.imported.judge_name or self.imported.against
+        return self.meant if self._judge or not self.imported.judge else self.imported.against
+
+    @property
+    def meant(self) -> str:
+        name = self.imported.judge.name if self.imported.judge else self.imported.against
+        own = f" (its gradients with {IMPORTED})" if name != IMPORTED else ""
+        return name + (own if self.source.training else "")
+
+    @property
+    def unjudged(self) -> str:
+        judge = self.imported.judge
+        if judge is None or not (lacks := judge.lacks()):
+            return ""
+        return f"Nothing outside TVM judges its numbers, for PyTorch has no counterpart of {lacks}."
+
+    @property
+    def _judge(self) -> Judge | None:
+        return None if self.unjudged else self.imported.judge
 
     @property
     def baseline(self) -> str:
@@ -90,12 +123,14 @@ class ProgramModel(Model):
         return replace(self, inputs=inputs, **about)
 
     def forward(self) -> tuple[torch.Tensor, ...]:
-        run = self.imported.judge or self.imported.run
+        judge = self._judge
+        run = judge.run if judge else self.imported.run
         if run is not None:
             try:
                 made = run(_arrays(dict(zip(self.input_names, self.inputs, strict=True))))
             except NotImplementedError as other:
-                message = f"{self.against} has no counterpart of {other}, which these inputs need."
+                who = judge.name if judge else self.imported.against
+                message = f"{who} has no counterpart of {other}, which these inputs need."
                 raise EngineError("input", message, self.source.model) from other
         else:
             made = self._run(False)[0]()
@@ -178,8 +213,9 @@ def program_model(
     )
     for text in imported.notes:
         model.note(text)
-    unlike = "" if imported.run or imported.judge else ", built without optimisation"
-    model.note(f"No model of PyTorch came with it: it is compared with {model.against}{unlike}.")
+    unlike = "" if imported.run else ", built without optimisation"
+    unlike = ", where that has counterparts of all of it" if imported.judge else unlike
+    model.note(f"No model of PyTorch came with it: it is compared with {model.meant}{unlike}.")
     return model
 
 

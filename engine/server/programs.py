@@ -101,15 +101,22 @@ class Programs:
         self._states: Memo[State] = Memo(_STATES)
         self._unbuilt: Memo[Unbuilt] = Memo(_UNBUILT)
 
-    def load(self, source: ModelSource, *, progress: Progress) -> ModelInfo:
-        """Trace or read the model, import it, and return its graph."""
+    def load(self, source: ModelSource, judged: bool = False, *, progress: Progress) -> ModelInfo:
+        """Trace or read the model, import it, and return its graph.
+
+        Args:
+            judged: ask whether the judge of a program that came without PyTorch is one.
+        """
         loaded = self.loaded(source, progress)
         model, program = loaded.model, loaded.state.program
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
         arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
         about = source, loaded.state.graph, model.parameter_elements, arguments
-        said = model.notes, model.calls, loaded.changes, model.against
-        return ModelInfo(*about, len(program.inputs), loaded.seconds, *said)
+        said = model.notes, model.calls, loaded.changes, model.meant
+        found = ModelInfo(*about, len(program.inputs), loaded.seconds, *said)
+        if not judged:
+            return found
+        return replace(found, against=model.against, unjudged=model.unjudged)
 
     def modules(self, source: ModelSource, *, progress: Progress) -> tuple[ModuleRow, ...]:
         """Every module of the whole model, which is run for that, and not imported."""

@@ -38,7 +38,7 @@ from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.server import onnx_program
-from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.engine.server.program_model import Imported, Judge, argument_notes
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _CODE = {"ExternFunc", "If", "Then", "Else", "SeqExpr", "macro", "function", "rewriter", "emit_te"}
@@ -130,8 +130,8 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         said = f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
         made = replace(made, notes=(said, *made.notes))
     elif not made.program.not_run:
-        judge = ByOperator(made.program.mod, {n: t.numpy() for n, t in made.tensors.items()})
-        made = replace(made, judge=judge, judge_name=PYTORCHS_OPERATORS)
+        run = ByOperator(made.program.mod, {n: t.numpy() for n, t in made.tensors.items()})
+        made = replace(made, judge=Judge(PYTORCHS_OPERATORS, run))
     if code:
         made = replace(made, program=replace(made.program, code=code))
     if pieces.format == "json" and not is_relax_json(pieces.text):

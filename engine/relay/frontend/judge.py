@@ -10,14 +10,15 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from relascope.core.place import with_import_root
 from relascope.engine.limits import uncounted
-from relascope.engine.server.program_model import heard, said
+from relascope.engine.protocol.results import PYTORCHS_OPERATORS
+from relascope.engine.server.program_model import Arrays, Judge, heard, said
 
 
 class _Process:
@@ -26,9 +27,7 @@ class _Process:
     def __init__(self) -> None:
         self._running: subprocess.Popen[bytes] | None = None
 
-    def ask(
-        self, text: str, name: str, given: Mapping[str, np.ndarray] | None
-    ) -> tuple[str, list[np.ndarray]]:
+    def ask(self, text: str, name: str, given: Arrays | None) -> tuple[str, list[np.ndarray]]:
         """What PyTorch has no counterpart of, and the results, where values are given."""
         if self._running is None or self._running.poll() is not None:
             env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
@@ -58,23 +57,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 _process = cache(_Process)
 
 
-def judge_of(
-    text: str, name: str
-) -> tuple[Callable[[Mapping[str, np.ndarray]], list[np.ndarray]] | None, str]:
-    """What computes a module's results by PyTorch, of all its arguments; or why nothing does.
+def judge_of(text: Callable[[], str], name: str, own: Arrays) -> Judge:
+    """PyTorch as a module's judge; its process starts when it is first asked.
 
     Args:
-        text: the typed module, as TVM's JSON.
+        text: gives the typed module, as TVM's JSON.
         name: of its file.
+        own: values of the arguments that are no inputs, by name.
     """
-    why, _ = _process().ask(text, name, None)
-    if why:
-        return None, why
+    text = cache(text)
 
-    def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        other, results = _process().ask(text, name, given)
+    def run(given: Arrays) -> list[np.ndarray]:
+        other, results = _process().ask(text(), name, {**own, **given})
         if other:
             raise NotImplementedError(other)
         return results
 
-    return run, ""
+    return Judge(PYTORCHS_OPERATORS, run, cache(lambda: _process().ask(text(), name, None)[0]))

@@ -23,7 +23,6 @@ from relascope.engine.files.program_file import (
     taken_apart,
 )
 from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
-from relascope.engine.protocol.results import PYTORCHS_OPERATORS
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.draw.to_graph import tensor_types
@@ -63,23 +62,9 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = read(pieces, path.name)
         _check(mod, path.name)
         typed = relay.transform.InferType()(_pinned(mod, source))
-        text = "" if source.training or path != Path(source.model) else tvm.ir.save_json(typed)
         made = imported(typed, pieces.params, path.name)
-    return _judged(made, str(text), path.name) if text else made
-
-
-def _judged(made: Imported, text: str, name: str) -> Imported:
-    """A program with a judge outside TVM, or with a note of why it has none.
-
-    Args:
-        text: of its module, as TVM's JSON.
-    """
-    run, why = judge_of(text, name)
-    if run is None:
-        said = f"Nothing outside TVM judges its numbers, for PyTorch has no counterpart of {why}."
-        return replace(made, notes=(said, *made.notes))
     own = {n: t.numpy() for n, t in made.tensors.items()}
-    return replace(made, judge=lambda given: run({**own, **given}), judge_name=PYTORCHS_OPERATORS)
+    return replace(made, judge=judge_of(lambda: str(tvm.ir.save_json(typed)), path.name, own))
 
 
 @contextmanager

@@ -92,7 +92,8 @@ def test_its_numbers_are_held_against_pytorchs_operators_and_gradients_against_i
     source = source_from_file(saved(tmp_path, "json"), training=True)
     pipeline = default_pipeline("relax", True)
     info = session.load(source, progress=silent)
-    assert (info.against, info.input_count) == ("PyTorch, operator by operator", 1)
+    assert info.against.endswith("operator by operator (its gradients with the imported program)")
+    assert info.input_count == 1
     found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of w"]
     assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)

@@ -97,7 +97,7 @@ class PageSession(FakeTuning):
         rows = (NamedModel(n, "Net", 1234 if counted else None, False) for n in names)
         return tuple(r for r in rows if pattern in ("*", r.name))
 
-    def load(self, source, *, progress):
+    def load(self, source, judged=False, *, progress):
         if source.seed == BROKEN_SEED:
             said = "Relay knows no operator aten::frobnicate.", "encoder.layer.0"
             raise EngineError("operator", *said, "Take this module out.")
@@ -288,7 +288,7 @@ class RelaxPageSession(PageSession):
     def describe(self, *, progress):
         return replace(super().describe(progress=progress), ir="relax")
 
-    def load(self, source, *, progress):
+    def load(self, source, judged=False, *, progress):
         self._import(source)
         return replace(super().load(source, progress=progress), graph=relax_graph())
 

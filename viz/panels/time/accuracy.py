@@ -60,7 +60,7 @@ def show(screen: Screen, target: str) -> None:
             found = _run(screen.cache, stage, target)
             rows += found
             shown += [stage] * len(found)
-        against = screen.cache.ask("load", screen.source).against
+        against = screen.cache.ask("load", screen.source, True).against
         complete = True
     except Waiting:
         waiting(screen.cache)
