@@ -24,7 +24,7 @@ from relascope.commands.shared import (
 )
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
-from relascope.engine.jobs.runs import runs_of, unfit
+from relascope.engine.jobs.runs import fitting
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
@@ -148,13 +148,14 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
         if info.against != PYTORCH:  # such a program has one precision
             stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
         target = target_of(args, ask)
-        first, runs = stages[0], () if args.inputs else runs_of(ask, stages[0].source).others
-        runs = tuple(r for r in runs if unfit(ask, r, target) is None)
-        stages += [replace(first, source=replace(first.source, run=r.run)) for r in runs]
+        first, last = stages[0].source, stages[-1].source
+        runs, also = ((), ()) if args.inputs else fitting(ask, first, target)
+        stages += [replace(stages[0], source=run) for run in runs]
         rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
         if info.against != PYTORCH:
-            info = ask("load", stages[-1].source, True)
+            info = ask("load", last, True)
     document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
+    document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
     verdicts = {row["verdict"] for row in document["inputs"]}
     bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
     return written_out(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})

@@ -16,7 +16,15 @@ from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.jobs.own_test import OwnTest
-from relascope.engine.jobs.runs import at_run, label_of, on_inputs, runs_of, unfit
+from relascope.engine.jobs.runs import (
+    at_run,
+    label_of,
+    on_inputs,
+    reach,
+    runs_of,
+    unfit,
+    unfit_words,
+)
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import OF_TEST, ScriptRun
 from relascope.engine.protocol.request import BuildRequest
@@ -282,10 +290,8 @@ def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[s
         elif (error := unfit(ask, source, question.target)) is None:
             return source, ()
         else:
-            off.append(f"{at_run(source)} ({error.message.partition(chr(10))[0]})")
-    also = [f"So it does at {'; '.join(good)}."] if good else []
-    also += [f"The imported program does not run at {'; '.join(off)}."] if off else []
-    return None, (*also, *([f"Not run: {runs.left}."] if runs.left else []))
+            off.append(unfit_words(source, error))
+    return None, reach(good, off, runs.left)
 
 
 def _lacks(

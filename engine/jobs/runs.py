@@ -1,16 +1,20 @@
 """Runs of one program beside the sample's: other sizes where it leaves any open, and both sides of
-each branch that an input decides.
+each branch.
 
-What is imported and built is the same for all. Knows no TVM: it reads the graph.
+What is imported and built is the same for all, but where a computed value decides a branch: that
+program is imported with one side taken. Knows no TVM: it reads the graph.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
+from relascope.core.sizes import size_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
@@ -36,7 +40,7 @@ class Runs:
 
 def runs_of(ask: Ask, source: ModelSource) -> Runs:
     """The runs of a program that came without PyTorch, and whose inputs are drawn; else none."""
-    if source.tensors or source.run:
+    if source.tensors or is_run(source):
         return Runs()
     info: ModelInfo = ask("load", source)
     if info.against == PYTORCH:
@@ -44,12 +48,16 @@ def runs_of(ask: Ask, source: ModelSource) -> Runs:
     graph = info.graph
     inputs = [graph.by_id[i] for i in graph.inputs]
     dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
-    sizes = list(dict.fromkeys(d for d in dims if isinstance(d, str)))
-    left = "" if all(map(str.isidentifier, sizes)) else f"other sizes ({', '.join(sizes)})"
+    open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
+    sizes = [d for d in open_sizes if d.isidentifier()]
+    left = [f"other sizes ({', '.join(open_sizes)})"] if not _follow(open_sizes, sizes) else []
     sizes = [] if left else sizes
     deciding, computed = _deciding(graph)
-    if computed:
-        left += f"{' and ' if left else ''}the sides of {computed} `if` that computed values decide"
+    forced = computed and graph.ir == "relax"
+    if computed and not forced:
+        left.append(f"the sides of {computed} `if` that computed values decide")
+    elif computed > 1:
+        left.append(f"sides that differ among the {computed} `if` that computed values decide")
     lengths: list[tuple[tuple[str, int | bool], ...]] = [()]
     if sizes:
         uneven = tuple(zip(sizes, itertools.cycle(_UNEVEN), strict=False))
@@ -60,10 +68,18 @@ def runs_of(ask: Ask, source: ModelSource) -> Runs:
         for base in (True, False):
             for turned in ((), *flipped):
                 sides.append(tuple((n, base != (n in turned)) for n in deciding))
-    found = [replace(source, run=(*a, *b)) for b, a in itertools.product(sides, lengths)]
-    if len(found) > _MOST + 1:
-        left += f"{' and ' if left else ''}{len(found) - _MOST - 1} more runs of these"
-    return Runs(tuple(found[1 : _MOST + 1]), left)
+    found = [replace(source, run=(*a, *b)) for b, a in itertools.product(sides, lengths)][1:]
+    if len(found) > _MOST:
+        left.append(f"{len(found) - _MOST} more runs of these")
+    taken = [replace(source, side=side) for side in (True, False) if forced]
+    return Runs((*found[:_MOST], *taken), " and ".join(left))
+
+
+def _follow(sizes: Iterable[str], known: Sequence[str]) -> bool:
+    """Whether all sizes can be computed from those that are known."""
+    with contextlib.suppress(ValueError):
+        return all(size_of(size, dict.fromkeys(known, _UNEVEN[0])) >= 0 for size in sizes)
+    return False
 
 
 def _deciding(graph: Graph) -> tuple[list[str], int]:
@@ -94,17 +110,49 @@ def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
     return None
 
 
+def is_run(source: ModelSource) -> bool:
+    """Whether a source is a run beside the sample's own."""
+    return bool(source.run) or source.side is not None
+
+
 def label_of(source: ModelSource) -> str:
     """On which inputs a source is run: "sample", or "sample at n = 1 and up = true"."""
-    return source.values + (f" at {at_run(source)}" if source.run else "")
+    return source.values + (f" at {at_run(source)}" if is_run(source) else "")
 
 
 def at_run(source: ModelSource) -> str:
     """What a run is given: "n = 1 and up = true"."""
-    return " and ".join(f"{n} = {str(v).lower()}" for n, v in source.run)
+    given = [f"{n} = {str(v).lower()}" for n, v in source.run]
+    forced = [] if source.side is None else [f"every computed `if` = {str(source.side).lower()}"]
+    return " and ".join([*given, *forced])
 
 
 def on_inputs(label: str) -> str:
     """A label as it stands behind "on": "sample inputs at n = 1"."""
     kind, at, run = label.partition(" at ")
     return f"{kind} inputs{at}{run}"
+
+
+def fitting(
+    ask: Ask, source: ModelSource, target: str
+) -> tuple[tuple[ModelSource, ...], tuple[str, ...]]:
+    """The other runs that the imported program has; and what they do not reach, in sentences."""
+    runs, taken, off = runs_of(ask, source), list[ModelSource](), list[str]()
+    for one in runs.others:
+        if (error := unfit(ask, one, target)) is None:
+            taken.append(one)
+        else:
+            off.append(unfit_words(one, error))
+    return tuple(taken), reach((), off, runs.left)
+
+
+def unfit_words(source: ModelSource, error: EngineError) -> str:
+    """A run in which the imported program does not run, and why."""
+    return f"{at_run(source)} ({error.message.partition(chr(10))[0]})"
+
+
+def reach(good: Sequence[str], off: Sequence[str], left: str) -> tuple[str, ...]:
+    """Sentences on other runs: those that are good, those that do not run, and what is left."""
+    said = [f"So it does at {'; '.join(good)}."] if good else []
+    said += [f"The imported program does not run at {'; '.join(off)}."] if off else []
+    return (*said, *([f"Not run: {left}."] if left else []))

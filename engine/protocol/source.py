@@ -261,6 +261,8 @@ class ModelSource:
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
         run: what a run is given: sizes that a program leaves open, by their names, and inputs that
             decide a branch. What is imported and built is the same for all.
+        side: the side that is taken of every `if` that a computed value decides: the program is
+            imported so. None leaves it to the value.
         kernels: run the kernels that a module's file brings, which are code. Nothing stores it.
     """
 
@@ -280,6 +282,7 @@ class ModelSource:
     pins: tuple[tuple[str, int], ...] = ()
     tensors: tuple[tuple[str, str], ...] = ()
     run: tuple[tuple[str, int | bool], ...] = ()
+    side: bool | None = None
     kernels: bool = False
 
     @property

@@ -17,6 +17,7 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
+from relascope.core.sizes import names_in, size_of
 from relascope.engine.protocol.results import IMPORTED, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
@@ -230,11 +231,18 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
         graph: the imported program's, with its open sizes.
     """
     given, open_types = dict(source.run), {graph.by_id[i].name: i for i in graph.inputs}
+    known = {n: int(v) for n, v in given.items()}
     inputs = []
     for name, kind in model.imported.inputs:
         (said,) = graph.by_id[open_types[name]].outputs
-        sizes = (int(given.get(str(s), k)) for s, k in zip(said.shape, kind.shape, strict=True))
-        inputs.append(Input(name, TensorType(tuple(sizes), kind.dtype)))
+        sizes = tuple(
+            size_of(str(s), known) if names_in(str(s)) & known.keys() else int(k)
+            for s, k in zip(said.shape, kind.shape, strict=True)
+        )
+        if any(size < 0 for size in sizes):
+            message = f"{name} has no type {TensorType(sizes, kind.dtype)}."
+            raise EngineError("input", message, name)
+        inputs.append(Input(name, TensorType(sizes, kind.dtype)))
     kinds = {one.name: one.type for one in inputs if one.type is not None}
     drawn = input_tensors(inputs, kinds, replace(source, inputs=()), ())
     pairs = [(one.name, tensor) for one, tensor in zip(inputs, drawn, strict=True)]

@@ -419,8 +419,10 @@ def test_what_other_runs_do_not_reach_is_said():
     _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
     assert "So it does at n = 5; up = true; n = 5 and up = true;" in said
     assert "The imported program does not run at n = 1 (It does not fit.); " in said
+    assert "Not run" not in said
     _, said = searched(WithoutPyTorch(open_graph("n * 2", "not")))
-    assert "Not run: other sizes (n * 2) and the sides of 1 `if` that computed" in said
+    assert "So it does at every computed `if` = true; every computed `if` = false. " in said
+    assert "Not run: other sizes (n * 2)." in said
 
 
 def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from copy import copy
@@ -354,6 +355,13 @@ def _is_plain(expr: Any) -> bool:
     return isinstance(expr, (relax.ShapeExpr, *spelling.boxed))
 
 
+def _size(size: Any) -> int | str:
+    """A size as a number, or as people write one that is open: "2 * n"."""
+    if isinstance(size, spelling.loops.IntImm):
+        return int(size)
+    return re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(size))
+
+
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
     """The tensors of a type, tuples opened; functions and shapes have none."""
     result = []
@@ -362,10 +370,7 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
         part = todo.pop()
         if isinstance(part, spelling.TensorType):
             if isinstance(part.shape, relax.ShapeExpr):
-                shape = tuple(
-                    int(d) if isinstance(d, spelling.loops.IntImm) else str(str(d))  # TVM's own str
-                    for d in part.shape.values[:]
-                )
+                shape = tuple(map(_size, part.shape.values[:]))
             else:
                 shape = ("?",) * max(int(part.ndim), 0)
             result.append(TensorType(shape, str(part.dtype)))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of
@@ -115,6 +116,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         main, shown = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **_others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
+        mod = mod if source.side is None else _sided(mod, source.side)
         # What writes into memory must stay in its order.
         mod = mod if code else _one_block(mod)
     except EngineError:
@@ -326,6 +328,24 @@ def _open_sizes(param: Any) -> list[Any]:
     shape = getattr(param.ty, "shape", None)
     sizes = shape.values if isinstance(shape, relax.ShapeExpr) else ()
     return [size for size in sizes if isinstance(size, tvm.tirx.Var)]
+
+
+def _sided(mod: Any, side: bool) -> Any:
+    """The module with one side taken of every `if` that no argument of "main" decides."""
+    arguments = {p.__chandle__() for p in mod["main"].params}
+
+    @mutator
+    class Sides(PyExprMutator):
+        def visit_if_(self, branch: Any) -> Any:
+            made = self.visit_expr_post_order(branch)
+            if isinstance(branch.cond, tvm.ir.Var) and branch.cond.__chandle__() in arguments:
+                return made
+            return relax.If(relax.const(side, "bool"), made.true_branch, made.false_branch)
+
+    for var, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            mod[var] = Sides(mod).visit_expr(function)
+    return relax.transform.Normalize()(mod)
 
 
 def _says_less(param: Any) -> bool:

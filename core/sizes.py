@@ -1,0 +1,44 @@
+"""Sizes that a program leaves open, as its types write them: "n", "2 * n", "n + 1"."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Mapping
+
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def names_in(size: str) -> set[str]:
+    """The names that a size is computed from."""
+    return set(re.findall(r"[^\W\d]\w*", size))
+
+
+def size_of(size: str, known: Mapping[str, int]) -> int:
+    """A size, given those that it is computed from.
+
+    Raises:
+        ValueError: it is no arithmetic of whole numbers, divides by 0, or has a name that is not
+            known.
+    """
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.Name) and node.id in known:
+            return known[node.id]
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            return int(_ARITHMETIC[type(node.op)](value(node.left), value(node.right)))
+        raise ValueError(f"{size} is not known from {', '.join(known) or 'nothing'}.")
+
+    try:
+        return value(ast.parse(size, mode="eval").body)
+    except (SyntaxError, ZeroDivisionError) as wrong:
+        raise ValueError(f"{size} is no size.") from wrong

@@ -1,0 +1,109 @@
+"""Programs with branches and open sizes, run otherwise than the sample."""
+
+from functools import partial
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from relascope.engine.jobs import bisect
+from relascope.engine.jobs.runs import at_run, fitting, runs_of
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import source_from_file
+from relascope.engine.relax.session import RelaxSession
+from relascope.passes.catalogue import read_pipeline
+from relascope.passes.relax import fold_constant
+from relascope.passes.relax.ir.rewrite import with_mod
+
+HEAD = """from tvm.script import ir as I
+from tvm.script import relax as R
+
+
+@I.ir_module
+class Module:
+    @R.function
+"""
+BRANCHES = f"""{HEAD}
+    def main(x: R.Tensor((2, 3), "float32"), up: R.Tensor((), "bool")):
+        if up:
+            first = R.add(x, x)
+        else:
+            first = R.multiply(x, x)
+        large = R.greater(R.max(x), R.const(100.0, "float32"))
+        if large:
+            out = R.subtract(first, x)
+        else:
+            out = R.divide(first, x)
+        return out
+"""
+SIZES = f"""{HEAD}
+    def main(
+        x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("2 * n + 1", 4), "float32")
+    ):
+        out = R.concat((x, y), axis=0)
+        return out
+"""
+
+
+@pytest.fixture
+def opened(tmp_path):
+    def write(text):
+        path = tmp_path / "mod.py"
+        path.write_text(text)
+        return partial(asked, RelaxSession()), source_from_file(path)
+
+    return write
+
+
+def asked(session, method, *given):
+    return getattr(session, method)(*given, progress=silent)
+
+
+@mutator
+class Other(PyExprMutator):
+    def visit_call_(self, call):
+        made = self.visit_expr_post_order(call)
+        name = getattr(made.op, "name", "")
+        return relax.op.add(*made.args) if name == f"relax.{self.instead}" else made
+
+
+def planted(operator, program):
+    """A pass that takes an operator for addition."""
+    other = Other(program.mod)
+    other.instead = operator
+    functions = {v: other.visit_expr(f) for v, f in program.mod.functions.items()}
+    return with_mod(program, tvm.IRModule(functions))
+
+
+def found(monkeypatch, opened, operator):
+    monkeypatch.setattr(fold_constant, "fold", partial(planted, operator))
+    ask, source = opened(BRANCHES)
+    question = bisect.Question(source, read_pipeline("relax", "fold"), "llvm")
+    return bisect.bisect(ask, "relax", question)
+
+
+@pytest.mark.parametrize(("operator", "side"), [("subtract", "true"), ("divide", "false")])
+def test_a_fault_on_either_side_of_a_computed_if_is_found(monkeypatch, opened, operator, side):
+    result = found(monkeypatch, opened, operator)
+    assert (result.kind, result.found.suspects) == ("wrong", (0,))
+    on = f"That is on sample inputs at every computed `if` = {side}."
+    # What the values decide by themselves is the sample's own run.
+    assert (on in bisect.verdict("relax", result)) == (side == "true")
+
+
+def test_without_a_fault_both_sides_are_good_and_are_named(monkeypatch, opened):
+    result = found(monkeypatch, opened, "none of these")
+    assert not result.kind
+    every = "every computed `if` = true; every computed `if` = false."
+    assert bisect.verdict("relax", result).count(every) == 1
+
+
+def test_sizes_that_are_expressions_follow_the_sizes_in_them(opened):
+    ask, source = opened(SIZES)
+    runs, said = fitting(ask, source, "llvm")
+    assert ([at_run(run) for run in runs], said) == (["n = 1", "n = 5"], ())
+    assert runs_of(ask, source).left == ""
+    (session,) = ask.args
+    inputs = session.programs.loaded(runs[1], silent).model.inputs
+    assert [tuple(t.shape) for t in inputs] == [(5, 4), (11, 4)]
