@@ -58,7 +58,7 @@ RAW = re.compile(
     r"Traceback|INTERNAL ASSERT|ASSERT FAILED|frame #\d|\.cpp:|csrc/|std: ?:|c10::|pybind"
     r"|object at 0x|Exception raised|please report a bug|process (was ended|ended)|\n\s+File \""
 )
-KINDS = ("file", "input", "operator", "usage", "session")
+KINDS = ("file", "reader", "input", "operator", "usage", "session")
 FORMATS = (".pt", ".pt2", ".onnx", ".zip", *hostile.TENSORS)
 PROGRAMS = {
     ".relay": "relay",

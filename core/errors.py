@@ -13,9 +13,10 @@ class EngineError(Exception):
     """Something a person can act on.
 
     Args:
-        kind: a word that programs can test for: "file", "operator", "input", "pass", "type" (a
-            pass changed one, or left an ill-formed program), "engine", "cancelled", "target",
-            "code" (what a file brings, which nobody said may run), "usage".
+        kind: a word that programs can test for: "file", "reader" (what reads a file fails over it,
+            and does not refuse it), "operator", "input", "pass", "type" (a pass changed one, or
+            left an ill-formed program), "engine", "cancelled", "target", "code" (what a file
+            brings, which nobody said may run), "usage".
         message: what was wrong, one sentence.
         where: the node, operator, module, file or value it was wrong with.
         hint: what to do about it.

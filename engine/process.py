@@ -353,8 +353,9 @@ def death(
     """
     if file and -status in _CRASHES:
         how = signal.Signals(-status).name
-        message = f"{file} cannot be read: it is damaged, and its reader crashes over it ({how})."
-        return EngineError("file", message, file, "Get it again, or save it again.")
+        message = f"{file} cannot be read: its reader crashes over it ({how})."
+        hint = "Get it again, or save it again, if it is damaged."
+        return EngineError("reader", message, file, hint)
     words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)
     message = f"The {ir} engine's process {fate(status)} during {method}"
     message += f": {cause}." if cause else "."

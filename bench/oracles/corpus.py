@@ -110,7 +110,8 @@ def judged(case: Case, client: EngineClient) -> common.Row:
     try:
         row |= _found(case, ask)
     except EngineError as error:
-        word = {"file": "not opened", "target": "unbuilt"}.get(error.kind, error.kind)
+        words = {"file": "not opened", "reader": "crash", "target": "unbuilt"}
+        word = words.get(error.kind, error.kind)
         if head["verdict"] == "refused" and error.kind == "file":
             word = "refused"
         row |= {"found": word, "said": error.message}
@@ -220,9 +221,10 @@ in it, as a control. Each file's header says which pipeline shows the fault and 
 blame. `python bench/oracles/corpus.py --page` writes this page: it bisects each case, reduces what
 is found and runs the report.
 
-*wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, or the
-program cannot be built or run. *unbuilt*: no pipeline builds it, and no pass is to blame.
-*refused*: TVM gives the program no types, and says why. *not opened*: TVM ends or gives no reason.
+*wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, TVM's
+reader fails over the program, or it cannot be built or run. *unbuilt*: no pipeline builds it, and
+no pass is to blame. *refused*: TVM gives the program no types, and says why. *not opened*: TVM
+gives no reason.
 *against*: what numbers are compared with. *before*: with TVM 0.26, in which what was mended since
 is broken; `--tvm PYTHON` runs the cases there.
 """

@@ -160,6 +160,13 @@ _PLAINLY = (
 """What TVM says, and what that means to who has the file."""
 
 
+def reader_failed(name: str, how: str) -> EngineError:
+    """That TVM's reader fails over a file, which may be a good one: that is a fault of TVM's."""
+    message = f"{name} cannot be read: TVM's own reader fails over it ({how})."
+    hint = "Save it again if it is damaged. If not, no pass has run yet, and the fault is TVM's."
+    return EngineError("reader", message, name, hint)
+
+
 def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
     """That TVM does not take a file.
 
@@ -168,7 +175,10 @@ def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
     """
     telling = [s for s in said if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
     last = (telling or list(said) or ["it does not say why"])[-1]
+    beyond = "IndexError: " in last  # of its own containers: no check of the file
     for pattern, plain in _PLAINLY:
         last = re.sub(pattern, plain, last.strip())
+    if beyond:
+        return reader_failed(name, last[:300].rstrip("."))
     message = f"{name} is no {ir} module that TVM reads: {last[:300].rstrip('.')}."
     return EngineError("file", message, name, "Save it again, with the TVM that is used here.")

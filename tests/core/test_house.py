@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5067,
+    "bench": 5069,
     "commands": 3755,
-    "core": 1250,
-    "engine": 42921,
+    "core": 1251,
+    "engine": 42932,
     "passes": 11155,
     "recorder": 1600,
     "samples": 600,

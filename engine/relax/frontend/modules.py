@@ -27,6 +27,7 @@ from relascope.engine.files.program_file import (
     check_params,
     is_onnx_file,
     not_read,
+    reader_failed,
     taken_apart,
 )
 from relascope.engine.files.script import check_script
@@ -237,8 +238,7 @@ def _json_of(pieces: Pieces, name: str) -> str:
         last = (lines_of(errors) or ["it does not say why"])[-1]
         code = process.returncode
         how = signal.Signals(-code).name if code < 0 else last[:200]
-        message = f"{name} cannot be read: TVM's own parser ends over it ({how})."
-        raise EngineError("file", message, name, "Save the module again.") from None
+        raise reader_failed(name, how) from None
     if "error" in told:
         raise EngineError(**told["error"])
     return str(told["json"])
