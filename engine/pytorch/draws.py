@@ -20,12 +20,15 @@ _FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "normal_functional": ("normal_", {"mean": 0.0, "std": 1.0}),
     "exponential": ("exponential_", {"lambd": 1.0}),
     "bernoulli": ("bernoulli_", {"p": 0.5}),
+    "cauchy": ("cauchy_", {"median": 0.0, "sigma": 1.0}),
+    "geometric": ("geometric_", {"p": 0.5}),
+    "log_normal": ("log_normal_", {"mean": 1.0, "std": 2.0}),
 }
 """By operator, the method that draws the same into a tensor, and its arguments with defaults."""
 NAMES = (
     "rand.default randn.default randint.default randint.low rand_like.default randn_like.default "
     "randint_like.default randint_like.low_dtype uniform.default normal_functional.default "
-    "exponential.default bernoulli.p"
+    "exponential.default bernoulli.p cauchy.default geometric.default log_normal.default"
 )
 """What importers meet of these: their forms that change no argument."""
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")

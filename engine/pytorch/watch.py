@@ -222,10 +222,13 @@ class Watch(TorchFunctionMode):
         made = self._run(func, name, given, args, kwargs)
         if fixed or name in _SHAPES or func == _SHAPE:
             self._fixed.update((id(t), t) for t in tree_leaves(made) if isinstance(t, torch.Tensor))
-        elif "out" in kwargs or _IN_PLACE.fullmatch(name):
-            for tensor in tree_leaves(kwargs.get("out")) if "out" in kwargs else given[:1]:
-                self._fixed.pop(id(tensor), None)
-                self._fixed.pop(id(tensor._base), None)
+        else:
+            out = kwargs.get("out")  # which norm() passes on as None
+            changed = given[:1] if out is None and _IN_PLACE.fullmatch(name) else tree_leaves(out)
+            for tensor in changed:
+                if isinstance(tensor, torch.Tensor):
+                    self._fixed.pop(id(tensor), None)
+                    self._fixed.pop(id(tensor._base), None)
         return made
 
     def _run(
