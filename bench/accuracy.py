@@ -8,8 +8,6 @@ strategy's captures, with dropout on. Errors are relative to the scale of each t
 part of it. Returns 1 where a bar is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace

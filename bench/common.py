@@ -1,7 +1,5 @@
 """What the scripts of this folder share: their options, how they ask an engine, how they print."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ nodes. The bars are those of `min_cut`: bytes, what it computes
 again, and how long a cut takes.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import time

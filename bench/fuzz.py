@@ -19,8 +19,6 @@ of memory, or where what a person would be told is no sentence: an assertion, a 
 in torch's code, or the end of the engine's process.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -14,8 +14,6 @@ times, and nothing of it is a GPU's figure. Returns 1 where a part does not come
 is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -7,8 +7,6 @@ what the program takes from end to end, within 10 %; where they do not, the gap 
 of no node and outside kernels. Returns 1 where a sample fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

@@ -7,8 +7,6 @@ each rule they were scheduled; below stands what stands out, in the sentences th
 Returns 1 where a build fails, or a kernel would not run.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator

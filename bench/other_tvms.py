@@ -7,8 +7,6 @@ there, of Relay's or Relax's, and is recorded at the level
 where a text, a graph, a module or generated code is missing.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

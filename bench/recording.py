@@ -11,8 +11,6 @@ there are also the ratios where machine code is made, too, as a script does that
 Returns 1 where a bar is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -11,8 +11,6 @@ number of threads on both sides; the largest error against PyTorch stands beside
 building took. Returns 1 where a bar is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

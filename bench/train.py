@@ -7,8 +7,6 @@ Weights, data, dropout and optimiser are the same by seed. Prints the largest di
 two curves and the median time of a step of each; or what `verify` adds to the first step.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

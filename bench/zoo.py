@@ -17,8 +17,6 @@ short of its bar.
 `bench/oracles/drawn.py`. Its shares are added to bench/results/draws.md with `--page`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """The commands that build: for a target that need not be here, and to be timed."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

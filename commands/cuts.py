@@ -1,7 +1,5 @@
 """`captures` and `gradients`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """The commands that explain a program's speed: its kernels' times, and what could be faster."""
 
-from __future__ import annotations
-
 import argparse
 
 from relascope.commands.shared import (

@@ -1,7 +1,5 @@
 """`bisect` and `reduce`."""
 
-from __future__ import annotations
-
 import argparse
 
 from relascope.commands.shared import (

@@ -1,7 +1,5 @@
 """`models`, `passes` and `graph`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `-o` writes: one page that needs no server, pictures, and files for other tools."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`page`, `engines` and `install-relay`: what is installed, and the page on it."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """The options of the command line, in the groups that commands share."""
 
-from __future__ import annotations
-
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from contextlib import suppress
 from pathlib import Path

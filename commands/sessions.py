@@ -1,7 +1,5 @@
 """`replay`: what a session's file found, found again."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from dataclasses import asdict

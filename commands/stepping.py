@@ -1,7 +1,5 @@
 """`step` and `check`."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from functools import partial

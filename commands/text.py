@@ -1,7 +1,5 @@
 """What the commands print where a person reads it: each from the document that --json prints."""
 
-from __future__ import annotations
-
 import shlex
 
 from relascope.commands.gate import text as gate

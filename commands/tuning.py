@@ -1,7 +1,5 @@
 """`tasks` and `tune`: the kernels of a model that can be tuned, and tuning them."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

@@ -1,7 +1,5 @@
 """Building a `Graph` node by node, whatever the IR it is of."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

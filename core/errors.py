@@ -1,7 +1,5 @@
 """The error that every part raises, for a person to act on."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

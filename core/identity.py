@@ -15,8 +15,6 @@ is that of common subexpression elimination):
    attributes on a shared input. It keeps its id and counts as changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict, deque

@@ -1,7 +1,5 @@
 """Remembering the last few results, and forgetting the oldest."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock

@@ -1,7 +1,5 @@
 """What operators are, by their names in either IR: the one table of it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 

@@ -1,7 +1,5 @@
 """Where Python finds this package, for processes that are to find the same one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Folders for a while, which the next process clears away where theirs was killed."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

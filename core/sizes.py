@@ -1,7 +1,5 @@
 """Sizes that a program leaves open, as its types write them: "n", "2 * n", "n + 1"."""
 
-from __future__ import annotations
-
 import ast
 import operator
 import re

@@ -1,7 +1,5 @@
 """Control characters in text of others: written so that they are seen and do nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 

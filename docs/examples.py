@@ -4,8 +4,6 @@ The block before a section's list is what the engine printed when it ran the pas
 program (`passes/relay/examples`, `passes/relax/examples`); the table of options is the parser's.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator

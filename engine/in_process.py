@@ -4,8 +4,6 @@ Functions are built when they are first needed: one for inference, and a forward
 each set of gradients that is asked for.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -4,8 +4,6 @@ Each takes most of a gigabyte. Whoever needs one more waits in line; the first i
 place of the engine that has been idle the longest, which starts again when it is asked something.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """Which engines there are, and what differs by the engine. Nothing of theirs is imported here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -7,8 +7,6 @@ are. A filter of system calls (seccomp) refuses what those do not cover. What th
 left out and the rest applies; `required` says without which parts no stranger's file is opened.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -7,8 +7,6 @@ What follows the second word is TVM's own; `--help` lists it. The tracker is the
 engines; a server serves the engine whose TVM it runs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import runpy

@@ -9,8 +9,6 @@ The TVM is imported into the process that asks, so a script has one IR. Between 
 is TVM's own module, to print or to go on with.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, TextIO
 

@@ -4,8 +4,6 @@ Engines of one user take turns by locks on a file that the app opens and hands t
 with its process, however that ends. Whoever waits to run alone stops what would begin after it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

@@ -5,8 +5,6 @@ pickle only values and calls are left: `loads` hands out no class, only function
 ours by its fields, so nothing can be imported, called or changed that is not listed here.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import pickle

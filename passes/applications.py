@@ -5,8 +5,6 @@ gives right numbers with n - 1 of them. Both IRs' `ir.rewrite.rewrite` ask here 
 an expression; outside a count nothing is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

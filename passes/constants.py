@@ -1,7 +1,5 @@
 """What numpy computes of constants with the bits that any library gives, for folding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

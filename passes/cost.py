@@ -10,8 +10,6 @@ materialised values only: a pointwise operator hands its result to the pointwise
 reduction behind it within one kernel, as compilers that fuse do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

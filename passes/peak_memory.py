@@ -9,8 +9,6 @@ smaller. Relax's results have memory of their own; Relay's may lie where other t
 parameters, masks and constants are the caller's and count for nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

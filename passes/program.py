@@ -1,7 +1,5 @@
 """What the programs of all IRs have: the value that passes take and return."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of TVM's own passes, as data: a report of a fault makes them without any code of ours."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping

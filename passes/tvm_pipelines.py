@@ -4,8 +4,6 @@ A pipeline of TVM's is a pass, or a function, that runs other passes. An instrum
 lets through those that are wanted: so one pass of a pipeline runs with the settings it has there.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any

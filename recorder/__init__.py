@@ -3,8 +3,6 @@
 Imports nothing but TVM and Python's own library, so that it works wherever a TVM does.
 """
 
-from __future__ import annotations
-
 from relascope.recorder.record import Record, recording
 
 __all__ = ["Record", "recording"]

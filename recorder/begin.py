@@ -1,7 +1,5 @@
 """Begins what the variables of `relascope.recorder.environment` ask for."""
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import os

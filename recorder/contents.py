@@ -1,7 +1,5 @@
 """What functions hold, as it goes into a recording: text, constants, graph."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

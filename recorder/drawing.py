@@ -3,8 +3,6 @@
 Nothing but a TVM and numpy is needed for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 _LONGEST = 32  # characters of a constant's value that is kept

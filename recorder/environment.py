@@ -4,8 +4,6 @@ RELASCOPE_RECORD names the file, RELASCOPE_RECORD_LEVEL what is kept of each pas
 imports relascope with them set records the TVM that it imports, before or later.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ function was before and after, by the hash of its content, and `text(hash)`, `co
 must stay as it is.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """The ways into a recording: an instrument, and a context that finds everything by itself."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import platform

@@ -22,8 +22,6 @@ Modules are numbered as they come; "module" is the number of one before, or a ne
 of that which it is like (None: of none), functions that are new or other, and those that are gone.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Importing this package loads neither torch nor a TVM; what needs them is imported when it is used.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attention spelled out in operators, as transformers' "eager", but in float64 too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """BERT-base whole: embeddings, 12 layers, pooler."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from transformers.models.bert.modeling_bert import BertModel

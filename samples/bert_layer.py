@@ -1,7 +1,5 @@
 """One layer of BERT-base, as Hugging Face transformers writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The attention of one BERT-base layer alone."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from transformers.models.bert.modeling_bert import BertSelfAttention

@@ -1,7 +1,5 @@
 """One block of GPT-2, as Hugging Face transformers writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

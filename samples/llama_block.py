@@ -1,7 +1,5 @@
 """One decoder layer of LLaMA: rotary embedding, grouped queries, RMS norm, SwiGLU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

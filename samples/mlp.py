@@ -1,7 +1,5 @@
 """A small perceptron with every kind of operator that a first look should show."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """A residual super-resolution network: 37 convolutions, then a pixel shuffle."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

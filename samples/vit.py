@@ -1,7 +1,5 @@
 """A small vision transformer that classifies images, as Hugging Face transformers writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Random weights in which no error can hide: no bias is zero and no layer norm is the identity."""
 
-from __future__ import annotations
-
 import torch
 
 

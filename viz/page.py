@@ -3,8 +3,6 @@
 This file only composes panels. It imports no TVM and no torch: engines live in child processes.
 """
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.core.errors import EngineError

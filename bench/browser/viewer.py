@@ -8,8 +8,6 @@ first to last. It prints edges that run through a node which they do not touch, 
 and crossings.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ joined by +, and its options, where $ stands for others with a name; what stands
 right goes on. What transformers does not have stands here as modules of a few lines.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from pathlib import Path

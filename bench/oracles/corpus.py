@@ -14,8 +14,6 @@ Prints a table and the score, and writes them to corpus/README.md with `--page`;
 Returns 1 where a bar is missed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -11,8 +11,6 @@ time beyond an engine's start or 2 GiB, were told no sentence, or whose names ca
 Returns 1 where there is one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select

@@ -6,8 +6,6 @@ none. A program is made with the first tensor of each name, and then runs on the
 labels that are to be ignored, padding, hidden rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

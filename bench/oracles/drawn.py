@@ -6,8 +6,6 @@ PyTorch itself cannot run, is drawn in vain and counts nowhere; `bench/zoo.py` s
 timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import random

@@ -9,8 +9,6 @@ sentence of ours, and a program of PyTorch 2.7 or older, whose format is not rea
 where one is refused as a stranger's, or with a sentence of torch's.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -13,8 +13,6 @@ What is found is kept as JSON lines in out/onnx_nodes, so that what was stopped 
 TVM's importer has. Returns 1 where anything is wrong or crashed.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

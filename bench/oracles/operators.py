@@ -14,8 +14,6 @@ goes on there (`--again` starts anew). Prints counts, and writes docs/operators.
 Returns 1 where anything is wrong or crashed.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

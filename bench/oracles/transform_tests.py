@@ -7,8 +7,6 @@ opened as a file, drawn, and stepped with that pass. Prints how many were, and t
 Returns 1 below 95 % opened or 90 % stepped, or where anything but a sentence of ours is raised.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -13,8 +13,6 @@ themselves, for this TVM was built without something or is another version, do n
 a table, which `-o` writes as Markdown; returns 1 where one does not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """`diff`: two models, files, pipelines, sessions or recordings held against each other."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """`open` with --errors, --bisect or --reduce: the numbers of a recorded compile, in an engine."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`record` and `open`: the passes of one's own compile, written down and looked at."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

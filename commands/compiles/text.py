@@ -1,7 +1,5 @@
 """What the commands for one's own compiles say, in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.viz.rows import sections, tables

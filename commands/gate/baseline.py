@@ -1,7 +1,5 @@
 """`baseline`, and `check --baseline`: a compile held against what it was."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

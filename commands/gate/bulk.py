@@ -1,7 +1,5 @@
 """`bulk`: many models through many pipelines, and which passes break or slow how many."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The options of the gate's commands, in groups."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`pipelines`: a model through each of TVM's own pipelines, and with each pass out or in front."""
 
-from __future__ import annotations
-
 import argparse
 
 from relascope.commands.gate.bulk import digest_of, lines_of

@@ -1,7 +1,5 @@
 """What the gate's commands print where a person reads it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.viz.rows.formats import flops, size

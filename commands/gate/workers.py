@@ -1,7 +1,5 @@
 """Where the lines of a large table are found: on this machine's cores, or on a Dask cluster."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed

@@ -1,7 +1,5 @@
 """The processor of this machine: what to call it, and what to compile for. No TVM in here."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

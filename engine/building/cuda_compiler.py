@@ -6,8 +6,6 @@ compile for; Relax's wants the headers of CUDA's toolkit, and either of its ways
 and nvrtc needs no headers but those of half precision.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import re

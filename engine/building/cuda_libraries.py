@@ -1,7 +1,5 @@
 """Where CUDA's libraries are on a machine: the system's, CUDA's toolkit's, or Python packages'."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

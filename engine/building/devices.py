@@ -4,8 +4,6 @@ A target is said to run here only after a small function was built for it, run, 
 numbers.
 """
 
-from __future__ import annotations
-
 import difflib
 import platform
 import re

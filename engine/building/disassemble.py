@@ -4,8 +4,6 @@ TVM's export writes the object files that a library is linked of, with no linker
 a machine that is not here. Of a GPU's kernels the sizes are those of NVIDIA's compiler.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """How large the functions in an object file are: in ELF, which LLVM and NVIDIA's tools write."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Programs that were built, as `Executable`s; what both runtimes share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """From an exception of a compiler to an error that a person can act on."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -4,8 +4,6 @@ PyTorch, the TVMs, CUDA's compilers and the loader each have words of their own 
 faults, most of them in a line among pages that are of no use to who reads them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Generated code, as TVM hands it out in one piece, taken apart kernel by kernel."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

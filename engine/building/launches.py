@@ -5,8 +5,6 @@ from the CPU's. What a compiler makes of them, registers and what did not fit in
 its object file.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 What importing this sets is read when TVM makes its threads, at the first function that uses them.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -5,8 +5,6 @@ first written to, and an allocator gives large pieces back to it. So the memory 
 is kept here, and used again once nobody has that tensor, nor a view of it.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Hashable, Sequence
 

@@ -1,7 +1,5 @@
 """Dropout masks, drawn as PyTorch draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 

@@ -8,8 +8,6 @@ that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the f
 PyTorch draws them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ another kind than LLVM's ordered ones, and all of them where TVM lets LLVM assum
 NaN, which Relay's does.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ use the thread that calls it: TVM's threads share the product. The library is th
 wheels carry, whose functions are called `scipy_cblas_…`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

@@ -6,8 +6,6 @@ next part are asked for, a few at every step, so that memory and arithmetic work
 (prefetching in the sense of Mowry, Lam and Gupta, ASPLOS 1992).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ the target lets it add in another order than the program's.
 The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

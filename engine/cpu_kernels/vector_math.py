@@ -10,8 +10,6 @@ computed as log1p, whatever the schedules. So is tanh of a small y by its series
 difference of exponentials.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The source files that a module needs, so that it runs where relascope is not."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs as files that a person's own test can use: the module, and a value for each argument."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory that stays in this process when something is done."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -5,8 +5,6 @@ the whole program before the pass. The suspected passes are then applied to it, 
 of it is held against what it was, on the same values; PyTorch plays no part any more.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

@@ -7,8 +7,6 @@ what a value means, so a value inside counts only where it is to blame for the p
 with the right one in its place, the program after the pass must be what it was, or near to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ This file is copied into each report, so it needs nothing but numpy and what is 
 engine looks at pieces of programs with the same functions, so that a report shows what it saw.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 This file is copied into each report, so it needs nothing but numpy and what is copied with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os

@@ -5,8 +5,6 @@ something else stands. Sizes are checked as the directory declares them, and tor
 no more than is declared.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ names that reach any module, and unpickles what a program calls opaque. So each 
 has a grammar here, by the key that it stands under; a key that is not known has the narrowest.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -3,8 +3,6 @@
 Nothing of a file is read here but its first bytes, and what is in it is checked by its reader.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

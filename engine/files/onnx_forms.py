@@ -4,8 +4,6 @@ Where ONNX says how such an operator is made of others, it is written so, and so
 here (`rewritten`); the rest is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any

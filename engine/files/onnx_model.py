@@ -5,8 +5,6 @@ what only computes shapes is computed here by ONNX's own reference, and whole nu
 are constants. External data is read from files beside the model alone.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import os

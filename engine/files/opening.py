@@ -1,7 +1,5 @@
 """Opening a file takes no more time and memory than such a file should, and ends in a sentence."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

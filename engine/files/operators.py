@@ -1,7 +1,5 @@
 """Operators that a file may use: those on tensors, numbers, lists and texts, and no others."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

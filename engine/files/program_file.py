@@ -3,8 +3,6 @@
 An archive of tar holds both: TVM's Model Library Format, or the two files in one.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence

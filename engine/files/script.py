@@ -5,8 +5,6 @@ own operators and types by their names, on variables, numbers, short plain texts
 and maps of such. The text that is handed on is written anew from what was checked.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ is read, no objects are unpickled, and of a `.pt` torch's own reader of plain te
 than tensors, lists and dicts.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -12,8 +12,6 @@ that both read in the same way: no comments, prefixes, continued lines, adjoinin
 other than spaces.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -3,8 +3,6 @@
 Read here and not by TVM, which believes what such bytes say of their own sizes.
 """
 
-from __future__ import annotations
-
 import struct
 from math import prod
 from typing import Any

@@ -4,8 +4,6 @@ TVM 0.17 takes each field for what its type says, whatever object stands there, 
 object that some name is registered for, compiled code among them.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

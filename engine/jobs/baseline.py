@@ -4,8 +4,6 @@ A baseline is plain JSON data, which people keep beside their code; `viz.rows.ga
 tells what differs between two. Knows no TVM.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter

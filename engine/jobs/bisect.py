@@ -5,8 +5,6 @@ of its function; so a try that ends the engine's process is a finding like any o
 one finds a new process. Knows no TVM; the page and the command line run it alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 

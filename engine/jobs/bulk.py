@@ -1,7 +1,5 @@
 """One model through one pipeline, judged and bisected where it is bad: a line of a large table."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterator

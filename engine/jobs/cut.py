@@ -1,7 +1,5 @@
 """From a source and a pipeline to the joint graph that capture strategies cut; cuts measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ On top of what a session says of `inside`. Knows no TVM and asks through a funct
 page and the command line say the same. Limits are those of the accuracy report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ Between the pass without any and the pass as it is, halving finds the first one 
 the node that it was applied to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ process is a finding like any other, and the next one finds a new process. Knows
 and the command line run it alike.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

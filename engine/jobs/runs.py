@@ -5,8 +5,6 @@ What is imported and built is the same for all, but where a computed value decid
 program is imported with one side taken. Knows no TVM: it reads the graph.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterable, Sequence

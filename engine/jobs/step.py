@@ -5,8 +5,6 @@ Here it is found by halving, each try with a new process, and its step is left o
 as that of a pass that raised is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError

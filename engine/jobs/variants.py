@@ -1,7 +1,5 @@
 """The ways in which a model can be built on this machine, to be held against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 

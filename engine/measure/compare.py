@@ -1,7 +1,5 @@
 """What was built, compared with PyTorch and timed against it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

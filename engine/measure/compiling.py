@@ -1,7 +1,5 @@
 """How long a program's passes and its build take, in turns with work that is always the same."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ Fresh memory is what comparing tensors of a hundred megabytes spends its time on
 small enough that each takes the memory of the one before.
 """
 
-from __future__ import annotations
-
 import torch
 
 from relascope.engine.protocol.accuracy import Spread

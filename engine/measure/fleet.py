@@ -3,8 +3,6 @@
 The tracker is asked over a socket with a limit of time, because TVM's own client waits without one.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

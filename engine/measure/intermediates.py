@@ -19,8 +19,6 @@ operator: a node that is computed as it was there, the results, and any other no
 numbers as one there.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

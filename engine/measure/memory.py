@@ -5,8 +5,6 @@ made and freed; on a GPU by the allocator's own count. What TVM's functions take
 they say (`engine.building.executables.Compiled.own_bytes`), as TVM's allocator is another.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ that is measured in turns, and the best of each counts, so that what disturbs th
 moment does no harm; on a busy machine they go on for longer. It takes a second or two.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -5,8 +5,6 @@ Kernels are timed in place, one after another as they always run, so that each f
 its forerunner left them. Times include the watching: one or two microseconds a kernel.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter

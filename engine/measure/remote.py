@@ -4,8 +4,6 @@ The program runs once there on the model's inputs, and what it gives is compared
 here. It is timed there by the device's own clock: what crosses the network does not count.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager

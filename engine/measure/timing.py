@@ -6,8 +6,6 @@ short rest and one run that is not counted: the thread pools of TVM and PyTorch 
 after work, and would otherwise take the cores from each other.
 """
 
-from __future__ import annotations
-
 import platform
 import statistics
 import time

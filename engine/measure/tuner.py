@@ -4,8 +4,6 @@ An engine says which kernels a function calls (`Tunable`), and gives a `Tuner` t
 schedules batch by batch. Everything that is kept on disk besides TVM's own records is kept here.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 import uuid

@@ -1,7 +1,5 @@
 """How far tensors of ours are from PyTorch's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

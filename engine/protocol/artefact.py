@@ -1,7 +1,5 @@
 """What building makes: the code of each kernel and the size of the library. Plain data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.engine.protocol.targets import Target

@@ -1,7 +1,5 @@
 """A fault of a pass, narrowed to a piece of the program before it: the plain data that travels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.core.errors import EngineError

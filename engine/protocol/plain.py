@@ -1,7 +1,5 @@
 """Results as JSON values."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each kernel of a program took, and what it put out: plain data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.engine.protocol.accuracy import Comparison

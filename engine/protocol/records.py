@@ -11,8 +11,6 @@ An engine, which opens strangers' files, only reads them: what it measured the a
 that TVM's own readers get no other than the engines write.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A loaded model, the steps of a pipeline, a split, and a pass shown on a small program."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

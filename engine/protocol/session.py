@@ -6,8 +6,6 @@ the pipeline, what is built of it. The engine remembers what it computed, but no
 memory, so a child that was killed is simply started again and asked once more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A target as a person writes it: a kind and options, TVM's and those that relascope adds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

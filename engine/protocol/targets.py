@@ -1,7 +1,5 @@
 """What can be compiled for, and by which TVM."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.core.errors import EngineError

@@ -1,7 +1,5 @@
 """A timing: its rows, what is timed beside ours, and what PyTorch keeps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.engine.protocol.accuracy import Comparison

@@ -1,7 +1,5 @@
 """Operators that draw random numbers: each draw becomes an input that PyTorch fills."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs written by `torch.export.save` (`.pt2`), as modules that can be traced like others."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping

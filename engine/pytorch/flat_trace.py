@@ -5,8 +5,6 @@ torch can inline a graph too, but what it keeps of the module path differs betwe
 modules itself, so both give the same paths, and each parameter keeps its own name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -6,8 +6,6 @@ another view of it, taken before. Then the written tensor is put back into what 
 what is read later is taken from there anew, as torch.func.functionalize does.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace

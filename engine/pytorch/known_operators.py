@@ -1,7 +1,5 @@
 """A flat trace in which operators that a frontend does not know are written with others."""
 
-from __future__ import annotations
-
 import operator
 from collections import defaultdict
 from collections.abc import Callable

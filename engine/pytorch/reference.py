@@ -3,8 +3,6 @@
 The flat trace is run with every result handed out. Knows torch and no TVM.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -4,8 +4,6 @@ Bytes count storages, not tensors: a view and its base count once. Inputs, param
 are free; the masks that dropout draws are not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ flat graph is run up to the calls. What is cut out is the same module with the s
 its own paths; the whole is not changed.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import re

@@ -5,8 +5,6 @@ from. What a trace computes of shapes is computed here: shapes are static. Each 
 type, found by running the operator on tensors without memory.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """What an engine's importer cannot keep as PyTorch has it, in words; the same for every IR."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from relascope.core.errors import EngineError, lines_of

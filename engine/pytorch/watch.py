@@ -4,8 +4,6 @@ A trace has operators. It does not have the regions without gradients in which s
 hooks on tensors, nor `tensor.data`. A number that is read out of a tensor is a constant in it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """The Relax engine: a `PipelineSession` on apache-tvm. Lives in a child process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

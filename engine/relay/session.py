@@ -1,7 +1,5 @@
 """The Relay engine: a `PipelineSession` on a TVM that has Relay. Lives in a child process."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.engine.relay.tvm.boot import boot

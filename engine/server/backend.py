@@ -1,7 +1,5 @@
 """What an IR supplies so that `engine.server.session` can serve it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is built of programs: libraries, times, profiles."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from functools import partial

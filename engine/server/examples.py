@@ -5,8 +5,6 @@ attributes that are not set; here the head of "main" goes where it is the only f
 arguments stay as they are, and a kernel that the pass leaves as it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Pieces of programs in which passes go wrong, and reports of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

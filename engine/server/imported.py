@@ -4,8 +4,6 @@ It is read from both ends: the operators of the trace, and the nodes that know w
 came from.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Results beside PyTorch's: of a whole program, and of every node inside it."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

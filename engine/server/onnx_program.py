@@ -1,7 +1,5 @@
 """An ONNX file as a program: read, made plain, imported, and held against ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Running the examples in a person's pass file as tests."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from dataclasses import replace

@@ -4,8 +4,6 @@ Whatever brought it: a file of TVM's, or of another framework that TVM has an im
 torch and no TVM.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence

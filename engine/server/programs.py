@@ -4,8 +4,6 @@ Everything is computed from what a call says and remembered by it: the state aft
 source and the steps up to it, the split by the captures as well.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 import time

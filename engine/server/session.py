@@ -4,8 +4,6 @@ An engine supplies a `Backend`: how to import a model, to draw a program, to spl
 The answers are computed by five parts that share one store of programs.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from relascope.engine import sandbox

@@ -1,7 +1,5 @@
 """Where a pipeline stands after a step, and which steps may stand where."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

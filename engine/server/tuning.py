@@ -1,7 +1,5 @@
 """Kernels that can be tuned, and runs that tune them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext

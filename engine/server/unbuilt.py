@@ -1,7 +1,5 @@
 """What is built of a program: one function, or forward and backward, with their graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ code as `module:attribute`, which an engine imports in its own process. Each ent
 function, under `@listed`, and is read from there (`passes.catalogue.reader`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One entry of the catalogue of passes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A program small enough to read on which a pass shows what it does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType

@@ -1,7 +1,5 @@
 """What a pass can be told: its declared parameters, and reading their values from text."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ pass finds something to do, and `After:` what holds then; lines indented deeper 
 `@listed(...)` says the rest.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ It is in no list of passes and no pipeline's text that anybody reads: what it na
 file of the program that it is a step of.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The steps of TVM's pipelines are such passes. Which there are is asked of the TV
 engine (`passes.tvm_pipelines`).
 """
 
-from __future__ import annotations
-
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.parameters import Parameter
 

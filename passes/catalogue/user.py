@@ -8,8 +8,6 @@ and `after_NAME`, or with more words behind, are examples of the pass `NAME`. `I
 "relax") at the top says whose passes they are; without it they are offered in both.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -16,8 +16,6 @@ Nothing here knows a compiler. The strategies are in `passes.cuts`, one a file; 
 bytes and work is in `passes.cost`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Bytes over depth: what forward and backward hold for the backward at each step of running."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from relascope.core.graph import Kind

@@ -6,8 +6,6 @@ Severance, "Mathematical techniques for efficient record segmentation in large s
 JACM 1976). Each question is one minimum cut.
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass, replace
 

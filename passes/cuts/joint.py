@@ -1,7 +1,5 @@
 """A joint graph as capture strategies see it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The idea is AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory t
 checkpointing by being fusion aware", MLSys 2023); prices and restrictions are our own.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from relascope.passes.cost import is_product, is_random, is_reduction

@@ -8,8 +8,6 @@ them. Dropout masks are values that are saved where anything reads them: they co
 are no captures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Why a tensor is saved, and why another need not be: in words, with the nodes behind them."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A linter is one file: it looks through a graph of either IR, knows no compiler, 
 What it costs is estimated (`passes.cost`), or, with the kernels of a profile, measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module

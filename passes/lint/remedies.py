@@ -1,7 +1,5 @@
 """The passes that remove a hazard, in each IR."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _BOTH = {

@@ -1,7 +1,5 @@
 """A program as linters look at it: what shares a kernel, what weights decide, what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Operands that change nothing: zeros in sums, ones in products."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.passes.catalogue.entry import listed

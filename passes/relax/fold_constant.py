@@ -1,7 +1,5 @@
 """FoldConstant."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Transposes of transposes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

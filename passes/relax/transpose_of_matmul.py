@@ -1,7 +1,5 @@
 """Transposed products."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

@@ -1,7 +1,5 @@
 """Relax's own pipelines, read from the TVM at hand, and their passes as functions of programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial

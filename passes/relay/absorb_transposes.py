@@ -1,7 +1,5 @@
 """Matmuls that read a transposed matrix as it lies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

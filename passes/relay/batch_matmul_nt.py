@@ -1,7 +1,5 @@
 """batch_matmul brought to the one form that CombineParallelBatchMatmul and TVM's schedules take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

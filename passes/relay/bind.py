@@ -1,7 +1,5 @@
 """Parameters to constants."""
 
-from __future__ import annotations
-
 from tvm import relay
 
 from relascope.passes.catalogue.entry import listed

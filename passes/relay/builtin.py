@@ -1,7 +1,5 @@
 """TVM's own Relay passes, as functions from program to program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

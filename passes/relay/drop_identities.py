@@ -1,7 +1,5 @@
 """Views that change nothing, and reshapes of reshapes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

@@ -1,7 +1,5 @@
 """Constant folding."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Scales folded into weights, from both sides."""
 
-from __future__ import annotations
-
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import backward_fold_scale_axis, forward_fold_scale_axis
 from relascope.passes.relay.fold_constant import fold

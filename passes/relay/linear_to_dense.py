@@ -1,7 +1,5 @@
 """Linear layers written as nn.dense."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SimplifyInference, with norms in float64 spelled out by us."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

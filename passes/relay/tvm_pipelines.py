@@ -1,7 +1,5 @@
 """What `relay.build` runs at each level, read from the TVM at hand, as functions of programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial

@@ -5,8 +5,6 @@ the optional ones that they need: the program cannot go without them. Halving fi
 good turns to bad; a try that cannot be run is passed over, and another one near it is taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -7,8 +7,6 @@ ends; then it leaves out what is left in ever smaller chunks, down to single nod
 (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The programs that `relascope record` starts need not have relascope: it is found
 RELASCOPE_RECORD_FRONT says, and only it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

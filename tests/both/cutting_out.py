@@ -1,7 +1,5 @@
 """A submodule that is cut out of a model, beside the same module cut out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

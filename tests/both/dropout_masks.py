@@ -1,7 +1,5 @@
 """Tests of the kernel that draws dropout masks, for the engine of the folder that takes them."""
 
-from __future__ import annotations
-
 import importlib
 import random
 

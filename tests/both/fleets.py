@@ -1,7 +1,5 @@
 """What both engines do on a fleet; each runs it in a process of its own."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

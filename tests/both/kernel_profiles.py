@@ -1,7 +1,5 @@
 """What both engines keep of a profile: kernels, what they compute, and what they put out."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What both engines' tests of linters need: programs with a hazard, before and after its pass."""
 
-from __future__ import annotations
-
 import torch
 
 from answers import quiet

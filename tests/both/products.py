@@ -1,7 +1,5 @@
 """Products of matrices that both engines' kernels with OpenBLAS are tried on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any

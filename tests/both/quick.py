@@ -1,7 +1,5 @@
 """What keeps tests quick: a target that builds in half the time, small peaks, a slice of cases."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import subprocess

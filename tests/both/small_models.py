@@ -4,8 +4,6 @@ Importing this lists them beside the samples, in this process alone: `small_bert
 `small_llama` have the operators of `bert_layer`, `gpt2_block` and `llama_block`.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from functools import partial

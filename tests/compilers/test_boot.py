@@ -3,8 +3,6 @@
 Each boot happens in a process of its own: a TVM cannot be unloaded.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """CUDA's libraries and compilers on machines with and without them; no GPU is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib.util

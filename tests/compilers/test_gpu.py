@@ -1,7 +1,5 @@
 """What is said of GPUs that are not here: their faults, compilers' notes."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Measuring what the machine does at best; a GPU only as far as one can without it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be compiled for is found out from the machine, and tried."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a row of a timing says of its runs, and what memory a run takes."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

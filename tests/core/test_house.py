@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5069,
-    "commands": 3755,
-    "core": 1251,
-    "engine": 42932,
-    "passes": 11155,
-    "recorder": 1600,
-    "samples": 600,
-    "viz": 27670,
+    "bench": 5023,
+    "commands": 3711,
+    "core": 1233,
+    "engine": 42550,
+    "passes": 10949,
+    "recorder": 1582,
+    "samples": 576,
+    "viz": 27448,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

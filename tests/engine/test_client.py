@@ -1,7 +1,5 @@
 """A child process is asked, watched, cancelled, and named when it dies."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """Generated code is taken apart kernel by kernel, and object files are measured."""
 
-from __future__ import annotations
-
 import struct
 import tarfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which ways of building there are on a machine, and what is asked of the engine for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from answers import refused

@@ -1,7 +1,5 @@
 """What is said where relascope cannot run, and to scripts from before it was one package."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The constraints pin what the requirements name, and nothing but versions is in them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

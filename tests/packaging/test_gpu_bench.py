@@ -1,7 +1,5 @@
 """`bench/gpu.py` without a GPU: parts in processes with limits, its record."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

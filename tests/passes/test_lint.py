@@ -1,7 +1,5 @@
 """Every linter finds its hazard in a small graph, and nothing where there is none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

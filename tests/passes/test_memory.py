@@ -1,7 +1,5 @@
 """Memory plans of small functions, by hand."""
 
-from __future__ import annotations
-
 from graphs import graph_of
 from relascope.core.graph import Graph, Kind
 from relascope.passes.peak_memory import plan

@@ -1,7 +1,5 @@
 """Plans of memory: what is held when, and what lies on what."""
 
-from __future__ import annotations
-
 import pytest
 
 from graphs import graph_of

@@ -1,7 +1,5 @@
 """The command line in this process, or as a process; against an engine without a TVM, or real."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Graphs that hypothesis draws, and shrinks where one shows a fault."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import settings

@@ -1,7 +1,5 @@
 """How much work a function does, counted in calls: the same on a fast machine and a busy one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

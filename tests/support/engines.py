@@ -1,7 +1,5 @@
 """Engines that the tests of one process share: starting one is what most of their time went to."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 from typing import Any

@@ -1,7 +1,5 @@
 """A fleet on this machine for tests: TVM's tracker, and one server of an engine's TVM."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Graphs made by hand for tests: small ones, a transformer's layers, random ones."""
 
-from __future__ import annotations
-
 import random
 import re
 from ast import literal_eval

@@ -1,7 +1,5 @@
 """A plan of memory as the page, a file and a terminal show it."""
 
-from __future__ import annotations
-
 import json
 import re
 

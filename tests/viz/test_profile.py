@@ -1,7 +1,5 @@
 """A node's colour in the heat map tells the share of the kernels that compute it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

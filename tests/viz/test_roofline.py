@@ -1,7 +1,5 @@
 """Kernels under the machine's roofs: the arithmetic, the rows, the sentences and the chart."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A profile as a trace: the events that Chrome and Perfetto ask for, in order."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

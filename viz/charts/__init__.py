@@ -1,7 +1,5 @@
 """Charts, as Altair specifications that take their colours from the page's theme."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The roofline of a profile as a chart (Williams, Waterman, Patterson, "Roofline", CACM 2009)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

@@ -1,7 +1,5 @@
 """The chart of a tuning: the best time so far of each kernel, trial by trial."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

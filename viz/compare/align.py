@@ -7,8 +7,6 @@ paired where they read what is paired already, and otherwise in order. Everythin
 data, takes time in proportion to the edges, and recurses over nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

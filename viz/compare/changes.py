@@ -3,8 +3,6 @@
 The page shows them beside the graph after the step, `relascope step --changes --text` prints them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

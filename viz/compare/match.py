@@ -17,8 +17,6 @@ Executable Objects", DIMVA 2004). In turn:
 Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 from collections import Counter, defaultdict

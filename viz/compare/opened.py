@@ -1,7 +1,5 @@
 """A graph with its fused functions opened: what each node really reads, and who really reads it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from relascope.core.graph import Graph

@@ -18,8 +18,6 @@ only its place in the graph or in the model speaks for it, it is not. Linear in 
 graphs; nothing recurses over edges.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping

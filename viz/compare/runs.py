@@ -6,8 +6,6 @@ after aligned steps are the same where their texts are known to be equal, or all
 graphs are (`viz.compare.match`).
 """
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What `viz.compare.runs` holds against each other: the run of a model, or of a recording."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

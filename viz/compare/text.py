@@ -6,8 +6,6 @@ of the one after, so that only what is another value shows. A number that has no
 by an apostrophe.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Names of operators as two graphs share them."""
 
-from __future__ import annotations
-
 import re
 
 from relascope.core.graph import OWN_KERNELS, Node

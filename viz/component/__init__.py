@@ -5,8 +5,6 @@ lays it out, opens and closes modules, and draws it on a canvas. The same argume
 bytes, which Streamlit then does not send again, so the view stays as it is over reruns of the page.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Python side of a small component that draws the edge between the two; `pane.js` 
 its other half, and the page's own style lays the columns out. The browser keeps width and fold.
 """
 
-from __future__ import annotations
-
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 

@@ -1,7 +1,5 @@
 """A graph and its groups as lists, as the viewer's JavaScript reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The graph as a file for other programs: DOT text and JSON text."""
 
-from __future__ import annotations
-
 import json
 
 import graphviz

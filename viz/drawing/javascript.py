@@ -4,8 +4,6 @@ The layout is written in JavaScript, so that the browser opens and closes groups
 positions are wanted without a browser, V8 runs the same modules, which touch no document.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import re

@@ -1,7 +1,5 @@
 """A kernel's text as a card shows it: its loops in a line each, and the text made shorter."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The words in and beside a node: short, and measured, so that boxes fit them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from relascope.core.graph import Kind, Literal, Node, TensorType

@@ -1,7 +1,5 @@
 """Less to look at: small constants go into their readers, nodes go into their modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

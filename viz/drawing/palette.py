@@ -6,8 +6,6 @@ lightened for each theme. No meaning hangs on hue alone: beside its colour each 
 bar at the left, the right or both sides, a mark in the corner, or dashes; scales go by lightness.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any

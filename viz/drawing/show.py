@@ -1,7 +1,5 @@
 """What a show goes through: every cut of the frontier, with each capture and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ union; what a step has not is left blank there, so nothing moves from step to st
 one runs through a node of another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush

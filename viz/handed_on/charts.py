@@ -1,7 +1,5 @@
 """The page's charts as SVG, whose colours are those of the page that they stand in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.viz.drawing.palette import CATEGORIES

@@ -4,8 +4,6 @@ The format is the "JSON Object Format" of the Trace Event Format: complete event
 in microseconds, and metadata events that name the process and its rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

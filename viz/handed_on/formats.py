@@ -1,7 +1,5 @@
 """Which files a graph can be handed on as, by the end of their names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The picture is what the viewer's own painter draws (`viz/component/viewer/svg/`), in an engine here.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import escape
 from typing import Any

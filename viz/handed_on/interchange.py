@@ -1,7 +1,5 @@
 """A graph for other tools: GraphML, Model Explorer's JSON, and its nodes as CSV."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

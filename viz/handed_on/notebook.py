@@ -1,7 +1,5 @@
 """A graph or a recording in a notebook, and a file of it from a script."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The tabs of a file: a graph, a cut with its frontier, a run's times, what a session found."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

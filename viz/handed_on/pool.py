@@ -4,8 +4,6 @@ The steps of a pipeline say much the same of much the same nodes, and the values
 which no compression shortens, stand in every step from where it is bound.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A recording of a compile in one file: its passes, what each changed, and their times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Graph

@@ -1,7 +1,5 @@
 """All of a session in one file: graph, steps, cut, times, and what checks and searches found."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from relascope.core.errors import EngineError

@@ -6,8 +6,6 @@ nothing load and no script run but this one, by its hash; what models call their
 page as text alone.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -4,8 +4,6 @@ A step does something to functions, and a pipeline has one. What a function was 
 step stands behind a key, whose graph and text an engine or a recording has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol

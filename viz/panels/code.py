@@ -1,7 +1,5 @@
 """Tab "In your code": the same in a training script, from the command line, and as files."""
 
-from __future__ import annotations
-
 import shlex
 
 import streamlit as st

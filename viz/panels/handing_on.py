@@ -1,7 +1,5 @@
 """The button "Hand on" of a tab: its graph in any format; it, or all of the session, as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

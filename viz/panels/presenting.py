@@ -1,7 +1,5 @@
 """The show of the joint graph, cut by cut along the frontier: asked for, begun and ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """What page and command line say about a result: the same rows for both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.engine.protocol.plain import plain

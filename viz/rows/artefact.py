@@ -1,7 +1,5 @@
 """What was built for a target: the rows of the page and of the command line, and its code."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

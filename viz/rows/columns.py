@@ -1,7 +1,5 @@
 """Columns as people read them: a figure is written the same way wherever it stands."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A fault that was narrowed: as a document, as text, and its report as files."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Figures as people read them, and rows as aligned text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A function's plan of memory, as the page, a file and a terminal show it."""
 
-from __future__ import annotations
-
 from relascope.core.graph import Graph
 from relascope.passes.memory_plan import findings, memory_plan
 from relascope.viz.rows import Row, sections

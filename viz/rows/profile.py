@@ -1,7 +1,5 @@
 """Where the time goes and what could be faster: the same rows for the page and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

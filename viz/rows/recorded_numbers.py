@@ -6,8 +6,6 @@ whose program is the module that was recorded after it: so what is done with pip
 bisection, reduction) is done with a recording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

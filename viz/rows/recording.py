@@ -1,7 +1,5 @@
 """The passes of a recording as rows: one a run, and one a pass with all its runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from relascope.core.errors import EngineError

@@ -1,7 +1,5 @@
 """A pipeline as a Python script that runs it step by step (`engine.stepwise`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import fields

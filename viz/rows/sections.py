@@ -4,8 +4,6 @@ A section is plain data. Tables keep their values: each of the three writes them
 wide they may be. A chart has the name of a function of `viz.charts` and what that draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Functions take an engine's plain result and return JSON values with the field na
 line promises; those that end in `_sections` or `_table` make of these what people read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Timings as rows: for tables, for files, and for a history of runs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Tasks of tuning and what was found: the same rows for the page and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A session's screen as the query parameters of an address, as far as one can say it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """A session in words and figures, to lay one beside another."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own.
 """
 
-from __future__ import annotations
-
 import lzma
 import struct
 import zipfile

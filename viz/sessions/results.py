@@ -3,8 +3,6 @@
 The page notes what its engine has answered already; a replay asks for the same and compares.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Where sessions are kept: SQLite and the models' files in the user's data folder."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Contenders beside PyTorch eager and what TVM built: torch.compile, and ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 It runs on the CPU, with PyTorch's number of threads, which rest where no run of it goes on.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import tempfile

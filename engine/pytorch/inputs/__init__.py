@@ -4,8 +4,6 @@ Of integers it matters what they are: ids are drawn below the number of rows tha
 by them, and of a mask a part of each row is open and a part is closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Other inputs than a model's samples, of the same shapes: large, tiny, cancelling, edges, …"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import torch

@@ -5,8 +5,6 @@ folder or from the local cache is a stranger's data: what it asks for is built o
 first, which allocates nothing, and counted before anything is built.
 """
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A model from a person's own code, which is run as theirs."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """Models of torchvision and timm, where those are installed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module

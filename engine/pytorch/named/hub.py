@@ -1,7 +1,5 @@
 """Models of transformers: by a type, a class, a folder with a config.json, or a cached name."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Inputs for a model of transformers, made from its configuration."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Each takes what its operator takes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

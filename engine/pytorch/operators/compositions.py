@@ -5,8 +5,6 @@ NaN and infinity as well, and whose gradients are PyTorch's. A view is composed 
 writes through it is refused elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cache

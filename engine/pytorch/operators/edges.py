@@ -1,7 +1,5 @@
 """Gradients that are refused: at some values they would be others than PyTorch's, or too long."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

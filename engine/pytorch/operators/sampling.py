@@ -1,7 +1,5 @@
 """Sampling images at places that a grid names, composed of what every frontend knows."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Building kernels with their best record: schedules that tuning found and kept."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

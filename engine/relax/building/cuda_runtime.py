@@ -4,8 +4,6 @@ TVM loads it as it is imported, and says nothing where that fails: without a dri
 the loader finds CUDA's runtime in none of its folders, as with PyTorch's in a Python package.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A kernel that TVM makes of a fused group is a task. On a target whose matmuls a 
 of those is one too, by itself: as TVM would compute it, its operands turned or not.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ For CUDA, TVM hands out source where there is no GPU; where there is one, it has
 `engine.building.cuda_compiler`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -8,8 +8,6 @@ of the same values. Each step of this is checked, and where one does not fit, no
 function is said to compute anything.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence

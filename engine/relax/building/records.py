@@ -1,7 +1,5 @@
 """Tuning records in TVM's own form, read and chosen from."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from typing import Any

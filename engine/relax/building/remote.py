@@ -1,7 +1,5 @@
 """A Relax function on a device of a fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ go in and come out by DLPack, without copies, except those whose memory is not a
 kernels expect or not contiguous, and results that are an argument as it is.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext

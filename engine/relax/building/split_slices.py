@@ -4,8 +4,6 @@ TVM's FuseOps may take a field of one tuple for that of another, by chance, wher
 several. Slices are also made where they are read, with no copy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -4,8 +4,6 @@ Its bytecode says when a register takes a storage, a view of one, or gives it up
 storage is, is seen in a run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Relax's text of a small program, as the documentation shows it."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -4,8 +4,6 @@ Until 0.25 a type was a `struct_info`, a variable's name its `name_hint`, and nu
 arguments stood in a `PrimValue`; constants had a class of Relax's own until 0.26.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any

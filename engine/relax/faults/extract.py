@@ -1,7 +1,5 @@
 """A Relax program made of some nodes of another, and its text that TVM reads back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

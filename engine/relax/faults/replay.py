@@ -3,8 +3,6 @@
 This file is copied into reports; see `engine.faults.replay`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ What a module computes, held against the same TVM with fewer passes, hides a fau
 Where an operator has no counterpart here that is surely the same, the module has no such judge.
 """
 
-from __future__ import annotations
-
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

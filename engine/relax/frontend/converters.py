@@ -5,8 +5,6 @@ than what PyTorch computes. What none of them mends is caught where it shows: an
 converter reads, and a result of another shape or dtype than PyTorch's, are refused by name.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ What stands here has a counterpart in Relax that computes the same; all that doe
 type of every result is held against the one that the file gives it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter

@@ -10,8 +10,6 @@ in the order in which PyTorch executes the model ("linear_12", "linear_12_1"), a
 it has the same value.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import tvm

@@ -10,8 +10,6 @@ same arguments and results: dropouts that are on are products with masks, and ba
 mode return their new running statistics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn

@@ -4,8 +4,6 @@ Where Relax has no operator for a backward of PyTorch's, the gradient of the for
 stands for it: TVM's own or ours (`passes.relax.training.operator_gradients`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ question is {"text", "name", "arrays": names or null} with the arrays; the answe
 says what PyTorch has no counterpart of, with the results.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

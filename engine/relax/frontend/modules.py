@@ -1,7 +1,5 @@
 """Relax modules from files: TVMScript, and TVM's JSON. Nothing of a file is run to read it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

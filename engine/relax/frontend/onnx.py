@@ -4,8 +4,6 @@
 that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

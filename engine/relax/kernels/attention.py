@@ -6,8 +6,6 @@ heads as they lie, so transposes that bring them to the front and back are taken
 leaves a row no key at all it gives zeros, as PyTorch's does; in parts that row is NaN.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import math

@@ -7,8 +7,6 @@ BLAS reads a matrix either way. Convolutions go the same way, see
 `engine.relax.kernels.convolution`; attention as a whole, see `engine.relax.kernels.attention`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -6,8 +6,6 @@ convolution's weight, which Relax writes as a convolution of layout CNHW with ke
 IOHW (see `passes.relax.training.conv_gradient`).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -8,8 +8,6 @@ convolution's: the last rule, a thread an element, does them in fewer steps. Whi
 with the kernel.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls of PyTorch's matmul as kernels that call OpenBLAS; see `engine.cpu_kernels.openblas`."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -6,8 +6,6 @@ has no log1p, which frontends write as log(1 + y); the sum is taken into the ker
 logarithm here, where `engine.cpu_kernels.vector_math` sees it.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

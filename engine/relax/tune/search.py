@@ -7,8 +7,6 @@ on disk before the next begins, and nothing is measured that was measured before
 kept as its `JSONDatabase` does, which can open a task's folder.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

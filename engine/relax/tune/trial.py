@@ -5,8 +5,6 @@ every GPU first, which takes half a minute. These processes stay, and keep what 
 is timed.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Tuning of Relax programs: their tasks, and what measures them."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Measuring kernels: built here on all cores at a time, timed one by one, here or on a fleet."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

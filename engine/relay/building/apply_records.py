@@ -1,7 +1,5 @@
 """AutoTVM's records on disk, and a build that takes the best of them."""
 
-from __future__ import annotations
-
 import json
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -6,8 +6,6 @@ gradient of a running maximum, that expression doubles with each, and its build 
 never ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What Relay's TVM launches on a GPU; see `engine.building.launches`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ asks for, so that the source can be looked at where there is no compiler; what w
 run, and is not kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any

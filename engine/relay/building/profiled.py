@@ -7,8 +7,6 @@ a function without control flow it changes nothing else, so it is left out. That
 those of the ordinary build is checked.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A Relay function on a device of a fleet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

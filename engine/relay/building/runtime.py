@@ -9,8 +9,6 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
   the executor's own memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import json

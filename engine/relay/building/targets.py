@@ -1,7 +1,5 @@
 """What the Relay engine can compile for on this machine, the best first."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -6,8 +6,6 @@ has it. Templates are for operators before TVM changes layouts, so the function 
 is optimised without AlterOpLayout; the kernels of the real build are matched to it in order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Sequence

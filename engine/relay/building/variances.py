@@ -5,8 +5,6 @@ an axis has one place, is not that, and what a layer norm behind a convolution d
 (0.3 % in a ConvNeXt of transformers).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

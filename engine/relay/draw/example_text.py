@@ -1,7 +1,5 @@
 """Relay's text of a small program, as the documentation shows it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

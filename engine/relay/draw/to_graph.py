@@ -5,8 +5,6 @@ look into a Relay object costs some microseconds, so each is made once, and what
 attributes, spans, operators) is remembered by its structural hash or its address.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

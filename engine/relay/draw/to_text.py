@@ -1,7 +1,5 @@
 """Relay's own text of a program, without what a person who reads it does not need."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

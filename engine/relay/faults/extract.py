@@ -1,7 +1,5 @@
 """A Relay program made of some nodes of another, and its text that TVM reads back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ prints a line once it has started, reads {"text", "params", "name"} as JSON, and
 survive.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -5,8 +5,6 @@ than what PyTorch computes (an ignored flag, a default that is not PyTorch's). I
 refuses and names the operator and its module.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

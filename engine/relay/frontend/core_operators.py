@@ -4,8 +4,6 @@ A name in `COMPOSED` is not left to TVM's frontend though it has it: what PyTorc
 right, or has a gradient, where TVM's is not or has none.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -10,8 +10,6 @@ place in the order in which PyTorch executes the model, such as
 `attention.self.query|aten::linear|12`. `RelayProgram.provenance` maps it to (scope, operator).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -4,8 +4,6 @@ PyTorch is asked through the same module in Relax, which another TVM reads; so i
 there is no such TVM, or where that has no counterpart of an operator.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Relay modules from files: their text, and TVM's JSON. Nothing of a file is run to read it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Each is called as `made(inputs, attributes)`: inputs are Relay expressions, None where left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

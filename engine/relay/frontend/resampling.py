@@ -1,7 +1,5 @@
 """Resizing by a factor that is no ratio of sizes, which TVM's operators do not have."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every result of an operator held against the type that PyTorch gave it."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from tvm import relay, tir

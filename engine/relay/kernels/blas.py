@@ -6,8 +6,6 @@ free: they are given to functions that call PyTorch, which has the very BLAS tha
 on. For NVIDIA's GPUs it is the same with `tvm.contrib.cublas.*`, and PyTorch's cuBLAS.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys

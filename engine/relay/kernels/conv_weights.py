@@ -6,8 +6,6 @@ build up to that layout run first, and numpy moves the weights between them, wit
 the build itself they find nothing left to do.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -7,8 +7,6 @@ registers hold, so the sums go to memory and back at every step. Here a tile is 
 record of tuning goes before it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """erf in float64 on the CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

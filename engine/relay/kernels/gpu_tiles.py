@@ -6,8 +6,6 @@ one element. Here a tile is chosen that keeps the GPU busy and reads little for 
 record of tuning goes before it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

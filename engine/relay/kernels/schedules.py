@@ -5,8 +5,6 @@ schedules the kernel by rule when it is asked. What the rules do not know, convo
 like, it has no record of, and TVM schedules it as always.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ library costs more than they do, and as plain loops they make no vectors: column
 vectors, or lie across memory where the right operand is turned.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -4,8 +4,6 @@ TVM's put zeros between the elements that they read and around them, and multipl
 it takes longer, and zero times infinity is NaN. Elsewhere than on a CPU with a library they stay.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

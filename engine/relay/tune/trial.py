@@ -5,8 +5,6 @@ A schedule may take forever to compile, or crash when it runs. The process that 
 built to a device of a fleet.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 import tempfile

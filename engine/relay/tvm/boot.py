@@ -6,8 +6,6 @@ machine has it, and a stub (`engine.relay.tvm.cuda_stubs`) where it does not. Th
 `RELASCOPE_RELAY_TVM` names another TVM with Relay instead, by the folder it lies in.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

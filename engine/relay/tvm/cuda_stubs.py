@@ -9,8 +9,6 @@ The layout follows the System V ABI for x86-64 and the gABI chapters on dynamic 
 versioning; only what the dynamic loader reads is written (no section headers).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

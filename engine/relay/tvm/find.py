@@ -1,7 +1,5 @@
 """Finding a TVM that has Relay, without loading it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

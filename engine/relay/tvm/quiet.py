@@ -1,7 +1,5 @@
 """TVM's own messages, kept from a person's terminal while it builds."""
 
-from __future__ import annotations
-
 from tvm import autotvm  # isort: skip
 
 

@@ -1,7 +1,5 @@
 """A pipeline with the remedy of a finding in it."""
 
-from __future__ import annotations
-
 from relascope.passes.catalogue import last_built, read_pipeline
 from relascope.passes.pipeline import Pipeline
 

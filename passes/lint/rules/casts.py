@@ -1,8 +1,6 @@
 """A tensor is written out in another type for nothing, or the program computes in float64 though
 the model does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Graph, Kind, Node

@@ -1,7 +1,5 @@
 """What depends on weights alone is computed in every call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Node

@@ -1,7 +1,5 @@
 """No result needs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind

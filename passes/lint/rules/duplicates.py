@@ -1,7 +1,5 @@
 """The same is computed more than once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Iterator
 

@@ -1,7 +1,5 @@
 """A tensor is written out in another layout, and then in yet another, or back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.operators import LAYOUTS

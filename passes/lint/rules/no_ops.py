@@ -1,7 +1,5 @@
 """A sum with zeros, a product with ones, and the like."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Literal, Node

@@ -1,7 +1,5 @@
 """A tensor is written out padded for a convolution that could pad by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.operators import PADS

@@ -1,7 +1,5 @@
 """Products with several weights read one operand, one after the other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Iterator
 from dataclasses import replace

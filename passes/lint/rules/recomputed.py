@@ -1,7 +1,5 @@
 """The backward computes again what is expensive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.passes.cost import is_product, is_reduction

@@ -1,7 +1,5 @@
 """A result is multiplied by one number a channel, which its weight could hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Graph, Kind, Node

@@ -1,7 +1,5 @@
 """Calling the kernel takes longer than what it does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

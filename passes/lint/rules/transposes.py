@@ -1,7 +1,5 @@
 """A matrix is written out transposed, though its reader could read it as it lies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from relascope.core.graph import Kind, Node

@@ -1,7 +1,5 @@
 """A value goes from one kernel to the next by way of memory, though one could do both."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from relascope.core.graph import Kind, Node

@@ -1,7 +1,5 @@
 """What the examples of Relax passes are built with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

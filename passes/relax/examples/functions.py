@@ -1,7 +1,5 @@
 """Examples of the passes over functions."""
 
-from __future__ import annotations
-
 import tvm
 from tvm.relax import BlockBuilder, op
 

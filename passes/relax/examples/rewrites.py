@@ -1,7 +1,5 @@
 """Examples of passes that write the same in another form, order, layout or type, or as kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm.relax import op

@@ -1,7 +1,5 @@
 """Examples of the passes on the way to the gradient, and behind it."""
 
-from __future__ import annotations
-
 from tvm.relax import TupleGetItem, op
 
 from relascope.passes.catalogue.example import Example

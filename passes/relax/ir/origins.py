@@ -1,7 +1,5 @@
 """What the name of a variable says: which operator of PyTorch it came from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from relascope.passes.relax.ir.program import RelaxProgram

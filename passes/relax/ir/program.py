@@ -1,7 +1,5 @@
 """The value that Relax passes take and return."""
 
-from __future__ import annotations
-
 from relascope.passes.program import Program
 
 

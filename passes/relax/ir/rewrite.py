@@ -1,7 +1,5 @@
 """What passes over Relax share: a function read as a list of bindings, and written again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace

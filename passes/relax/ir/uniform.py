@@ -1,7 +1,5 @@
 """Which variables hold one number in all their elements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -1,7 +1,5 @@
 """The gradient of a 2D convolution."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm.relax import op

@@ -1,7 +1,5 @@
 """gelu and the norms spelled out, for they have no gradient in Relax."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ TVM's table (`FPrimalGradient`) is global to the process. `check` completes it b
 program; the layer only passes on, unless a `Recorder` is at work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fewer gradients than all."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Gradients of operators that TVM's table lacks, or has in a form that is not PyTorch's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """One scalar whose gradient is the backward that PyTorch asks for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import reduce
 

@@ -4,8 +4,6 @@ To add one, write a function of the pass's name in one of the files here, from t
 dtype to an `Example`; `make docs` writes the section's block.
 """
 
-from __future__ import annotations
-
 from relascope.passes.catalogue.example import by_name
 from relascope.passes.relay.examples import functions, inference, rewrites, training
 from relascope.passes.relay.examples.building import Tensors

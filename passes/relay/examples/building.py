@@ -1,7 +1,5 @@
 """What the examples of Relay passes are built with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Examples of the passes over functions and groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -1,7 +1,5 @@
 """Examples of the passes that every inference pipeline has."""
 
-from __future__ import annotations
-
 from tvm import relay
 
 from relascope.passes.catalogue.example import Example

@@ -1,7 +1,5 @@
 """Examples of the passes that write operators, layouts, types and scales otherwise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Examples of the passes on the way to the gradient."""
 
-from __future__ import annotations
-
 import tvm
 from tvm import relay
 

@@ -4,8 +4,6 @@ Its SimplifyExpr dies of what it makes of `x + x` where x is more than a variabl
 variables"), and its kernels take `x - x` for 0, which it is not of NaN and infinity.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A program that returns what is inside it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The value that Relay passes take and return."""
 
-from __future__ import annotations
-
 from relascope.passes.program import Mask, Program
 
 __all__ = ["Mask", "RelayProgram"]

@@ -5,8 +5,6 @@ in post order instead. It serves functions in graph normal form: let bindings an
 left as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

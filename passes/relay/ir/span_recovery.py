@@ -1,7 +1,5 @@
 """Spans for what TVM's passes make, most of which drop them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

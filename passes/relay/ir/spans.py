@@ -4,8 +4,6 @@ The importer's keys are `scope|operator|ordinal`; the ordinal counts PyTorch's o
 order in which PyTorch executes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Relay has none. `passes.relay.training.gradient` takes it away where it takes the gradient.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

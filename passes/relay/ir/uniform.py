@@ -1,7 +1,5 @@
 """Which expressions hold one and the same number everywhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

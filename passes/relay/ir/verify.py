@@ -1,7 +1,5 @@
 """What is wrong with a Relay program beside its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import tvm

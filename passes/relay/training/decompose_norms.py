@@ -1,7 +1,5 @@
 """Norms in operators that have gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relay

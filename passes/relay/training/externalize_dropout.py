@@ -1,7 +1,5 @@
 """Dropout with the random draw taken out of the program."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

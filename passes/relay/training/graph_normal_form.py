@@ -1,7 +1,5 @@
 """From let bindings back to a graph that returns the outputs and the wanted gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import tvm

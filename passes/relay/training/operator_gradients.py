@@ -4,8 +4,6 @@ TVM's table (`FPrimalGradient`) is global to the process. `prepare` completes it
 layer over the operators of one program; the layer only passes on, unless a `Recorder` is at work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any

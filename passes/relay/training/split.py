@@ -1,7 +1,5 @@
 """A joint program sawn into the forward and the backward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shapes written down instead of read from another tensor, and each of them once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Unlike `bench/common.py`, which asks engines as the app does, this runs them in the same process.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import traceback

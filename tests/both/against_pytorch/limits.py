@@ -4,8 +4,6 @@ How a sum is split among vector lanes, and whether a product is rounded before i
 from processor to processor; these bounds hold for every order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 _UNITS = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}

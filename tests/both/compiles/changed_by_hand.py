@@ -1,7 +1,5 @@
 """Graphs changed by hand at places drawn at random, with what each node of one is in the other."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A file that imports them says of which engine by its `session`.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -4,8 +4,6 @@ Each is a pass file, and a model's file, that take the places of sound ones: the
 pass `own` are called the same, so nothing but what they do tells them apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Relax on a GPU without tuning: DLight's rules, one after the other."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Kernels are timed one by one, and each leads back to the nodes that it computes."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What Relax's virtual machine holds in a call, from its bytecode and from runs."""
 
-from __future__ import annotations
-
 import torch
 
 from relascope.engine.building.options import BuildOptions

@@ -1,7 +1,5 @@
 """Each pass that a finding names removes it, from its own example or from a sample."""
 
-from __future__ import annotations
-
 import pytest
 
 from linting import Casts, check_example, check_fusion_finds_nothing, check_remedy, of, traced

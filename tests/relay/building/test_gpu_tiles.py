@@ -1,7 +1,5 @@
 """Relay on a GPU without tuning: tiles of templates, and products by PyTorch's cuBLAS."""
 
-from __future__ import annotations
-
 import json
 import math
 

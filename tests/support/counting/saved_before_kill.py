@@ -1,7 +1,5 @@
 """A plugin of coverage.py: engines save what they counted before they are ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A recording of a compile that no TVM made: small, with one of everything."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

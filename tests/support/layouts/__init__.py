@@ -1,7 +1,5 @@
 """The viewer's layout as boxes and curves, and what is wrong with one: for tests and benches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environments that have an engine's TVM and what that TVM needs, and nothing of relascope."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A session for tests of the client and the worker: it does what it is told, and no compiling."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tuning without a TVM: two tasks, times that fall trial by trial, and real records of them."""
 
-from __future__ import annotations
-
 import time
 import uuid
 

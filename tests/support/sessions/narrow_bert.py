@@ -3,8 +3,6 @@
 Each function makes a session; what they import is imported in the engine's process alone.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -4,8 +4,6 @@ It answers like the real one: a two-layer network whose pipeline folds a transpo
 graph has three crossings. Some arguments make it fail or take its time, as said below.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

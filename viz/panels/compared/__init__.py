@@ -1,7 +1,5 @@
 """Two runs of passes held against each other: steps, both graphs, and what differs, as tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass

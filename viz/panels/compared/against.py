@@ -1,7 +1,5 @@
 """What the page is held against: the other IR, another pipeline, sample, file or session."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

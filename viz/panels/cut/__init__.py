@@ -1,7 +1,5 @@
 """Tab "Gradient & cut": the joint graph, what crosses from forward to backward, and the split."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """In the tab of the gradient: why the chosen tensor is saved or not, and forcing it by hand."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.core.graph import Graph

@@ -1,7 +1,5 @@
 """In the tab of the gradient: every captured tensor and why, and every one that is not and why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """In the tab of the gradient: bytes against recomputed work, with what PyTorch keeps beside it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import partial
 

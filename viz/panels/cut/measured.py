@@ -1,7 +1,5 @@
 """In the tab of the gradient: chosen cuts, built and measured, estimate beside measurement."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """In the tab of the gradient: TVM's way to it held against PyTorch's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st

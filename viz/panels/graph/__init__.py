@@ -1,7 +1,5 @@
 """Tab "Graph": the model's program as it was imported."""
 
-from __future__ import annotations
-
 from relascope.engine.protocol.results import ModelInfo
 from relascope.viz.component import drawn, graph_view
 from relascope.viz.panels import handing_on

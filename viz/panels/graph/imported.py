@@ -1,7 +1,5 @@
 """In the tab of the graph: what the import changed, left out and moved out, with its nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """In the tab of the graph: every module of the whole model, each to be opened alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from relascope.viz.panels.shell.frame import boundary, section

@@ -1,7 +1,5 @@
 """What the person chose of the cut: strategy, budget, and tensors forced by hand; and its cut."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

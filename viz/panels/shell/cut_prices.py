@@ -1,7 +1,5 @@
 """What work costs in the cut: estimated, or as the kernels of this machine took, on request."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import streamlit as st

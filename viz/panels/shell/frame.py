@@ -1,7 +1,5 @@
 """What every tab stands in: the style of the page, errors as sentences, progress with Cancel."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence

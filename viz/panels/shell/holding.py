@@ -4,8 +4,6 @@ Each message of the browser says what all its controls show, also the one that c
 and also while a value that was set here is on its way there. It must not undo that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

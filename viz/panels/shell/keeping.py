@@ -1,7 +1,5 @@
 """The screen as a session: put into Streamlit's state when a page opens, and read from it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import replace

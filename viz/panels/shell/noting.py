@@ -1,7 +1,5 @@
 """What the engine has answered of the screen, noted in its session; nothing is asked for that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

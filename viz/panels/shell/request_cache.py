@@ -6,8 +6,6 @@ and the next is only started when a panel still asks for it, so nothing piles up
 that the user has already left. Knows nothing of Streamlit.
 """
 
-from __future__ import annotations
-
 import time
 import weakref
 from collections import OrderedDict

@@ -1,8 +1,6 @@
 """The sessions that are kept: a button in the sidebar, and a dialog to open, name, compare and
 delete them, and to take one elsewhere."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from datetime import datetime

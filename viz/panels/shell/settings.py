@@ -1,7 +1,5 @@
 """The few choices that outlive the server: a small JSON file in the user's configuration folder."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

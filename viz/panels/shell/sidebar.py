@@ -1,7 +1,5 @@
 """The sidebar: which model, with which inputs, in which mode, and which engine serves it."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from dataclasses import replace

@@ -4,8 +4,6 @@ An engine outlives its tab by less than a minute, and rests while nobody asks it
 is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import logging

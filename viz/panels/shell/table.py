@@ -1,8 +1,6 @@
 """Sections and tables: a figure is written the same way wherever it stands, and a row can be
 chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

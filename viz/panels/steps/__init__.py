@@ -1,7 +1,5 @@
 """Tab "Passes": the pipeline on the left, the graph after the chosen step on the right."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """In the tab "Passes": a button that finds the pass that breaks the pipeline, and what it found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Below the graph of a step: the nodes that it touched with their origins, counts, sizes, text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Around the list of steps: the chosen one's parameters, and the pipeline as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """In the tab "Passes": each node of a step coloured by its error against PyTorch's own tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What the chosen step's pass does to a program small enough to read."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.engine.protocol.plain import plain

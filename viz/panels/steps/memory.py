@@ -1,7 +1,5 @@
 """The plan of memory after a step: its storages over the steps. A click goes to the node."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.viz.panels.shell.frame import heading

@@ -1,8 +1,6 @@
 """In the tab "Passes", below a bisection: a button that narrows the fault inside the pass it found,
 the small program before and after the pass, and the report to download."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any

@@ -7,8 +7,6 @@ said to have done: Streamlit makes one run of what is done while another runs, a
 last of it alone.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

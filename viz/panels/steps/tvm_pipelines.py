@@ -1,7 +1,5 @@
 """In the tab "Passes": a button that tries each of TVM's own pipelines, and what each does."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tab "Compile & time": build, compare every output and gradient, time beside PyTorch eager."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

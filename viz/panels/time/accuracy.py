@@ -1,7 +1,5 @@
 """The accuracy report below the timings: every stage against PyTorch, in both precisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st

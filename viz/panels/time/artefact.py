@@ -1,7 +1,5 @@
 """Below the timings: what is built for a target, which need not be here; its sizes and its code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fleet that measures in place of this machine."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.engine.protocol.tuning import Fleet

@@ -1,7 +1,5 @@
 """What could be faster: the findings of the linters, with the passes that remove them."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.core.errors import EngineError

@@ -1,7 +1,5 @@
 """Every kernel's time below the timings: a table, and a heat map on the graph."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st

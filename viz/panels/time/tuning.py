@@ -5,8 +5,6 @@ a reload, after Cancel, and after a kill. While the engine tunes, only a small p
 again, once a second.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tour: ten screens from a trace to a timing, with a card that says what to see on each."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.viz.panels.presenting import present

@@ -1,7 +1,5 @@
 """The stops of the tour: each a screen and what to say of it, from a trace to a timing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

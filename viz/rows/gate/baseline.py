@@ -5,8 +5,6 @@ percent; times are held only on the machine where the baseline was made, by the 
 runs, which is what other work on the machine disturbs least.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

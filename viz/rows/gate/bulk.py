@@ -1,7 +1,5 @@
 """Many models through many pipelines: which passes break or slow how many."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """A model through each of TVM's pipelines: which match, and which passes are to blame."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from relascope.viz.rows import Row

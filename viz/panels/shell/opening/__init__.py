@@ -3,8 +3,6 @@
 The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 No engine is needed for it, so none is started; a module in it can be opened as a model, which is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path

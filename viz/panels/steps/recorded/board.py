@@ -1,7 +1,5 @@
 """Tab "Passes" of a recording: its passes on the left, what the chosen one did on the right."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence

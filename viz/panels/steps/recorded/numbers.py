@@ -3,8 +3,6 @@
 None is started before a button asks for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """A recording that is looked at, with what was read and computed of it so far."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress

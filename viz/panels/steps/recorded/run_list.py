@@ -6,8 +6,6 @@ searched for is the browser's own; Python is told which pass was chosen, and kee
 of the rest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -4,8 +4,6 @@ Python side of a small component; `text_diff.js` of `viz/component/` is its othe
 narrow, the two columns become one. Texts are a stranger's: the browser takes them as text alone.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """Tab "Times" of a recording: which pass took how long, how often, and in which functions."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from relascope.viz.panels.shell import keeping
