@@ -31,7 +31,6 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
@@ -42,6 +41,17 @@ from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.effects import Effects
 from relascope.engine.pytorch.model import kept_buffers
+from relascope.engine.pytorch.nested import (
+    Given,
+    Nest,
+    Slot,
+    closed,
+    flat_tensors,
+    given,
+    is_constant,
+    opened,
+    same_constant,
+)
 from relascope.engine.registry import ENGINES
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
@@ -49,7 +59,8 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add wo
 
 def add_tvm_dispatch(
     module: torch.nn.Module,
-    sample_inputs: torch.Tensor | Sequence[torch.Tensor],
+    sample_inputs: Any,
+    sample_kwargs: Mapping[str, Any] | None = None,
     *,
     engine: str = "relay",
     captures: str = "min_cut",
@@ -65,7 +76,10 @@ def add_tvm_dispatch(
 
     Args:
         module: any module whose parameters and inputs are dense tensors on one device.
-        sample_inputs: the first positional arguments of forward(), tensors all.
+        sample_inputs: a tensor, or a tuple or list of positional arguments of forward(). What nests
+            in them is opened as PyTorch's pytrees are, dataclasses too; numbers, texts and None are
+            constants of the program, and calls with others are none like these.
+        sample_kwargs: arguments of forward() by name, the same way.
         engine: "relay" or "relax"; one process can have one of them.
         captures: name of a strategy in `passes.cuts.cut.STRATEGIES`: what the forward saves.
         budget: most bytes to save, for the strategies that have one: a float is a fraction of what
@@ -99,24 +113,48 @@ def add_tvm_dispatch(
         having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
         hint = f"Strategies with a budget of 0 or more: {having}."
         raise EngineError("usage", message, "budget", hint)
-    given = [sample_inputs] if isinstance(sample_inputs, torch.Tensor) else list(sample_inputs)
-    for position, value in enumerate(given):
-        if not isinstance(value, torch.Tensor):
-            message = f"Sample input {position} is a {type(value).__name__}, not a tensor."
-            hint = "Give tensors, the first positional arguments of forward()."
-            raise EngineError("usage", message, str(position), hint)
+    args = (sample_inputs,) if isinstance(sample_inputs, torch.Tensor) else sample_inputs
+    if not isinstance(args, tuple | list):
+        message = f"The samples are a {type(args).__name__}, neither a tensor nor a tuple."
+        hint = "Give a tuple of positional arguments, and others as sample_kwargs."
+        raise EngineError("usage", message, "sample_inputs", hint)
     from relascope.engine.in_process import load_engine
 
     backend = load_engine(engine)
     dispatch = module.__dict__.get("forward")
     if not isinstance(dispatch, Dispatch):
         dispatch = Dispatch(module)
-    route = _Route(module, dispatch.own, tuple(given), backend, (captures, budget), target, verify)
+    samples = _taken_apart(module, dispatch.own, args, sample_kwargs or {})
+    wanted = any(t.requires_grad for t in (*samples.tensors, *module.parameters()))
+    about = samples, backend, (captures, budget), target, verify
+    route = _Route(module, dispatch.own, *about)
     mode = route.mode()
-    if mode.training and any(t.requires_grad for t in (*given, *module.parameters())):
+    if mode.training and wanted:
         mode.live.joint()
     dispatch.routes.insert(0, route)
     module.__dict__["forward"] = dispatch
+
+
+def _taken_apart(
+    module: torch.nn.Module,
+    forward: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Given:
+    """Samples, copied; each tensor is one of its own.
+
+    Raises:
+        EngineError: kind "usage"; forward() does not take them; kind "input"; they hold something
+            else than tensors and constants.
+    """
+    try:
+        inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as wrong:
+        message = f"forward() does not take these samples: {wrong}."
+        raise EngineError("usage", message, type(module).__name__) from wrong
+    leaves, nest = opened((tuple(args), dict(kwargs)))
+    own = closed(nest, iter([v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves]))
+    return given(forward, *own)
 
 
 def remove_tvm_dispatch(module: torch.nn.Module) -> None:
@@ -170,7 +208,7 @@ class _Route:
 
     module: torch.nn.Module
     own: Callable[..., Any]
-    samples: tuple[torch.Tensor, ...]
+    given: Given
     backend: Any
     captures: tuple[str, float | int | None]
     target: str | None
@@ -179,43 +217,53 @@ class _Route:
     warned: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.samples = tuple(s.detach().clone() for s in self.samples)
-        parameters = inspect.signature(self.own).parameters.values()
-        named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
-        positional = [p for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        count = len(self.samples)
-        if len(positional) < count:
-            message = f"forward() has {len(positional)} positional arguments, and {count} sample"
-            where = type(self.module).__name__
-            raise EngineError("usage", f"{message} inputs were given.", where)
-        self.names = tuple(p.name for p in positional[:count])
-        self.defaults = {p.name: p.default for p in named if p.name not in self.names}
-        self.order = tuple(p.name for p in positional)
+        self.samples = tuple(t.detach() for t in self.given.tensors)
+        self.names = self.given.names
+        # Most calls give tensors in order.
+        nests = self.given.bound.values()
+        self.plain = len(self.given.leaves) == len(nests) == len(self.samples)
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        known = [*self.given.signature.parameters.values()][: len(nests)]
+        self.plain = self.plain and all(p.kind in positional for p in known)
+        self.plain = self.plain and [p.name for p in known] == [*self.given.bound]
 
     def matching(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, ...] | None:
         """The inputs of a call that is like the samples; None of any other call."""
-        count = len(self.names)
-        if kwargs or len(args) != count:
-            if len(args) > len(self.order):
+        inputs: Sequence[Any] | None = args
+        if not self.plain or kwargs or len(args) != len(self.samples):
+            inputs = self._inputs(args, kwargs)
+        alike = inputs is not None and all(map(_alike, inputs, self.samples))
+        return tuple(inputs) if inputs is not None and alike and self.mode().is_current() else None
+
+    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The tensors of a call, if it nests as the samples do, with the same constants."""
+        parameters = self.given.signature.parameters
+        try:
+            bound = self.given.signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return None
+        leaves: list[Any] = []
+        for name, nest in self.given.bound.items():
+            found, own = opened(bound.pop(name, parameters[name].default))
+            if own != nest:
                 return None
-            given = {**dict(zip(self.order, args, strict=False)), **kwargs}
-            inputs = [given.pop(n, None) for n in self.names]
-            if not all(self._is_default(n, v) for n, v in given.items()):
-                return None
-        else:
-            inputs = list(args)
-        alike = all(map(_alike, inputs, self.samples)) and self.mode().is_current()
-        return tuple(inputs) if alike else None
+            leaves += (leaf for _, leaf in found)
+        if not all(self._is_default(n, v) for n, v in bound.items()):
+            return None
+        pairs = [*zip(leaves, self.given.leaves, strict=True)]
+        if not all(isinstance(own, Slot) or same_constant(v, own) for v, own in pairs):
+            return None
+        return [v for v, own in pairs if isinstance(own, Slot)]
+
+    def run(self, forward: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        """What a forward() returns of a call like the samples, with these tensors."""
+        args, kwargs = self.given.call(tensors)
+        return forward(*args, **kwargs)
 
     def _is_default(self, name: str, value: Any) -> bool:
-        default = self.defaults.get(name, inspect.Parameter.empty)
-        return value is default or (
-            isinstance(value, bool | int | float | str)
-            and type(value) is type(default)
-            and value == default
-        )
+        return same_constant(value, self.given.signature.parameters[name].default)
 
     def mode(self) -> _Mode:
         """What serves the module as its switches stand now."""
@@ -246,19 +294,23 @@ class _Mode:
         dtypes = [t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point()]
         dtype = str(dtypes[0] if dtypes else torch.float32).removeprefix("torch.")
         source = ModelSource(type(module).__name__, training=training, dtype=dtype)
-        outputs: list[Any] = []
+        outputs: list[tuple[list[tuple[bool, Any]], Nest]] = []
 
-        def flatten(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+        def begin(hooked: Any, tensors: Any, _: Any) -> Any:
+            effects.start(call := route.given.call(tensors))
+            return call
+
+        def flatten(hooked: Any, args: Any, kwargs: Any, output: Any) -> tuple[torch.Tensor, ...]:
             # A trace cannot return everything that a module can, but tuples of tensors it can.
-            outputs.append(output)
-            tensors = [t for t in pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
-            return (*tensors, *effects.replaced(args).values())
+            found, nest = opened(output)
+            outputs.append(([(is_constant(v), v) for _, v in found], nest))
+            return (*flat_tensors(output), *effects.replaced((args, kwargs)).values())
 
         with _own_forwards(module), _without_hooks(module):
             effects = Effects(module)
             hooks = (
-                module.register_forward_pre_hook(lambda _, args: effects.start(args)),
-                module.register_forward_hook(flatten),
+                module.register_forward_pre_hook(begin, with_kwargs=True),
+                module.register_forward_hook(flatten, with_kwargs=True),
             )
             try:
                 about = module, route.names, samples, source, silent
@@ -279,9 +331,10 @@ class _Mode:
         self.name = type(module).__name__
         self.inputs = model.input_names
         self.reached: list[set[str]] | None = None
-        leaves, self.spec = pytree.tree_flatten(outputs[-1])
         # Places of tensors are marked; what else an output holds is given back as it was.
-        self.leaves = [_TENSOR if isinstance(v, torch.Tensor) else v for v in leaves]
+        found, self.nest = outputs[-1]
+        numbers = [v.item() if fixed and isinstance(v, torch.Tensor) else v for fixed, v in found]
+        self.leaves = [v if f else _TENSOR for v, (f, _) in zip(numbers, found, strict=True)]
         held = {**model.parameters, **dict(module.named_buffers())}
         self.owners = {
             n: (module.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
@@ -348,7 +401,7 @@ class _Mode:
         leaves = [next(rest) if v is _TENSOR else v for v in self.leaves]
         for name, value in zip(self.replaced, rest, strict=True):
             setattr(*self.owners[name], value.detach())
-        return pytree.tree_unflatten(leaves, self.spec)
+        return closed(self.nest, iter(leaves))
 
     def _reached(self) -> list[set[str]]:
         """Of each output, then of each buffer that is replaced, the inputs and parameters that
@@ -368,8 +421,7 @@ class _Mode:
                 leaf.requires_grad_()
             with _own_forwards(module), kept_buffers(module), _seeded(device), torch.enable_grad():
                 # An input may be changed in place where it is no leaf.
-                out = route.own(*(t.clone() for t in samples))
-                tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+                tensors = flat_tensors(route.run(route.own, [t.clone() for t in samples]))
         finally:
             for leaf in frozen:
                 leaf.requires_grad_(False)
@@ -459,8 +511,8 @@ class _Mode:
             if module is None:
                 out = self._run(given, values, list(wanted))
             else:
-                out = (owner.forward if double else route.own)(*given)
-            tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+                out = route.run(owner.forward if double else route.own, given)
+            tensors = flat_tensors(out)
             found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
             found |= {f"buffer {n}": b.detach().clone() for n, b in owner.named_buffers()}
             found["the generator's state"] = _generator(device)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection
 from typing import Any, NoReturn
 
 import torch
 
 from relascope.core.errors import EngineError
+from relascope.engine.pytorch.nested import opened
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
 
@@ -26,27 +28,32 @@ class Effects:
         self._module = module
         self.new: dict[str, torch.Tensor] = {}
 
-    def start(self, args: tuple[Any, ...]) -> None:
-        """Note how all is; called right before forward()."""
+    def start(self, call: tuple[Any, ...]) -> None:
+        """Note how all is; called right before forward().
+
+        Args:
+            call: its args and kwargs.
+        """
         self._buffers = dict(self._module.named_buffers())
         self._before = {**dict(self._module.named_parameters()), **self._buffers}
         self._versions = {n: t._version for n, t in self._before.items()}
-        self._inputs = [a._version for a in args]
+        self._inputs = _versions(self._module, call)
         self._attributes = _attributes(self._module)
         for name, value in self._attributes.items():
             if isinstance(value, torch.Tensor) and value.requires_grad and "." not in name:
                 self._refuse(f"A hook computes {name}, so it is no parameter of the module.", name)
 
-    def replaced(self, args: tuple[Any, ...]) -> dict[str, torch.Tensor]:
+    def replaced(self, call: tuple[Any, ...]) -> dict[str, torch.Tensor]:
         """See what forward() did, right after it.
 
         Raises:
             EngineError: kind "operator"; it changed something that is no buffer.
         """
-        for position, (value, before) in enumerate(zip(args, self._inputs, strict=True)):
-            if value._version != before:
-                message = f"forward() changes its input {position} in place, which TVM does not."
-                self._refuse(message, str(position))
+        inputs = _versions(self._module, call)
+        for name in dict.fromkeys((*self._inputs, *inputs)):
+            if inputs.get(name) != self._inputs.get(name):
+                message = f"forward() changes its input {name} in place, which TVM does not."
+                self._refuse(message, name)
         attributes = _attributes(self._module)
         for name in dict.fromkeys((*self._attributes, *attributes)):
             old, value = self._attributes.get(name, self), attributes.get(name, self)
@@ -78,6 +85,13 @@ class Effects:
 
     def _refuse(self, message: str, where: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, where, hint or "Do it outside of the module.")
+
+
+def _versions(module: torch.nn.Module, call: tuple[Any, ...]) -> dict[str, tuple[int, int]]:
+    """Which tensors a call has, by their names, and how often each has changed."""
+    bound = inspect.signature(module.forward).bind(*call[0], **call[1]).arguments
+    leaves = opened(dict(bound))[0]
+    return {n: (id(v), v._version) for n, v in leaves if isinstance(v, torch.Tensor)}
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
@@ -99,10 +99,12 @@ class Exported:
         given = [
             s.arg for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT
         ]
-        self.values: dict[str, Any] = {a.name: nodes.get(a.name) for a in given}
-        if strange := [n for n, v in self.values.items() if not isinstance(v, torch.Tensor)]:
-            message = f"The input {strange[0]} of the program is no tensor."
-            hint = "Export a module whose inputs are tensors."
+        values = {a.name: nodes.get(a.name) for a in given}
+        self.values: dict[str, Any] = {n: v for n, v in values.items() if _is_tensor(v)}
+        self._numbers = {n: v for n, v in values.items() if isinstance(v, torch.SymInt)}
+        if strange := [n for n in values if n not in self.values and n not in self._numbers]:
+            message = f"The input {strange[0]} of the program is no tensor, and no constant."
+            hint = "Export a module whose inputs are tensors and numbers."
             raise EngineError("input", message, strange[0], hint)
         types = {n: _type(v) for n, v in self.values.items()}
         self.inputs = with_rows(
@@ -122,13 +124,13 @@ class Exported:
         count = sum(spec.kind == InputKind.USER_INPUT for spec in specs)
         for node, spec in zip(nodes, [*specs], strict=True):
             if isinstance(spec.arg, ConstantArgument):
-                for user in [*node.users]:
-                    _put(user, {node: spec.arg.value})
-                program.graph.erase_node(node)
+                _fix(node, spec.arg.value)
                 specs.remove(spec)
         signature = program.module_call_graph[0].signature
         leaf = pytree.treespec_leaf()
-        given = sum(spec.kind == InputKind.USER_INPUT for spec in specs)
+        given = sum(
+            s.kind == InputKind.USER_INPUT and not isinstance(s.arg, SymIntArgument) for s in specs
+        )
         if signature.in_spec.num_leaves != count:
             said = f"The program says that it takes {signature.in_spec.num_leaves} inputs"
             message = f"{said}, and has {count}."
@@ -168,12 +170,12 @@ class Exported:
         return (int(value.min()), int(value.max())) if value.numel() else None
 
     def _sizes(self, known: dict[str, OpenSize]) -> tuple[OpenSize, ...]:
-        """The symbols of the inputs' dimensions, with those dimensions."""
+        """The symbols of the inputs' dimensions, with those dimensions, and of numbers."""
         places: dict[str, list[str]] = {}
-        for name, value in self.values.items():
-            for axis, size in enumerate(value.shape):
+        for name, value in {**self.values, **self._numbers}.items():
+            for axis, size in enumerate(value.shape if _is_tensor(value) else [value]):
                 for symbol in [] if isinstance(size, int) else size.node.expr.free_symbols:
-                    here = f"{name}.{axis}"
+                    here = f"{name}.{axis}" if _is_tensor(value) else name
                     whole = size.node.expr == symbol
                     text = here if whole else f"{here} = {size.node.expr}"
                     places.setdefault(str(symbol), []).append(text)
@@ -230,6 +232,8 @@ class Exported:
         self, place: str, where: str, size: int, of: Mapping[str, OpenSize]
     ) -> tuple[str, int]:
         """The symbol that a size at a place fixes, and its value; "" where none is open there."""
+        if place in self._numbers:
+            place = str(self._numbers[place].node.expr)
         if place in of:
             return place, size
         name, _, axis = place.partition(".")
@@ -277,9 +281,13 @@ class Exported:
             inputs.append(replace(one, type=replace(_type(like), shape=tuple(dims))))
             # unflatten's module holds what it gets against this.
             fixed[one.name] = torch.empty(dims, dtype=like.dtype, device="meta")
-        for node in program.graph.nodes:
-            if node.op == "placeholder" and node.name in fixed:
+        specs = program.graph_signature.input_specs
+        specs[:] = [s for s in specs if not isinstance(s.arg, SymIntArgument)]
+        for node in [n for n in program.graph.nodes if n.op == "placeholder"]:
+            if node.name in fixed:
                 node.meta["val"] = fixed[node.name]
+            elif node.name in self._numbers:
+                _fix(node, _number(node.meta["val"], sizes, node.name))
         for inner in program.graph_module.modules():
             if isinstance(inner, torch.fx.GraphModule):
                 _fill_in(inner, sizes, self.path.name)
@@ -360,6 +368,17 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
     for node in reversed([*numbers]):
         graph.erase_node(node)
     module.recompile()
+
+
+def _fix(node: torch.fx.Node, value: Any) -> None:
+    """Put a value in the place of a node, which goes."""
+    for user in [*node.users]:
+        _put(user, {node: value})
+    node.graph.erase_node(node)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:

@@ -48,7 +48,7 @@ from relascope.engine.pytorch.inputs import (
     types_of,
     with_rows,
 )
-from relascope.engine.pytorch.nested import leaves, nesting
+from relascope.engine.pytorch.nested import flat_tensors, leaves, nesting
 from relascope.engine.pytorch.watch import Watch, written_out
 from relascope.samples import SAMPLES, build
 
@@ -275,25 +275,6 @@ class Model:
         )
 
 
-def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
-    """The tensors in nested tuples, lists and dicts, in order; None is left out.
-
-    Raises:
-        EngineError: kind "operator"; there is something else among them.
-    """
-    if isinstance(value, torch.Tensor):
-        return (value,)
-    if value is None:
-        return ()
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, list | tuple):
-        return tuple(t for v in value for t in flat_tensors(v))
-    message = f"The model returns a value of type {type(value).__name__}, not a tensor."
-    hint = "Return tensors, or tuples, lists or dicts of them."
-    raise EngineError("operator", message, "forward()", hint)
-
-
 @dataclass(frozen=True)
 class Opened:
     """A module as it was built or read, with inputs, before it is traced.
@@ -363,12 +344,10 @@ def open_model(source: ModelSource, progress: Progress) -> Opened:
             module, tensors = build(*about, source.seed, source.dtype)
         return _with_saved(Opened(module, SAMPLES[source.model].inputs, tensors), source)
     if by_name(source.model):
-        module, given, notes = named.build(source, progress)
+        module, names, given, notes = named.build(source, progress)
         if given is not None:
-            found = Opened(module, tuple(given), tuple(given.values()), notes=notes)
-            return _with_saved(found, source)
-        inputs = tuple(Input(n) for n, _ in named.code.arguments(module))
-        return _opened(module, inputs, source, saved_in(source))
+            return _with_saved(Opened(module, names, given, notes=notes), source)
+        return _opened(module, tuple(map(Input, names)), source, saved_in(source))
     progress(0.0, "reading the file")
     path, saved = checked_path(source), saved_in(source)
     sizes: tuple[OpenSize, ...] = ()

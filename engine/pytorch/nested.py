@@ -1,20 +1,274 @@
-"""Inputs of a trace that are tuples, lists and dicts of tensors: each tensor is an input.
+"""Inputs and outputs that nest: each tensor in them is one of its own.
 
-Their names are those that `torch.export` gives them: `cache_0_1`, `batch_image`.
+Their names are those that `torch.export` gives them: `cache_0_1`, `batch_image`. Of a module, what
+PyTorch's pytrees know and dataclasses are opened, and numbers are constants; of a trace, what reads
+an argument says what it holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from itertools import count
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
 
+
+class Nest(NamedTuple):
+    """How values nest; without a kind, a leaf.
+
+    Args:
+        kind: the container's type.
+        context: what it is made again of, beside its parts.
+    """
+
+    kind: Any = None
+    context: Any = None
+    parts: tuple[Any, ...] = ()
+
+
+_LEAF = Nest()
+_CONSTANTS = (
+    *(bool, int, float, complex, str, bytes, Enum, slice, range, type(None), type(...)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+_OPEN = (
+    "Use tensors and numbers in tuples, lists, dicts or dataclasses, or register the class with "
+)
+_OPEN += "torch.utils._pytree.register_pytree_node."
+
+
+def opened(value: Any, name: str = "") -> tuple[list[tuple[str, Any]], Nest]:
+    """The leaves of a value with their names, in order, and how they nest."""
+    node = pytree.SUPPORTED_NODES.get(kind := pytree._get_node_type(value))
+    keys: Iterable[str]
+    if node is not None:
+        parts, context = node.flatten_fn(value)
+        with_keys = node.flatten_with_keys_fn
+        keys = [_word(k) for k, _ in with_keys(value)[0]] if with_keys else map(str, count())
+    elif is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
+        context = tuple(f.name for f in fields(value) if hasattr(value, f.name))
+        keys, parts = context, [getattr(value, name) for name in context]
+    else:
+        return [(name, value)], _LEAF
+    named = zip(keys, parts)  # noqa: B905
+    made = [opened(part, f"{name}_{key}" if name else key) for key, part in named]
+    nest = Nest(kind, context, tuple(inner for _, inner in made))
+    return [leaf for leaves, _ in made for leaf in leaves], nest
+
+
+def closed(nest: Nest, values: Iterator[Any]) -> Any:
+    """What `opened` opened, with other leaves."""
+    if nest.kind is None:
+        return next(values)
+    parts = [closed(part, values) for part in nest.parts]
+    if node := pytree.SUPPORTED_NODES.get(nest.kind):
+        return node.unflatten_fn(parts, nest.context)
+    made = object.__new__(nest.kind)
+    for name, part in zip(nest.context, parts, strict=True):
+        object.__setattr__(made, name, part)
+    return made
+
+
+def is_constant(value: Any) -> bool:
+    """Whether it is a constant, or a size: a tensor while it is traced, and else a number."""
+    if isinstance(value, torch.Tensor) and torch.jit.is_tracing() and not value.dim():
+        made: Any = torch._C._get_value_trace(value)  # type: ignore[attr-defined]
+        return bool(made.node().kind() == "prim::NumToTensor")
+    return isinstance(value, _CONSTANTS)
+
+
+def same_constant(one: Any, other: Any) -> bool:
+    """Whether two leaves are the same to a program, which knows 1 from 1.0, and 0.0 from -0.0."""
+    if one is other:
+        return True
+    return type(one) is type(other) and is_constant(one) and repr(one) == repr(other)
+
+
+def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors in what forward() returns, in order; numbers, texts and None are left out.
+
+    Raises:
+        EngineError: kind "operator"; there is something else among them.
+    """
+    found = [(name, leaf) for name, leaf in opened(value)[0] if not is_constant(leaf)]
+    for name, leaf in found:
+        if not isinstance(leaf, torch.Tensor):
+            message = f"The model returns a value of type {type(leaf).__name__}, not a tensor."
+            raise EngineError("operator", message, f"forward(){name and f': {name}'}", _OPEN)
+    return tuple(leaf for _, leaf in found)
+
+
+class Slot(int):
+    """The place of an input among what a call is given."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a call of forward() is given, taken apart.
+
+    Args:
+        names, tensors: of the tensors in it, each once.
+        fixed: `name=value` of what else it holds, where that is not the default.
+        bound: how each argument nests.
+        leaves: of all arguments; in a tensor's place is its slot.
+    """
+
+    names: tuple[str, ...]
+    tensors: tuple[torch.Tensor, ...]
+    fixed: tuple[str, ...]
+    signature: inspect.Signature
+    bound: dict[str, Nest]
+    leaves: tuple[Any, ...]
+
+    def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Its args and kwargs, with these tensors."""
+        values = (tensors[v] if isinstance(v, Slot) else deepcopy(v) for v in self.leaves)
+        arguments = {name: closed(nest, values) for name, nest in self.bound.items()}
+        made = inspect.BoundArguments(self.signature, arguments)
+        return made.args, made.kwargs
+
+    def notes(self) -> list[str]:
+        """A sentence about what is fixed, if anything."""
+        listed = ", ".join(self.fixed)
+        return (
+            [f"Arguments that are no tensors are fixed as they were: {listed}."] if listed else []
+        )
+
+
+def constant(name: str, value: Any) -> Any:
+    """A leaf of an input that is no tensor.
+
+    Raises:
+        EngineError: kind "input"; it is no constant of a program either.
+    """
+    if is_constant(value):
+        return value
+    message = f"The input {name} is of type {type(value).__name__}: neither a tensor nor a number."
+    raise EngineError("input", message, name, _OPEN)
+
+
+def given(
+    forward: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    kept: Callable[[str, Any], Any] = constant,
+) -> Given:
+    """Take a call apart.
+
+    Args:
+        forward: a module's.
+        kept: what every run gets in the place of a leaf that is no tensor, by its name.
+
+    Raises:
+        EngineError: whatever `kept` does.
+    """
+    signature = _signature(forward, args, kwargs)
+    names: dict[int, str] = {}
+    tensors: list[torch.Tensor] = []
+    fixed: list[str] = []
+    leaves: list[Any] = []
+    bound: dict[str, Nest] = {}
+    for root, value in signature.bind(*args, **kwargs).arguments.items():
+        parameter = signature.parameters[root]
+        free = parameter.kind is parameter.VAR_KEYWORD
+        found, bound[root] = opened(value, "" if free else root)
+        inside = free or any(isinstance(v, torch.Tensor) for _, v in found)
+        if not inside and not same_constant(value, parameter.default):
+            fixed += [f"{root}={str(value)[:40]}"] if value is not None else []
+        for name, leaf in found:
+            if not isinstance(leaf, torch.Tensor):
+                leaves.append(kept(name, leaf))
+                fixed += [f"{name}={str(leaf)[:40]}"] if inside and leaf is not None else []
+                continue
+            if id(leaf) not in names:
+                names[id(leaf)] = name
+                tensors.append(leaf)
+            leaves.append(Slot([*names].index(id(leaf))))
+    return Given(
+        unlike(names.values()), tuple(tensors), tuple(fixed), signature, bound, tuple(leaves)
+    )
+
+
+def _signature(
+    forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.Signature:
+    """Of a forward(), one that the call fits."""
+    place, word = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    names = getattr(getattr(forward, "__self__", None), "arg_names", None)  # of a program's module
+    if names is None:
+        signature = inspect.signature(forward)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:  # a decorator changes the call
+            names = [f"input_{i}" for i in range(len(args))]
+        else:
+            return signature
+    named = [inspect.Parameter(n, place) for n in names[: len(args)]]
+    return inspect.Signature([*named, *(inspect.Parameter(n, word) for n in kwargs)])
+
+
+def unlike(names: Iterable[str]) -> tuple[str, ...]:
+    """Names that are words, each once."""
+    result: list[str] = []
+    for name in names:
+        name = re.sub(r"\W", "_", name)
+        name = name if re.match(r"[A-Za-z_]", name) else f"input_{name}"
+        while name in result:
+            name += "_"
+        result.append(name)
+    return tuple(result)
+
+
+def taking(module: torch.nn.Module, call: Given, path: str = "") -> torch.nn.Module:
+    """A module as one that takes tensors and returns a tuple of tensors.
+
+    It shares all with the module but its hooks.
+
+    Args:
+        path: where it is a submodule; of what that returns, anything but tensors is left out.
+    """
+    piece: torch.nn.Module = type(module).__new__(type(module))
+    hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
+    piece.__dict__.update({**module.__dict__, **hooks})
+
+    def flat(module: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+        if not path:
+            return flat_tensors(output)
+        if tensors := tuple(v for _, v in opened(output)[0] if isinstance(v, torch.Tensor)):
+            return tensors
+        message = f"This module returns a {type(output).__name__} without tensors."
+        raise EngineError("input", message, path, "Open the module around it.")
+
+    piece.register_forward_pre_hook(
+        lambda module, tensors, _: call.call(tensors), prepend=True, with_kwargs=True
+    )
+    piece.register_forward_hook(flat)
+    return piece
+
+
+_HOOKS = [
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
+]
+
 Nested = Any
-"""None for a tensor; else by key, or by index, what stands there."""
+"""Of a trace's argument: None for a tensor; else by key, or by index, what stands there."""
 _HINT = "Trace a module whose inputs are tensors, or tuples, lists or dicts of them."
+
+
+def _word(key: Any) -> str:
+    for name in ("key", "idx", "name"):
+        key = getattr(key, name, key)
+    return re.sub(r"\W", "_", str(key))
 
 
 def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:

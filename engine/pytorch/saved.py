@@ -12,6 +12,7 @@ import torch
 from relascope.core.errors import lines_of
 from relascope.engine.protocol.times import TorchSaved
 from relascope.engine.pytorch.model import kept_buffers
+from relascope.engine.pytorch.nested import flat_tensors
 
 _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
 
@@ -84,13 +85,18 @@ def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> in
     def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
         return graph
 
-    aot_module(
-        module,
-        fw_compiler=keep,
-        bw_compiler=keep,
-        partition_fn=partition,
-        decompositions=select_decomp_table(),
-    )(*_wanting(inputs))
+    # An exported program returns one tensor as a tuple, and else as it is while it is traced.
+    hook = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
+    try:
+        aot_module(
+            module,
+            fw_compiler=keep,
+            bw_compiler=keep,
+            partition_fn=partition,
+            decompositions=select_decomp_table(),
+        )(*_wanting(inputs))
+    finally:
+        hook.remove()
     if len(found) != 1:
         raise RuntimeError(f"the module was partitioned {len(found)} times, not once")
     return found[0]

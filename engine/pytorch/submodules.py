@@ -6,18 +6,17 @@ its own paths; the whole is not changed.
 """
 
 import difflib
-import inspect
 import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy, deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.engine.protocol.results import ModuleRow
@@ -26,13 +25,10 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import TraceCall, calls_in
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
+from relascope.engine.pytorch.nested import Given, given, opened, taking, unlike
 
 _LIST = "`relascope modules MODEL` lists the modules."
 _LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
-_HOOKS = [
-    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
-    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
-]
 _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
 
 
@@ -82,19 +78,19 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         call = found[source.call - 1] if 0 < source.call <= len(found) else None
         _check_calls(whole.module, path, len(found), source.call)
         assert call is not None
-        tensors: dict[int, torch.Tensor] = {}
-        _mapped(call.arguments, lambda v: tensors.setdefault(id(v), v) if _is_tensor(v) else v)
         formal = list(_body(modules[0], call.method).inputs())[1:]
-        names = [v.debugName().partition(".")[0] for v in formal]
-        bound = dict(zip(_unlike(names), call.arguments, strict=True))
-        return _opened(whole, modules[0], tensors, bound, len(found), path, call)
+        names = unlike(v.debugName().partition(".")[0] for v in formal)
+        arguments = dict(zip(names, call.arguments, strict=True))
+        about = given(lambda **_: None, (), arguments, lambda name, value: value)
+        return _opened(whole, modules[0], about, len(found), path, call)
     watch = _Watch(source.call, path)
     with _running(path), _hooked(modules, watch.before, None):
         _run(whole, source)
     _check_calls(whole.module, path, watch.calls, source.call)
     assert watch.module is not None
-    piece = _piece(watch.module, watch.kept, path)
-    return _opened(whole, piece, watch.tensors, watch.bound, watch.calls, path, None)
+    assert watch.given is not None
+    piece = taking(watch.module, watch.given, path)
+    return _opened(whole, piece, watch.given, watch.calls, path, None)
 
 
 def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
@@ -148,13 +144,6 @@ class _Seen:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Stands for an input among what a call was given."""
-
-    index: int
-
-
 @dataclass
 class _Watch:
     """Keeps what one call was given.
@@ -168,89 +157,35 @@ class _Watch:
     path: str
     calls: int = 0
     module: torch.nn.Module | None = None
-    tensors: dict[int, torch.Tensor] = field(default_factory=dict)
-    bound: dict[str, Any] = field(default_factory=dict)
-    kept: Any = None
+    given: Given | None = None
 
     def before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         self.calls += 1
         if self.calls == self.call:
             self.module = module
-            self.bound = _bound(module, args, kwargs)
-            self.kept = _mapped((args, kwargs), self.keep)
-
-    def keep(self, value: Any) -> Any:
-        if not _is_tensor(value):
-            return _copied(value, self.path)
-        self.tensors.setdefault(id(value), value)
-        return _Slot([*self.tensors].index(id(value)))
+            keep = partial(_copied, self.path)
+            self.given = given(module.forward, args, kwargs, keep)
 
 
 def _opened(
     whole: Opened,
     module: torch.nn.Module,
-    tensors: dict[int, torch.Tensor],
-    bound: dict[str, Any],
+    about: Given,
     calls: int,
     path: str,
     call: TraceCall | None,
 ) -> Opened:
-    """A submodule with its inputs, named by its arguments.
-
-    Args:
-        tensors: by their ids, in order.
-        bound: the arguments by name.
-    """
-    if not tensors:
+    """A submodule with its inputs, named by its arguments."""
+    if not about.tensors:
         message = "This module gets no tensor, so there is nothing to run it on."
         raise EngineError("input", message, path, "Open the module around it.")
-    named: dict[int, str] = {}
-    fixed = []
-    for name, value in bound.items():
-        inside = [v for v in _leaves(value) if _is_tensor(v)]
-        for index, tensor in enumerate(inside):
-            named.setdefault(id(tensor), name if tensor is value else f"{name}_{index}")
-        if not inside and value is not None and value is not inspect.Parameter.empty:
-            fixed.append(f"{name}={str(value)[:40]}")
-    names = _unlike([named[i] for i in tensors])
     notes = [*whole.notes]
     if calls > 1:
         notes.append(f"The model calls this module {calls} times.")
-    if fixed:
-        notes.append(f"Arguments that are no tensors are fixed as they were: {', '.join(fixed)}.")
-    inputs = tuple(t if call else t.detach().clone() for t in tensors.values())
-    about: Any = {"call": call, "calls": calls, "notes": tuple(notes)}
-    return replace(whole, module=module, names=names, inputs=inputs, **about)
-
-
-def _piece(module: torch.nn.Module, kept: Any, path: str) -> torch.nn.Module:
-    """The module as one that takes tensors and returns a tuple of tensors.
-
-    It shares all with the module but its hooks.
-
-    Args:
-        kept: (args, kwargs) of its forward(), with `_Slot` for tensors.
-    """
-    piece: torch.nn.Module = type(module).__new__(type(module))
-    hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
-    piece.__dict__.update({**module.__dict__, **hooks})
-
-    def given(module: Any, tensors: tuple[torch.Tensor, ...], _: Any) -> Any:
-        def fill(value: Any) -> Any:
-            return tensors[value.index] if isinstance(value, _Slot) else deepcopy(value)
-
-        return _mapped(kept, fill)
-
-    def flat(module: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
-        tensors = tuple(v for v in _leaves(output) if _is_tensor(v))
-        if not tensors:
-            message = f"This module returns a {type(output).__name__} without tensors."
-            raise EngineError("input", message, path, "Open the module around it.")
-        return tensors
-
-    piece.register_forward_pre_hook(given, prepend=True, with_kwargs=True)
-    piece.register_forward_hook(flat)
-    return piece
+    notes += about.notes()
+    inputs = tuple(t if call else t.detach().clone() for t in about.tensors)
+    more: Any = {"call": call, "calls": calls, "notes": tuple(notes)}
+    return replace(whole, module=module, names=about.names, inputs=inputs, **more)
 
 
 def _called(whole: torch.nn.Module, path: str) -> list[torch.nn.Module]:
@@ -288,40 +223,7 @@ def _kind(module: torch.nn.Module) -> str:
     return (told or type(module).__name__).rpartition(".")[2]
 
 
-def _bound(module: torch.nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments of a call by name; one that is at its default is empty."""
-    if names := getattr(module, "arg_names", None):  # of an exported program
-        return {**dict(zip(names, args, strict=False)), **kwargs}
-    signature = inspect.signature(module.forward)
-    result: dict[str, Any] = {}
-    try:
-        bound = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # a decorator changes the call
-        return {**{f"input_{i}": v for i, v in enumerate(args)}, **kwargs}
-    for name, value in bound.items():
-        kind, default = signature.parameters[name].kind, signature.parameters[name].default
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            result |= value
-        elif value is default or (isinstance(value, bool | int | float) and value == default):
-            result[name] = inspect.Parameter.empty
-        else:
-            result[name] = value
-    return result
-
-
-def _unlike(names: list[str]) -> tuple[str, ...]:
-    """Names that are words, each once."""
-    result: list[str] = []
-    for name in names:
-        name = re.sub(r"\W", "_", name)
-        name = name if re.match(r"[A-Za-z_]", name) else f"input_{name}"
-        while name in result:
-            name += "_"
-        result.append(name)
-    return tuple(result)
-
-
-def _copied(value: Any, path: str) -> Any:
+def _copied(path: str, name: str, value: Any) -> Any:
     """What is no tensor, as it is now."""
     if isinstance(value, torch.nn.Module):
         message = f"This module is given a module, {type(value).__name__}, which is no input."
@@ -334,32 +236,8 @@ def _copied(value: Any, path: str) -> Any:
         raise EngineError("input", message + f"{lines_of(wrong)[0]}.", path, hint) from wrong
 
 
-def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The same nesting with other leaves; what torch takes for one may be a dataclass."""
-
-    def inside(one: Any) -> Any:
-        if not is_dataclass(one) or isinstance(one, type | _Slot):
-            return leaf(one)
-        made = copy(one)
-        for part in fields(one):
-            object.__setattr__(made, part.name, _mapped(getattr(one, part.name), leaf))
-        return made
-
-    return pytree.tree_map(inside, value)
-
-
-def _leaves(value: Any) -> list[Any]:
-    found: list[Any] = []
-    _mapped(value, found.append)
-    return found
-
-
 def _types(value: Any) -> tuple[Any, ...]:
-    return tuple(tensor_type(v) for v in _leaves(value) if _is_tensor(v))
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+    return tuple(tensor_type(v) for _, v in opened(value)[0] if isinstance(v, torch.Tensor))
 
 
 def _body(module: Any, method: str) -> Any:

@@ -3,7 +3,9 @@
 Each engine's folder runs them by importing them, in a process that holds its TVM.
 """
 
+import collections
 import copy
+import dataclasses
 import pickle
 import re
 import subprocess
@@ -15,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
+from transformers.modeling_outputs import BaseModelOutput
 
 from answers import refused
 from limits import GRADIENT, OUTPUT
@@ -30,8 +33,8 @@ def engine():
     return "relay" if "tvm.relay" in sys.modules else "relax"
 
 
-def add_tvm_dispatch(module, samples, **options):
-    dispatch.add_tvm_dispatch(module, samples, **{"engine": engine(), "target": QUICK, **options})
+def add_tvm_dispatch(module, *samples, **options):
+    dispatch.add_tvm_dispatch(module, *samples, **{"engine": engine(), "target": QUICK, **options})
 
 
 class Net(nn.Module):
@@ -159,6 +162,112 @@ def test_calls_by_name_and_with_defaults_are_like_the_sample(net):
     net(sample(), 1.0)
     net(sample(), scale=1.0)
     assert counted(net) == (3, 0)
+
+
+Point = collections.namedtuple("Point", "left right")
+
+
+@dataclasses.dataclass
+class Plain:
+    """No pytree of PyTorch's."""
+
+    tensor: torch.Tensor
+    word: str = "as it was"
+
+
+class Nests(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+    def forward(self, x, cache=(), *rest, batch, plain=None, power=1, flag=None, **more):
+        y = self.a(x) ** power
+        for keys, values in cache:
+            y = y + keys * values
+        y = y * batch["image"][0] + batch["point"].right + sum(rest)
+        y = y * (1 if plain is None else plain.tensor) + more.get("last", 0)
+        hidden = BaseModelOutput(last_hidden_state=y * 2)
+        return {"y": y, "rows": x.shape[0], "out": hidden, "rest": (Plain(x + y), Point(y, None))}
+
+
+def nested():
+    """Arguments of `Nests` by position and by name."""
+    draw = torch.Generator().manual_seed(3)
+    a, b, c, d, e, f, g = (torch.randn(3, 4, generator=draw) for _ in range(7))
+    batch = {"image": [e], "point": Point(f, g)}
+    words = {"batch": batch, "plain": Plain(a * 2), "power": 2, "last": b * 3}
+    return (a, ((b, c),), d), words
+
+
+def test_inputs_and_outputs_nest_as_they_do_in_the_module():
+    torch.manual_seed(0)
+    module = Nests()
+    args, words = nested()
+    add_tvm_dispatch(module, args, words)
+    names = "x cache_0_0 cache_0_1 rest_0 batch_image_0 batch_point_left batch_point_right"
+    assert module.forward.routes[0].names == (*names.split(), "plain_tensor", "last")
+    found = []
+    for forward in (module, module.forward.own):
+        x = args[0].clone().requires_grad_()
+        out = forward(x, *args[1:], **words)
+        assert out["rows"] == 3 and type(out["rows"]) is int
+        assert type(out["out"]) is BaseModelOutput and type(out["rest"][1]) is Point
+        assert out["rest"][1].right is None and out["rest"][0].word == "as it was"
+        tensors = out["y"], out["out"].last_hidden_state, out["rest"][0].tensor
+        ends = sum((t * (i + 1)).sum() for i, t in enumerate(tensors))
+        found.append([*tensors, *torch.autograd.grad(ends, [x, *module.parameters()])])
+    torch.testing.assert_close(*found, atol=GRADIENT, rtol=GRADIENT)
+    module(*args, **dict(reversed(words.items())), flag=None)
+    assert counted(module) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"power": 2.0},  # what a number is, too
+        {"power": 3},
+        {"flag": True},
+        {"plain": None},
+        {"batch": {"image": [torch.ones(3, 4)] * 2, "point": Point(*[torch.ones(3, 4)] * 2)}},
+        {"more": torch.ones(3, 4)},
+    ],
+)
+def test_other_constants_and_another_nesting_make_another_program(change):
+    module = Nests().eval()
+    args, words = nested()
+    add_tvm_dispatch(module, args, words)
+    words |= change
+    expected = module(*args, **words)["y"]
+    assert counted(module) == (0, 1)
+    add_tvm_dispatch(module, args, words)
+    assert torch.allclose(module(*args, **words)["y"], expected, atol=OUTPUT)
+    assert counted(module) == (1, 1)
+
+
+class Opaque:
+    """What nobody can look into."""
+
+
+@pytest.mark.parametrize(
+    ("run", "second", "message", "where"),
+    [
+        (lambda x, y: x * 2, Opaque(), "input y is of type Opaque: neither", "y"),
+        (lambda x, y: x * 2, [nn.Linear(2, 2)], "input y_0 is of type Linear", "y_0"),
+        (lambda x, y: (x * 2, Opaque()), None, "value of type Opaque", "forward(): 1"),
+        (lambda x, y: y.append(x) or x * 2, [], "changes its input y_0", "y_0"),
+        (lambda x, y: y[0].add_(1) * 2, [torch.ones(5, 8)], "changes its input y_0", "y_0"),
+    ],
+)
+def test_what_nests_and_cannot_be_right_is_refused(run, second, message, where):
+    class Runs(nn.Module):
+        def forward(self, x, y):
+            return run(x, y)
+
+    module = Runs()
+    with pytest.raises(EngineError, match=message) as caught:
+        add_tvm_dispatch(module, (sample(), second))
+    assert caught.value.where == where
+    assert "forward" not in module.__dict__
 
 
 def test_what_watches_pytorchs_operators_sees_them(net):
@@ -306,8 +415,9 @@ def test_captures_are_by_strategy(net, options):
         ((sample(),), {"captures": "guess"}, "guess"),
         ((sample(),), {"captures": "min_cut", "budget": 0.5}, "no budget of 0.5"),
         ((sample(),), {"captures": "budget", "budget": -1}, "no budget of -1"),
-        (((sample(), 3),), {}, "not a tensor"),
-        (((sample(),) * 3,), {}, "2 positional"),
+        (({"x": sample()},), {}, "are a dict"),
+        (((sample(),) * 3,), {}, "too many positional arguments"),
+        (((), {"y": sample()}), {}, "'x'"),
     ],
 )
 def test_wrong_use_is_said(net, arguments, keywords, words):
@@ -512,7 +622,7 @@ REFUSED = {
     "register_hook": hooked,
     "mul_": changed,
     "Twice": lambda m, x: Twice.apply(m.a(x)),
-    "input 0": input_changed,
+    "input input": input_changed,
     "count": counting,
     "scale_grad_by_freq": lambda m, x: looked_up(m, x, scale_grad_by_freq=True),
     "embedding_renorm_": lambda m, x: looked_up(m, x, max_norm=0.1),

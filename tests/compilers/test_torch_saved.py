@@ -26,6 +26,8 @@ def test_views_of_one_storage_count_once_and_inputs_and_parameters_not():
     # autograd saves t for tanh, and two views of t for the product
     assert eager_bytes(Two(), [X]) == 8 * 4 * 4
     assert min_cut_bytes(Two(), [X]) == 8 * 4 * 4
+    program = torch.export.unflatten(torch.export.export(Two(), (X,)))
+    assert min_cut_bytes(program, [X]) == 8 * 4 * 4
 
 
 def test_masks_count_with_what_is_held_of_them():

@@ -37,7 +37,7 @@ LINES = {
     "bench": 5023,
     "commands": 3711,
     "core": 1233,
-    "engine": 42550,
+    "engine": 42725,
     "passes": 10949,
     "recorder": 1582,
     "samples": 576,

@@ -119,6 +119,15 @@ import torch
 Net = lambda: torch.nn.Linear(4, 3)
 def model(batch=2): return torch.nn.Linear(4, 3), torch.ones(batch, 4)
 def by_name(): return torch.nn.Linear(4, 3), {"input": torch.ones(1, 4)}
+class Words(torch.nn.Module):
+    def forward(self, x, caches=(), *, batch, scale=1.0):
+        y = x * batch["image"][0] * scale + sum(caches[0])
+        return {"y": y, "n": x.shape[0], "z": (x, None)}
+def nested():
+    one = torch.ones(2, 3)
+    return Words(), (one, [(one + 1, one + 2)]), {"batch": {"image": (one * 3,)}, "scale": 2.0}
+def bare(): return Words()
+def opaque(): return Words(), (object(),), {"batch": {}}
 def bad(): raise ValueError("no")
 wrong = print
 """
@@ -132,6 +141,17 @@ def test_ones_own_code_makes_a_model(tmp_path, monkeypatch):
     assert _named("pack.mine:bad") == f"python:{tmp_path}/pack.mine:bad"
     assert load(_named("mine.py:model"), "", batch=5).inputs[0].shape == (5, 4)
     assert load(f"{file}:by_name", "").input_names == ("input",)
+    nested = load(f"{file}:nested", "")
+    assert nested.input_names == ("x", "caches_0_0", "caches_0_1", "batch_image_0")
+    assert "fixed as they were: scale=2.0." in nested.notes[0]
+    product, x = nested.forward()  # and no number
+    assert torch.equal(product, torch.full((2, 3), 11.0))
+    assert torch.equal(x, torch.ones(2, 3))
+    assert load(f"{file}:nested", "", dtype="float64").forward()[0].dtype is torch.float64
+    with pytest.raises(EngineError, match="shapes its inputs have: x, batch"):
+        load(f"{file}:bare", "")
+    with pytest.raises(EngineError, match="x is of type object"):
+        load(f"{file}:opaque", "")
     typed = load_model(ModelSource(f"{file}:Net", inputs=(("", model_type()),)), quiet)
     assert typed.outputs_flat[0].shape == (3, 3)
     for name, said in (("bad", "ValueError: no"), ("wrong", "no module"), ("nix", "no attribute")):

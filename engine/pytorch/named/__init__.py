@@ -23,6 +23,7 @@ from relascope.engine.protocol.results import NamedModel
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource
 from relascope.engine.pytorch.named import code, families, hub
+from relascope.engine.pytorch.nested import given, taking
 from relascope.samples.weights import settle, stir
 
 _LIBRARIES: dict[str, ModuleType] = {"hf": hub, "torchvision": families, "timm": families}
@@ -57,8 +58,8 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
 
 def build(
     source: ModelSource, progress: Progress
-) -> tuple[nn.Module, dict[str, torch.Tensor] | None, tuple[str, ...]]:
-    """A model by its name, the inputs by theirs, and sentences for people.
+) -> tuple[nn.Module, tuple[str, ...], tuple[torch.Tensor, ...] | None, tuple[str, ...]]:
+    """A model by its name, which takes tensors in order, their names, and sentences for people.
 
     Weights and inputs are drawn from the source's seed; torch's generator is left as it was.
 
@@ -73,23 +74,25 @@ def build(
     progress(0.0, f"building {source.model}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(source.seed)
+        own = True
+        notes: tuple[str, ...] = ()
         if library == CODE:
-            module, inputs = code.build(name, source.batch, source.tokens)
-            notes: tuple[str, ...] = ()
-        elif source.weights == "random":
-            module, notes = _maker(library, name)(), (_RANDOM,)
-            stir(module)
-            inputs = _LIBRARIES[library].inputs(module, source)
+            module, (args, kwargs), own = code.build(name, source.batch, source.tokens)
         else:
-            module, notes = _LIBRARIES[library].with_weights(library, name)
-            inputs = _LIBRARIES[library].inputs(module, source)
-        wanted = getattr(torch, source.dtype)
-        if notes == (_RANDOM,) and len(inputs or ()) == 1 and _has_norms(module):
-            settle(module, *(inputs or {}).values())
+            if source.weights == "random":
+                module, notes = _maker(library, name)(), (_RANDOM,)
+                stir(module)
+            else:
+                module, notes = _LIBRARIES[library].with_weights(library, name)
+            args, kwargs = _LIBRARIES[library].inputs(module, source)
+        all_of_them = *args, *kwargs.values()
+        if notes == (_RANDOM,) and len(all_of_them) == 1 and _has_norms(module):
+            settle(module, *all_of_them)
+    wanted = getattr(torch, source.dtype)
     module = module.to(wanted).train(source.training)
-    if inputs is not None:
-        inputs = {n: t.to(wanted) if t.is_floating_point() else t for n, t in inputs.items()}
-    return module, inputs, notes
+    call = given(module.forward, args, kwargs)
+    inputs = tuple(t.to(wanted) if t.is_floating_point() else t for t in call.tensors)
+    return taking(module, call), call.names, inputs if own else None, (*notes, *call.notes())
 
 
 def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel, ...]:

@@ -12,18 +12,23 @@ import torch
 from torch import nn
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.named.arguments import called_by_name
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""The args and kwargs of a call."""
 
 
-def build(
-    where: str, batch: int | None, tokens: int | None
-) -> tuple[nn.Module, dict[str, torch.Tensor] | None]:
+def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module, Call, bool]:
     """The module that a function of a person's makes, and the inputs that it gives with it.
 
     Args:
         where: FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME; the name may be of a module, or
-            of a function that returns a module or (module, inputs).
+            of a function that returns a module, (module, inputs) or (module, args, kwargs). Inputs
+            are a tensor, a tuple of arguments, or a dict of them by their names.
         batch, tokens: given to the function by these names, where they are not None.
+
+    Returns:
+        The arguments of a call, and whether they are the person's; else there is a tensor without
+        elements for each that has no default.
 
     Raises:
         EngineError: kind "usage"; the code cannot be run, or makes something else.
@@ -43,39 +48,30 @@ def build(
         message = f"{file}:{name} cannot be run: {type(wrong).__name__}: {wrong}"
         hint = f"It is raised at {last.filename}:{last.lineno}."
         raise EngineError("usage", message, f"{file}:{name}", hint) from wrong
-    module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if isinstance(inputs, torch.Tensor):
-        inputs = (inputs,)
-    values: Any = inputs.values() if isinstance(inputs, dict) else inputs
-    bad = inputs is not None and not (
-        isinstance(inputs, dict | tuple | list) and all(isinstance(v, torch.Tensor) for v in values)
-    )
-    if not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule) or bad:
-        message = f"{file}:{name} gives no module, or inputs that are no tensors."
-        hint = "Return an nn.Module, or (module, inputs) with a tuple of tensors."
-        raise EngineError("usage", message, f"{file}:{name}", hint)
-    if isinstance(inputs, dict):
-        called_by_name(module, tuple(inputs))
-    elif inputs is not None:
-        named = [n for n, _ in arguments(module, optional=True)]
-        named += [f"input_{i}" for i in range(len(named), len(inputs))]
-        inputs = dict(zip(named, inputs, strict=False))
-    return module, inputs
+    module, *inputs = made if isinstance(made, tuple) and len(made) in (2, 3) else (made,)
+    if not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule):
+        hint = "Return an nn.Module, or (module, inputs) with a tuple of arguments."
+        raise EngineError("usage", f"{file}:{name} gives no module.", f"{file}:{name}", hint)
+    if not inputs:
+        return module, _required(module), False
+    args: Any = (inputs[0],) if isinstance(inputs[0], torch.Tensor) else inputs[0]
+    by_name = isinstance(args, dict) and len(inputs) == 1
+    args, kwargs = ((), args) if by_name else (args, inputs[1] if inputs[1:] else {})
+    if not isinstance(args, tuple | list) or not isinstance(kwargs, dict):
+        message = f"{file}:{name} gives inputs of type {type(inputs[0]).__name__}."
+        hint = "Return (module, inputs) with a tuple of arguments, or a dict of them by name; or"
+        raise EngineError("usage", message, f"{file}:{name}", f"{hint} (module, args, kwargs).")
+    return module, (tuple(args), kwargs), True
 
 
-def arguments(module: nn.Module, optional: bool = False) -> tuple[tuple[str, str], ...]:
-    """The (name, "Tensor") of each argument of forward() that can be given by its position.
-
-    Args:
-        optional: those that have a default, too.
-    """
-    kinds = inspect.signature(module.forward).parameters.values()
-    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(
-        (p.name, "Tensor")
-        for p in kinds
-        if p.kind in ordered and (optional or p.default is p.empty)
-    )
+def _required(module: nn.Module) -> Call:
+    """A tensor without elements for each argument of forward() that has no default."""
+    wanted = inspect.signature(module.forward).parameters.values()
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in wanted if p.default is p.empty and p.kind not in free]
+    words = [p.name for p in needed if p.kind is p.KEYWORD_ONLY]
+    args = tuple(torch.empty(0) for _ in needed[len(words) :])
+    return args, {name: torch.empty(0) for name in words}
 
 
 def _module(path: Path) -> Any:

@@ -13,6 +13,7 @@ from torch import nn
 from relascope.core.errors import EngineError
 from relascope.engine.files.archive import plainly
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.named.code import Call
 
 _BATCH, _SIZE = 2, 224
 
@@ -61,7 +62,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
     return module, ()
 
 
-def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
+def inputs(module: Any, source: ModelSource) -> Call:
     """Images, or clips, of the size that the model's weights are made for.
 
     Raises:
@@ -77,7 +78,7 @@ def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
         size = (getattr(crop() if crop else None, "crop_size", None) or [_SIZE])[-1]
         clip = "video" in type(module).__module__
         shape = (3, 16, size, size) if clip else (3, size, size)
-    return {"x": torch.randn(source.batch or _BATCH, *shape)}
+    return (torch.randn(source.batch or _BATCH, *shape),), {}
 
 
 def _imported(library: str) -> Any:

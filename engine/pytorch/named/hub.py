@@ -13,7 +13,7 @@ from torch import nn
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.named.arguments import called_by_name
+from relascope.engine.pytorch.named.code import Call
 from relascope.engine.pytorch.named.sample_inputs import sample_inputs
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # huggingface_hub reads it when it is imported
@@ -108,11 +108,9 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
     return module, (f"{said}{', …' if missing[3:] else ''}.",) if missing else ()
 
 
-def inputs(module: Any, source: ModelSource) -> dict[str, torch.Tensor]:
+def inputs(module: Any, source: ModelSource) -> Call:
     """Inputs of the model's task, made from its configuration."""
-    made = sample_inputs(module, source.batch, source.tokens, source.model)
-    called_by_name(module, tuple(made))
-    return made
+    return (), sample_inputs(module, source.batch, source.tokens, source.model)
 
 
 def _here() -> bool:

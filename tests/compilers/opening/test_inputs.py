@@ -169,6 +169,24 @@ def test_a_size_of_which_others_are_multiples(tmp_path):
         load_model(source_from_file(path, pins="x.0=7"), quiet)
 
 
+def test_a_number_that_a_program_leaves_open_is_pinned(tmp_path):
+    class First(nn.Module):
+        def forward(self, x, count, scale):
+            return x[:, :count].sum(1) * count * scale
+
+    path, shapes = tmp_path / "first.pt2", {"x": None, "count": Dim.DYNAMIC, "scale": None}
+    given = torch.ones(2, 6), 3, 0.5
+    torch.export.save(torch.export.export(First(), given, dynamic_shapes=shapes), path)
+    (size,) = open_model(source_from_file(path), quiet).given.sizes
+    assert (size.size, size.places) == (3, ("count",))
+    for pins, count in (("", 3), ("count=5", 5)):
+        model = load_model(source_from_file(path, pins=pins), quiet)
+        assert model.input_names == ("x",)
+        assert torch.allclose(model.forward()[0], First()(*model.inputs, count, 0.5))
+    with pytest.raises(EngineError, match=r"\(count\) is 7, and the program takes 1 to 6"):
+        load_model(source_from_file(path, pins="count=7"), quiet)
+
+
 @pytest.mark.parametrize(
     ("inputs", "pins", "message"),
     [

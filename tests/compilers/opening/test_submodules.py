@@ -61,7 +61,7 @@ def test_a_submodule_gets_what_the_whole_gives_it():
     x, y = opened.inputs
     before = {n: dict(m.__dict__) for n, m in opened.module.named_modules()}
     found = cut(opened, "parts.1")
-    assert found.names == ("hidden", "pairs_0")
+    assert found.names == ("hidden", "pairs_all_0_left")
     (note,) = found.notes
     assert "flag=True" in note and "names=('a', 'b')" in note
     first, second = opened.module.parts
@@ -143,7 +143,7 @@ class Strange(nn.Module):
 def test_a_tensor_that_is_given_twice_is_one_input_and_outputs_are_flat():
     opened = Opened(Strange().eval(), ("x",), (torch.ones(2, 2),))
     found = cut(opened, "part")
-    assert found.names == ("anything_0", "anything_2") and len(found.inputs) == 2
+    assert found.names == ("anything_0", "anything_1_right") and len(found.inputs) == 2
     left, also = found.module(*found.inputs)
     assert torch.equal(left, torch.full((2, 2), 2.0)) and torch.equal(also, torch.ones(2, 2))
     with pytest.raises(EngineError, match="gets no tensor"):
