@@ -1,8 +1,17 @@
-"""A report's fault as one script to paste: it needs TVM and numpy, and nothing beside it."""
+"""A report's fault as one script to paste: it needs TVM and numpy, and nothing beside it.
+
+A script that was drawn up is one that fails: where its numbers are not those of the report, who
+makes the report runs it first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import textwrap
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,87 +21,213 @@ from relascope.passes.tvm_calls import TvmCall
 Values = Mapping[str, np.ndarray]
 
 FEW = 400
-"""Numbers that a script may spell out."""
-
-_SCRIPT = """\
-import numpy as np
-import tvm
-from tvm import relax
-{program}
-
-target = tvm.target.Target({target!r})
-{constants}before = relax.transform.Normalize()({module})
-with target{context}:
-    after = {module_of_pass}.{function}({arguments})(before)
-relax.analysis.well_formed(after)
-assert str(after["main"].ret_ty) == str(before["main"].ret_ty)
-"""
-_RUN = """\
-
-values = {{
-{values}}}
+"""Literals that a script may spell out."""
+_SHORT = 16
+"""Literals of an array that is spelled out among others that are drawn."""
+_MOST = 12_000
+"""Characters of a program that TVM's parser does not read, packed."""
 
 
-def run(mod):
-    built = tvm.compile(mod, target, relax_pipeline={pipeline})
+@dataclass(frozen=True)
+class _Dialect:
+    """How TVM spells what a script does, for one IR."""
+
+    imports: str
+    program: str
+    module: str
+    bound: str
+    array: str
+    typed: str
+    check: str
+    result: str
+    run: str
+
+
+_RELAX = _Dialect(
+    imports="from tvm import relax",
+    program="{program}\n",
+    module="Module",
+    bound='relax.transform.BindParams("main", constants)({module})',
+    array="tvm.runtime.tensor",
+    typed="relax.transform.Normalize()",
+    check="relax.analysis.well_formed(after)",
+    result='["main"].ret_ty',
+    run="""\
+    with tvm.transform.PassContext(opt_level={level}):
+        built = tvm.compile(relax.transform.LambdaLift()(mod), target, relax_pipeline={pipeline})
     given = [tvm.runtime.tensor(values[str(p.name)]) for p in mod["main"].params]
     made = relax.VirtualMachine(built, tvm.cpu())["main"](*given)
     several = isinstance(made, (tvm.ir.Array, list, tuple))
     return [one.numpy() for one in (made if several else [made])]
+""",
+)
+_RELAY = _Dialect(
+    imports="from tvm import relay\nfrom tvm.contrib import graph_executor",
+    program='PROGRAM = r"""\n{program}\n"""\n',
+    module="relay.parse(PROGRAM.strip())",
+    bound="bound({module}, constants)",
+    array="tvm.nd.array",
+    typed="relay.transform.InferType()",
+    check='assert relay.analysis.well_formed(after["main"])',
+    result='["main"].checked_type.ret_type',
+    run="""\
+    with tvm.transform.PassContext(opt_level={level}, disabled_pass={disabled}):
+        built = relay.build(mod, target=target)
+    module = graph_executor.GraphModule(built["default"](tvm.cpu()))
+    for name, value in values.items():
+        if module.get_input_index(name) >= 0:
+            module.set_input(name, value)
+    module.run()
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+""",
+)
+_DIALECTS = {"relax": _RELAX, "relay": _RELAY}
+_PACKED = """\
+# TVM does not read this module's text back: this is its JSON, packed.
+"""
+_PACKED += 'PROGRAM = """\n{program}\n"""\n'
+_UNPACK = "tvm.ir.load_json(zlib.decompress(base64.b64decode(PROGRAM)).decode())"
+_BOUND = """\
+
+
+def bound(mod, constants):
+    mod["main"] = relay.build_module.bind_params_by_name(mod["main"], constants)
+    return mod
+
+
+"""
+_COMPARED = """\
 
 
 for expected, seen in zip(run(before), run(after)):
-    scale = max(abs(expected).max(initial=0.0), {floor!r})
+    scale = max(abs(expected).max(initial=0), {floor!r})
     np.testing.assert_allclose(seen, expected, rtol=0, atol={limit!r} * scale)
 """
 
-_DEFAULT = "relax.get_default_pipeline(target)"
+
+@dataclass(frozen=True)
+class Literals:
+    """Arrays as a script has them.
+
+    Args:
+        values: what they are there; texts: as Python.
+        drawn: whether some are others than they were.
+    """
+
+    values: Values
+    texts: Mapping[str, str]
+    drawn: bool = False
+
+
+def numbers(arrays: Values) -> Literals | None:
+    """Arrays spelled out, or where they are too many numbers, the longer ones drawn from a seed.
+
+    Returns:
+        None where numpy lacks a dtype.
+    """
+    if any(a.dtype.isbuiltin != 1 for a in arrays.values()):  # bfloat16
+        return None
+    few = sum(a.size for a in arrays.values()) <= FEW
+    generator = np.random.default_rng(0)
+    values, texts = dict[str, np.ndarray](), dict[str, str]()
+    for name, array in arrays.items():
+        if few or array.size <= _SHORT:
+            values[name], texts[name] = array, _spelled(array)
+        else:
+            kind, (method, *given) = str(array.dtype), _drawing(array)
+            texts[name] = f"rng.{method}({', '.join(map(repr, given))}).astype({kind!r})"
+            values[name] = np.asarray(getattr(generator, method)(*given)).astype(kind)
+    return Literals(values, texts, not few)
 
 
 def script(
-    call: TvmCall, program: str, constants: Values, values: Values, where: Where, floor: float
+    ir: str,
+    calls: Sequence[TvmCall],
+    program: str,
+    json: str,
+    constants: Sequence[str],
+    given: Literals,
+    where: Where,
+    floor: float,
 ) -> str:
-    """A script that fails while a pass of Relax's shows its fault, and ends well when it does not.
+    """A script that fails while passes show their fault, and ends well when they do not.
 
     Args:
-        call: the pass.
-        program: TVMScript of the module before it, as TVM prints it.
-        constants: what is bound to arguments of `main` in it.
-        values: of its other arguments.
+        calls: the passes, in order.
+        program: text of the module before them, as TVM prints it; "" where TVM does not read that,
+            and `json` is the module.
+        constants: names, among the numbers, of what is bound to arguments of `main` in it.
+        given: the numbers of the constants, and of the other arguments.
         floor: what differences are relative to at least.
 
     Returns:
-        "" where the program or its numbers are too many to paste.
+        "" where the program is too long to paste, or needs more than TVM.
     """
-    if not program or sum(v.size for v in (*constants.values(), *values.values())) > FEW:
+    words, packed = _DIALECTS[ir], "" if program else _packed(json)
+    if "relascope" in program + json or len(packed) > _MOST:
         return ""
-    kinds = {v.dtype for v in (*constants.values(), *values.values())}
-    if any(k.isbuiltin != 1 for k in kinds):  # bfloat16 and others that numpy lacks
+    if where.building and not where.target.startswith("llvm"):
         return ""
-    bound = "".join(
-        f"    {n!r}: tvm.runtime.tensor({_spelled(v)}),\n" for n, v in constants.items()
+    imports = ["import base64", "import zlib", ""] * bool(packed)
+    text = "\n".join([*imports, "import numpy as np", "import tvm", words.imports]) + "\n"
+    text += (_PACKED if packed else words.program).format(
+        program=packed or program.strip().replace("# from tvm.script", "from tvm.script")
     )
-    text = _SCRIPT.format(
-        program=program.replace("# from tvm.script", "from tvm.script"),
-        target=where.target,
-        constants=f"constants = {{\n{bound}}}\n" if bound else "",
-        module='relax.transform.BindParams("main", constants)(Module)' if bound else "Module",
-        context=f", tvm.transform.PassContext(config={dict(call.config)})" if call.config else "",
-        module_of_pass=call.module.removeprefix("tvm."),
-        function=call.function,
-        arguments=", ".join(f"{n}={v!r}" for n, v in call.arguments.items()),
-    )
+    bound = "".join(f"    {n!r}: {words.array}({given.texts[n]}),\n" for n in constants)
+    text += _BOUND if bound and ir == "relay" else "\n"
+    text += "rng = np.random.default_rng(0)\n" * given.drawn
+    text += f"target = tvm.target.Target({where.target!r})\n"
+    text += f"constants = {{\n{bound}}}\n" * bool(bound)
+    module = _UNPACK if packed else words.module
+    module = words.bound.format(module=module) if bound else module
+    text += f"before = {words.typed}({module})\n" + _through(calls, words)
+    text += f"{words.check}\nassert str(after{words.result}) == str(before{words.result})\n"
     if where.building:
-        given = "".join(f"    {n!r}: {_spelled(v)},\n" for n, v in values.items())
-        kind = 'relax.get_pipeline("default_build")' if where.plain else _DEFAULT
-        text += _RUN.format(values=given, pipeline=kind, floor=floor, limit=where.limit or 1e-5)
+        rest = (n for n in given.texts if n not in constants)
+        text += "\nvalues = {\n" + "".join(f"    {n!r}: {given.texts[n]},\n" for n in rest) + "}\n"
+        default = "relax.get_default_pipeline(target)"
+        text += "\n\ndef run(mod):\n" + words.run.format(
+            level=0 if where.plain else 3,
+            pipeline='relax.get_pipeline("default_build")' if where.plain else default,
+            disabled=["SimplifyExpr"] if where.plain else [],
+        )
+        text += _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
     return text
+
+
+def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:
+    """The passes, one after another, each in its context."""
+    text, within, source = "", "", "before"
+    for call in calls:
+        config = f", tvm.transform.PassContext(config={dict(call.config)})" if call.config else ""
+        if within != (within := f"with target{config}:\n"):
+            text += within
+        arguments = ", ".join(f"{n}={v!r}" for n, v in call.arguments.items())
+        made = f"{call.module.removeprefix('tvm.')}.{call.function}({arguments})({source})"
+        text += f"    after = {made}\n"
+        source = "after"
+    return f"{text}after = {words.typed}(after)\n"
+
+
+def _packed(json: str) -> str:
+    """A module that TVM's parser does not read back, in lines of text."""
+    data = zlib.compress(json.encode(), 9)
+    return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), 88))
+
+
+def _drawing(value: np.ndarray) -> tuple[Any, ...]:
+    """The method of numpy's generator that draws an array like one, of its sign and the range of
+    its integers; and the arguments."""
+    if value.dtype.kind == "f":
+        return "random" if (value >= 0).all() else "standard_normal", value.shape
+    least, most = (0, 1) if value.dtype.kind == "b" else (int(value.min()), int(value.max()))
+    return "integers", least, most + 1, value.shape
 
 
 def _spelled(value: np.ndarray) -> str:
     """An array as Python: the shortest numbers that are these."""
-    numbers = np.array2string(
+    words = np.array2string(
         value, max_line_width=88, separator=", ", threshold=FEW + 1, floatmode="unique"
     ).replace("\n", "\n       ")
-    words = numbers.replace("nan", "np.nan").replace("inf", "np.inf")
+    words = words.replace("nan", "np.nan").replace("inf", "np.inf")
     return f"np.array({words}, {str(value.dtype)!r})"

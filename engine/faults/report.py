@@ -3,7 +3,7 @@
 It is a folder: `README.md` is the text of the report, `report.py` shows the fault, `values.npz` has
 the inputs and results, and what `report.py` imports lies beside it. A pass of TVM's is called by
 its name there; of others the source is in the report. The text can be pasted into a tracker: where
-one pass of Relax's is to blame, a script stands in it (`engine.faults.pasted`). Knows no TVM; see
+passes of TVM's are to blame, a script stands in it (`engine.faults.pasted`). Knows no TVM; see
 `engine.faults.show` for what runs.
 """
 
@@ -13,7 +13,7 @@ import io
 import platform
 import pprint
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,8 +40,11 @@ from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import OF_PASS, OF_TEST, Account, ModuleFiles, Report, Where
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
+from relascope.passes.pipeline import Step
 from relascope.passes.search.reduce import Piece, operators
 from relascope.passes.tvm_calls import Intercepted, TvmCall, intercepting
+
+Calls = Sequence[TvmCall]
 
 _FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
 
@@ -55,7 +58,8 @@ class Facts:
         before, after: text of the piece before and after the suspected passes; "" where they crash.
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
-        call: the one suspected pass where it is TVM's and is called without ours around it.
+        calls: the suspected passes where they are TVM's and are called without ours around them.
+        pasted: the script to paste; "" where there is none.
         modules: where a person's own test decides, what it is given, as of `piece_files`.
     """
 
@@ -71,13 +75,14 @@ class Facts:
     after: str
     results: Mapping[str, np.ndarray]
     left: Written | None = None
-    call: TvmCall | None = None
+    calls: Calls = ()
+    pasted: str = ""
     modules: Mapping[str, ModuleFiles] = field(default_factory=dict)
 
     @property
     def copied(self) -> Passes:
         """The passes whose sources the report needs."""
-        own = () if self.left is not None or self.call is not None else self.start.steps
+        own = () if self.left is not None or self.calls else self.start.steps
         return *own, *self.start.tail
 
 
@@ -91,7 +96,7 @@ def report(
     Raises:
         EngineError: kind "pass"; the piece cannot be cut out.
     """
-    found, call = _called(backend, start, extracted(backend, start, piece), where)
+    found, calls = _called(backend, start, extracted(backend, start, piece), where)
     left = None if start.after is None else became(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)
     after_text, after_graph = "", None
@@ -106,7 +111,7 @@ def report(
             after_text = backend.text(after)
             after_graph = carry_identity(graph, backend.to_graph(after)[0]).graph
     elif where.kind not in ("crash", *OF_PASS):
-        made = _changed(backend, start, found, call) if left is None else left.program
+        made = _changed(backend, start, found, calls) if left is None else left.program
         for name, program in (("expected", found.program), ("seen", made)):
             run = _run(backend, start, program, found, where)
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
@@ -115,50 +120,92 @@ def report(
     about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     rest = None if left is None else backend.written(left.program)
-    facts = Facts(*about, written, text, after_text, results, rest, call, modules)
+    script = _pasted(backend, start, where, found, written, calls)
+    more = calls, script, modules
+    facts = Facts(*about, written, text, after_text, results, rest, *more)
     return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
 
 
 def _called(
     backend: PieceBackend, start: Start, found: Extracted, where: Where
-) -> tuple[Extracted, TvmCall | None]:
-    """A piece as TVM's pass is given it, and the call of that pass.
+) -> tuple[Extracted, Calls]:
+    """A piece as TVM's passes are given it, and the calls of those passes.
 
-    What ours do before it (copies, types, sums that TVM cannot take) is done to the piece. None
-    where the pass is not one of TVM's alone, or is not known to show the fault by itself.
+    What ours do before the first (copies, types, sums that TVM cannot take) is done to the piece.
+    No calls where a pass is not TVM's alone, or they are not known to show the fault by themselves.
     """
-    if start.after is not None or len(start.steps) != 1 or where.kind in (*OF_PASS, OF_TEST):
-        return found, None
-    ((step, entry),) = start.steps
+    several = len(start.steps) > 1 and where.kind != "wrong"  # for the next, one has to run again
+    if start.after is not None or several or where.kind in (*OF_PASS, OF_TEST):
+        return found, ()
+    given, program, calls = found, found.program, list[TvmCall]()
+    for step, entry in start.steps:
+        if (met := _intercepted(program, step, entry)) is None:
+            return found, ()
+        if not calls:
+            given = replace(found, program=replace(program, mod=met.mod))
+        calls.append(met.call)
+        if len(start.steps) > 1:
+            program = replace(program, mod=backend.replay.typed(met.call(met.mod)))
+    if where.kind == "wrong" and not _differs(backend, start, given, calls, where):
+        return found, ()
+    return given, tuple(calls)
+
+
+def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | None:
+    """The call of TVM's pass that a step is; None where it is none."""
     if entry.own_file or not _module(entry)[0].endswith((".builtin", ".tvm_pipelines")):
-        return found, None
+        return None
     try:
         with intercepting():
-            entry.applied(found.program, step)
+            entry.applied(program, step)
     except Intercepted as met:
-        given = replace(found, program=replace(found.program, mod=met.mod))
-        if where.kind == "wrong" and not _differs(backend, start, given, met.call, where):
-            return found, None
-        return given, met.call
+        return met
     except Exception:  # what comes before TVM's pass crashes: its source goes into the report
-        return found, None
-    return found, None
+        return None
+    return None
 
 
 def _differs(
-    backend: PieceBackend, start: Start, found: Extracted, call: TvmCall, where: Where
+    backend: PieceBackend, start: Start, found: Extracted, calls: Calls, where: Where
 ) -> bool:
     before = _run(backend, start, found.program, found, where).results()
-    after = _run(backend, start, _changed(backend, start, found, call), found, where).results()
+    after = _run(backend, start, _changed(backend, start, found, calls), found, where).results()
     gaps = replay.differences(before, after, start.floor)
     return any(not g.max_rel <= where.limit for g in gaps)
 
 
-def _changed(backend: PieceBackend, start: Start, found: Extracted, call: TvmCall | None) -> Any:
+def _changed(backend: PieceBackend, start: Start, found: Extracted, calls: Calls) -> Any:
     """A piece's program after the suspected passes."""
-    if call is None:
+    if not calls:
         return applied(found.program, start.steps)
-    return replace(found.program, mod=backend.replay.typed(call(found.program.mod)))
+    mod = found.program.mod
+    for call in calls:
+        mod = backend.replay.typed(call(mod))
+    return replace(found.program, mod=mod)
+
+
+def _pasted(
+    backend: PieceBackend,
+    start: Start,
+    where: Where,
+    found: Extracted,
+    written: Written,
+    calls: Calls,
+) -> str:
+    """The fault as a script, where it is one of TVM's passes alone, and short."""
+    if not calls or start.tail or where.kind == "slow":
+        return ""
+    given = pasted.numbers({**written.constants, **(found.values if where.building else {})})
+    if given is None or (given.drawn and where.kind != "wrong"):
+        return ""
+    if given.drawn:
+        constants = {n: given.values[n] for n in written.constants}
+        mod = backend.replay.read(written.text, written.json, constants)
+        drawn = replace(found, program=replace(found.program, mod=mod), values=given.values)
+        if not _differs(backend, start, drawn, calls, where):
+            return ""
+    about = written.text, written.json, tuple(written.constants), given, where, start.floor
+    return pasted.script(backend.ir, calls, *about)
 
 
 def _run(
@@ -279,7 +326,7 @@ def _call(kind: str, *arguments: Any, **named: Any) -> str:
 
 
 def _script(facts: Facts) -> str:
-    where, program, call = facts.where, facts.extracted.program, facts.call
+    where, program = facts.where, facts.extracted.program
     fields: dict[str, Any] = {
         "title": title(facts),
         "kind": where.kind,
@@ -304,10 +351,16 @@ def _script(facts: Facts) -> str:
     if _crash(facts) in ("seconds", "memory") and where.kind == "crash":
         fields[_crash(facts)] = getattr(facts.account, _crash(facts))
     steps: tuple[str, ...] = ()
-    if call is not None:
-        about = {"config": dict(call.config), "target": call.target}
-        arguments = call.module, call.function, dict(call.arguments)
-        steps = (_call("TvmCall", *arguments, **about),)
+    if facts.calls:
+        steps = tuple(
+            _call(
+                "TvmCall",
+                *(c.module, c.function, dict(c.arguments)),
+                config=dict(c.config),
+                target=c.target,
+            )
+            for c in facts.calls
+        )
     elif facts.left is None:
         steps = _calls(facts.start.steps)
     listed = "".join(
@@ -449,10 +502,10 @@ def _how(facts: Facts) -> str:
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
     takes = "an IRModule and returns one"
-    if facts.left is None and facts.call is None:
+    if facts.left is None and not facts.calls:
         takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
     return (
-        f"{_pasted(facts)}```\npython report.py                          # shows the fault\n"
+        f"{_as_file(facts)}```\npython report.py                          # shows the fault\n"
         "python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass\n```\n\n"
         f"Needs: {need}\n\nThe exit status is 1 while the fault shows, 0 when it does not, and 2 "
         f"where that is undecided. {_to_fix(facts)} With `--fix`, a function of your own takes the "
@@ -462,29 +515,21 @@ def _how(facts: Facts) -> str:
     )
 
 
-def _pasted(facts: Facts) -> str:
-    """The fault as a script, where it is one of a pass of Relax's alone and short."""
-    call, ends = facts.call, _crash(facts) in ("seconds", "memory", "ends")
-    if facts.ir != "relax" or call is None or facts.start.tail or facts.where.kind == "slow":
-        return ""
-    text = pasted.script(
-        call,
-        facts.written.text,
-        facts.written.constants,
-        facts.extracted.values,
-        facts.where,
-        facts.start.floor,
-    )
+def _as_file(facts: Facts) -> str:
+    """The script to paste, with what it does."""
+    ends = _crash(facts) in ("seconds", "memory", "ends")
     does = _CRASHES[_crash(facts)].format(account=facts.account) if ends else "fails"
-    above = f"As a file of its own, which {does} while the fault shows:"
-    return text and f"{above}\n\n{_fenced(text, 'python')}\n\nIn the folder of this report:\n\n"
+    needs = " It needs the TVM that has Relay, and numpy." if facts.ir == "relay" else ""
+    above = f"As a file of its own, which {does} while the fault shows.{needs}"
+    code = _fenced(facts.pasted, "python")
+    return facts.pasted and f"{above}\n\n{code}\n\nIn the folder of this report:\n\n"
 
 
 def _to_fix(facts: Facts) -> str:
     """How to try a pass that was fixed."""
     if facts.left is not None:
         return "The recorded pass does not run here, so only `--fix` can show that it is fixed."
-    if facts.call is not None:
+    if facts.calls:
         return "To try a fixed TVM, run it with that TVM."
     return "To try a fixed pass, change its copy in this folder."
 
@@ -514,9 +559,10 @@ def _passes(facts: Facts) -> str:
             "became of the program before it, by nodes that are the same in both."
         )
     lines = []
-    for step, entry in facts.start.steps:
+    for index, (step, entry) in enumerate(facts.start.steps):
         place = f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else ""
-        if (call := facts.call) is not None:
+        if facts.calls:
+            call = facts.calls[index]
             given = ", ".join(f"{n}={v!r}" for n, v in call.arguments.items())
             place = f" `report.py` calls `{call.module}.{call.function}({given})`."
         lines.append(f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}{place}")

@@ -60,8 +60,10 @@ def _applied(
     name: str, program: RelayProgram, target: str = "llvm", level: int = _USUAL
 ) -> RelayProgram:
     mod: Any = copied(program.mod)  # some passes change what they are given
-    if (make := made_by(name, _PLACES)) is not None and level == _USUAL:
-        mod = relay.transform.InferType()(run(mod, make, target=target))
+    make = made_by(name, _PLACES)
+    if make is not None and (level == _USUAL or name in _BY_LEVEL):
+        given = () if level == _USUAL else (level,)
+        mod = relay.transform.InferType()(run(mod, make, *given, target=target))
     elif any(name in _steps(target, one) for one in _LEVELS):
         top = max(_LEVELS) if level == _USUAL else level
         with tvm.transform.PassContext(opt_level=top), through(lambda one: one in (name, _TYPES)):

@@ -3,9 +3,12 @@
 That every case is opened is asked in each engine's own process (tests/both/bisecting.py).
 """
 
+import json
+import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,10 @@ import pytest
 import corpus
 from engines import shared
 from relascope.engine.jobs import bisect, reduce
+from relascope.engine.protocol.fault import Account, Where
 from relascope.engine.protocol.source import source_from_file
-from relascope.passes.catalogue import read_pipeline
+from relascope.passes.catalogue import read_pipeline, with_tvms
+from relascope.passes.search.reduce import whole
 
 
 @pytest.mark.engine
@@ -36,23 +41,63 @@ def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names):
     assert corpus.score(rows)["few"] == corpus.score(rows)["controls"] == (1, 1)
 
 
+SEEN = {"batch_norm_training": "Not equal to tolerance", "zero_by_zero": "Divide by zero"}
+SEEN["plan_across_branches"] = "Var storage is not defined"
+
+
 @pytest.mark.engine
-def test_a_report_has_a_script_to_paste_that_needs_tvm_alone(tmp_path):
+@pytest.mark.parametrize("name", SEEN)
+def test_a_report_has_a_script_to_paste_that_needs_tvm_alone(tmp_path, name):
+    (case,) = corpus.cases([name])
+    ask = shared(case.engine).call
+    known = ask("pipelines", "").pipelines
+    pipeline = read_pipeline(case.engine, with_tvms(case.engine, case.head["pipeline"], known))
+    target = ask("describe").best
+    question = bisect.Question(source_from_file(case.path), pipeline, target, threads=1)
+    made = reduce.narrow(ask, case.engine, bisect.bisect(ask, case.engine, question))
+    culprit = case.head["culprit"]
+    fails_while_the_pass_runs(tmp_path, case.engine, made.report, culprit, SEEN[name])
+
+
+def fails_while_the_pass_runs(folder, ir, report, culprit, said):
+    text = report.files["README.md"].decode()
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    without, count = re.subn(rf"(after = ).*{culprit}\(.*?\)\((\w+)\)\n", r"\1\2\n", code)
+    assert count == 1
+    for source, status in ((code, 1), (without, 0)):
+        (folder / "script.py").write_text(source)
+        run = [sys.executable, "-s", folder / "script.py"]
+        env = with_relay() if ir == "relay" else dict(os.environ)
+        done = subprocess.run(run, cwd=folder, env=env, capture_output=True, text=True)
+        assert (done.returncode, said in done.stderr) == (status, bool(status)), done.stderr
+    return code
+
+
+@cache
+def with_relay():
+    """The variables with which a Python finds the TVM that has Relay."""
+    code = "from relascope.engine.relay.tvm import boot\nimport json\n"
+    code += "boot.boot()\nprint(json.dumps(boot.child_environment()))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {**os.environ, **json.loads(made.stdout.splitlines()[-1])}
+
+
+@pytest.mark.engine
+def test_a_script_draws_many_numbers_and_runs_passes_in_order(tmp_path):
     (case,) = corpus.cases(["batch_norm_training"])
-    ask = shared("relax").call
-    pipeline = read_pipeline("relax", case.head["culprit"])
-    question = bisect.Question(source_from_file(case.path), pipeline, "llvm", threads=1)
-    made = reduce.narrow(ask, "relax", bisect.bisect(ask, "relax", question))
-    (text,) = re.findall(
-        r"^```python\n(.*?)^```", made.report.files["README.md"].decode(), re.M | re.S
-    )
-    script = tmp_path / "script.py"
-    for fixed in (False, True):
-        line = "after = relax.transform.DecomposeOpsForInference()(before)"
-        assert text.count(line) == 1
-        script.write_text(text.replace(line, "after = before") if fixed else text)
-        done = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True)
-        assert (done.returncode, "Not equal to tolerance" in done.stderr) == (not fixed, not fixed)
+    path = tmp_path / "mod.relax"
+    path.write_text(case.path.read_text().replace("(2, 3, 4, 4)", "(2, 3, 16, 16)"))
+    source, ask = source_from_file(path), shared("relax").call
+    pipeline = read_pipeline("relax", "FoldConstant|DecomposeOpsForInference")
+    where = Where(pipeline, 0, 1, "wrong", "llvm", 1e-5)
+    piece = whole(ask("suspects", source, where).graph)
+    account = Account("mod.relax", ask("narrow", source, where, piece), "", True)
+    report = ask("report", source, where, piece, account)
+    seen = "Not equal to tolerance"
+    code = fails_while_the_pass_runs(tmp_path, "relax", report, "DecomposeOpsForInference", seen)
+    assert "FoldConstant()(before)" in code and "DecomposeOpsForInference()(after)" in code
+    assert "'x': rng.standard_normal((2, 3, 16, 16)).astype('float32')" in code
+    assert "'gamma': np.array([" in code
 
 
 @pytest.mark.engine
