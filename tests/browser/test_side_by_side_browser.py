@@ -80,7 +80,7 @@ def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_pag
         page.get_by_role("button", name="Relax", exact=True)
     ).first.click()
     page.get_by_text("(Relax)").wait_for()
-    assert "ir=relax" in page.url
+    assert "engine=relax" in page.url
     page.reload()
     page.get_by_text("(Relax)").wait_for()
     settle(page)
@@ -88,11 +88,11 @@ def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_pag
     origin = page.url.partition("?")[0]
     page.goto(origin)  # another day: what was chosen last
     page.get_by_text("(Relax)").wait_for()
-    page.goto(f"{origin}?ir=MLIR")  # nonsense
+    page.goto(f"{origin}?engine=MLIR")  # nonsense
     page.get_by_text("(Relax)").wait_for()
     settle(page)
     assert chosen(page) == "Relax"
-    page.goto(f"{origin}?ir=Relay")  # a link
+    page.goto(f"{origin}?ir=Relay")  # an old link
     page.get_by_text("(Relay)").wait_for()
     settle(page)
     assert chosen(page) == "Relay"

@@ -41,7 +41,7 @@ LINES = {
     "passes": 10950,
     "recorder": 1582,
     "samples": 576,
-    "viz": 27212,
+    "viz": 27222,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

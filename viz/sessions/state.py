@@ -293,7 +293,7 @@ class Session:
     """
 
     version: int = VERSION
-    ir: str = _set(ENGINES[0], "ir", "ir", choices=ENGINES)
+    ir: str = _set(ENGINES[0], "engine", "ir", choices=ENGINES)
     model: ModelChoice = ModelChoice()
     pipeline: str = _set("", "pipeline")
     pipelines: dict[str, str] = field(default_factory=dict)

@@ -106,8 +106,8 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
             look_into(named)
             put("keep_model", FILE)
         return wrong
-    session, unread = address.session_of(query or {"ir": [recall("ir") or Session.ir]}, base)
-    if query.get("ir", [session.ir])[-1].lower() != session.ir:  # nonsense
+    session, unread = address.session_of(query or {"engine": [recall("ir") or Session.ir]}, base)
+    if address.renamed(query).get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
         session = replace(session, ir=recall("ir") or session.ir)
     if unread:
         wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")
@@ -327,7 +327,7 @@ def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
     state = st.session_state
     state.session = session
     query = address.written(session)
-    if set(query) - {"ir"} or session.timings or _KEPT in state:
+    if set(query) - {"engine"} or session.timings or _KEPT in state:
         query |= _store(session, files)
     said = {name: [value] if isinstance(value, str) else value for name, value in query.items()}
     if said != state.get(_WRITTEN):

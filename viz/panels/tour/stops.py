@@ -31,7 +31,9 @@ class Stop:
 
     def session(self) -> Session:
         """The screen."""
-        found, _ = address.session_of({"ir": ["relay"], **{n: [v] for n, v in self.query.items()}})
+        found, _ = address.session_of(
+            {"engine": ["relay"], **{n: [v] for n, v in self.query.items()}}
+        )
         step = _step(self.at, found.model.training) if self.at else found.look.step
         return replace(found, look=replace(found.look, step=step, choices=dict(self.choices)))
 
