@@ -46,6 +46,37 @@ def rooted(
     return pairs
 
 
+def reached_windows(
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """Padding with which TVM's gradient of a max pool reads no window that is not there.
+
+    For each element it goes through the windows from the last that may hold it down, and does not
+    ask whether that many exist: in memory the next row's follow, which reach the same elements
+    where a window is larger than half of the image. With more padding at the ends they exist, and
+    what flows back through them is zero.
+
+    Args:
+        sizes: of the data along the axes that are pooled.
+        counts: of windows along these.
+        padding: at all begins; what stands at the ends follows from `counts`.
+
+    Returns:
+        The padding, at all begins and then at all ends, and how many windows each axis gains.
+    """
+    begins = [int(p) for p in padding[: len(sizes)]]
+    ends, gained = [], []
+    for size, count, reach, step, begin in zip(sizes, counts, window, strides, begins, strict=True):
+        needed = max(count, (begin + size - 1) // step + 1)
+        ends.append(max(0, (needed - 1) * step + reach - size - begin))
+        gained.append((size + begin + ends[-1] - reach) // step + 1 - count)
+    return [*begins, *ends], gained
+
+
 def without_gradient(program: Program) -> set[str]:
     """Names of the arguments whose gradients nobody asks for."""
     return {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}

@@ -98,6 +98,9 @@ def _first(tries: Iterator[Callable[[], tuple[nn.Module, Inputs]]]) -> tuple[nn.
             module.eval()
             if sum(p.numel() for p in module.parameters()) > _PARAMETERS:
                 raise ValueError("no rule makes it small")
+            for parameter in module.parameters():
+                if parameter.dim() > 1 and not parameter.any():  # gates: all experts would tie
+                    nn.init.normal_(parameter, std=0.02)
             with torch.no_grad():
                 module(**inputs)
             return module, inputs

@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5023,
+    "bench": 5026,
     "commands": 3711,
     "core": 1233,
     "engine": 42906,
-    "passes": 10950,
+    "passes": 10999,
     "recorder": 1582,
     "samples": 576,
     "viz": 27222,

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from relascope.core.errors import no_gradient
-from relascope.passes.gradients import pooled
+from relascope.passes.gradients import pooled, reached_windows
 from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
 from relascope.passes.relax.training.conv_gradient import conv2d
 from relascope.passes.relax.training.recorder import Gradient, operator_of
@@ -548,9 +548,17 @@ def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs = call.attrs
     if any(int(d) != 1 for d in attrs.dilation):
         raise no_gradient("nn.max_pool2d", "is not known with dilation")
-    window = (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
-    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), attrs.layout, attrs.out_layout)
-    return [op.grad.max_pool2d_backward(grad, call.args[0], *window, *how)]
+    height = str(attrs.layout).index("H")
+    sizes, counts = (shape(t)[height : height + 2] for t in (call.args[0], grad))
+    window, strides = ([int(v) for v in w] for w in (attrs.pool_size, attrs.strides))
+    padding, gained = reached_windows(sizes, counts, window, strides, attrs.padding)
+    if any(gained):
+        around = [0] * (2 * len(shape(grad)))
+        around[2 * height + 1], around[2 * height + 3] = gained
+        grad = op.nn.pad(grad, around)
+    how = (False, bool(attrs.count_include_pad), attrs.layout, attrs.out_layout)
+    given = (window, strides, padding, attrs.dilation)
+    return [op.grad.max_pool2d_backward(grad, call.args[0], *given, *how)]
 
 
 def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:

@@ -12,7 +12,7 @@ from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
-from relascope.passes.gradients import Active, pooled, unknown
+from relascope.passes.gradients import Active, pooled, reached_windows, unknown
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 from relascope.passes.relay.ir.spans import key
 
@@ -296,6 +296,16 @@ def _max_pool2d(call: Any, grad: Any) -> list[Any]:
     if any(int(d) != 1 for d in call.attrs.dilation):
         raise no_gradient("nn.max_pool2d", "is not known with dilation")
     options = {k: getattr(call.attrs, k) for k in _POOLING}
+    height = str(call.attrs.layout).index("H")
+    sizes, counts = (shape(t)[height : height + 2] for t in (call.args[0], call))
+    window, strides = ([int(v) for v in options[k]] for k in ("pool_size", "strides"))
+    begins = ([int(p) for p in options["padding"]] * 2)[:2]
+    padding, gained = reached_windows(sizes, counts, window, strides, begins)
+    if any(gained):
+        around = [(0, 0)] * len(shape(call))
+        around[height : height + 2] = [(0, n) for n in gained]
+        grad = relay.nn.pad(grad, around)
+    options |= {"padding": padding, "ceil_mode": False}
     return [relay.nn.max_pool2d_grad(grad, call.args[0], **options)]
 
 
