@@ -6,62 +6,50 @@ import time
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    about,
-    cut_request,
-    fleet_of,
-    pipeline_of,
-    request_of,
-    source_of,
-    write,
-)
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.rows import artefact, timings
 
 
-def compile_model(args: argparse.Namespace, connect: Connect) -> Document:
+def compile_model(command: Command) -> Document:
     """Build for a target, whose device need not be here: sizes, and each kernel's code."""
-    source, pipeline = source_of(args), pipeline_of(args)
+    args, source, pipeline = command.args, command.source, command.pipeline
     if args.output:
         _check_folder(args.output)
     folder = str(args.output.absolute()) if args.output else ""
-    with EngineCalls(args, connect) as ask:
-        request = BuildRequest(source, pipeline, args.target)
-        found = ask("compile", cut_request(args, ask, request), folder)
-    return about(args, source, pipeline) | artefact.document(found, args.code)
+    request = BuildRequest(source, pipeline, args.target)
+    found = command("compile", command.cut_request(request), folder)
+    return command.about(source, pipeline) | artefact.document(found, args.code)
 
 
-def time_model(args: argparse.Namespace, connect: Connect) -> Document:
+def time_model(command: Command) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
+    args = command.args
     handing_on.check_ending(args, ".html", ".json", ".csv")
-    source, pipeline = source_of(args), pipeline_of(args)
-    fleet = fleet_of(args)
+    source, pipeline = command.source, command.pipeline
+    fleet = command.fleet
     if fleet is not None:
         _check_there(args)
-    with EngineCalls(args, connect) as ask:
-        request = request_of(args, ask)
-        taken: tuple[variants.Offer, ...] = ()
-        if args.variants:
-            offered = variants.offers(args.engine, ask("describe").targets, request.target)
-            taken = variants.chosen(args.variants, offered)
-        made = variants.variants(request, taken, lambda one: cut_request(args, ask, one))
-        request = cut_request(args, ask, request)
-        if fleet is not None:
-            result = ask("time_remote", request, fleet)
-        else:
-            result = ask("time", request, tuple(args.baseline), made)
-        names = ("model", "batch", "tokens", "dtype", "training")
-        facts: Document = {name: getattr(source, name) for name in names}
-        facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        strategy = args.strategy if source.training else None
-        document = timings.run_document(result, args.engine, str(pipeline), strategy, facts)
-        if args.output:
-            handing_on.times(args, ask, source, pipeline, result, document)
+    request = command.request()
+    taken: tuple[variants.Offer, ...] = ()
+    if args.variants:
+        offered = variants.offers(command.engine, command("describe").targets, request.target)
+        taken = variants.chosen(args.variants, offered)
+    made = variants.variants(request, taken, command.cut_request)
+    request = command.cut_request(request)
+    if fleet is not None:
+        result = command("time_remote", request, fleet)
+    else:
+        result = command("time", request, tuple(args.baseline), made)
+    names = ("model", "batch", "tokens", "dtype", "training")
+    facts: Document = {name: getattr(source, name) for name in names}
+    facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    strategy = args.strategy if source.training else None
+    document = timings.run_document(result, command.engine, str(pipeline), strategy, facts)
+    if args.output:
+        handing_on.times(command, source, pipeline, result, document)
     if args.history:
         _append(args.history, document)
     return document

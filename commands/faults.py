@@ -1,17 +1,6 @@
 """`bisect` and `reduce`."""
 
-import argparse
-
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    pipeline_of,
-    source_of,
-    target_of,
-    tolerance_of,
-    written_out,
-)
+from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.engine import jobs
 from relascope.engine.jobs import nth
@@ -19,48 +8,47 @@ from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.engine.protocol.fault import OF_TEST
-from relascope.engine.protocol.session import Ask
 from relascope.viz.rows import fault, tables
 
 
-def bisect(args: argparse.Namespace, connect: Connect) -> Document:
+def bisect(command: Command) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash.
 
     Of a pass on our rewriters, also the application of it that does, and to which node.
     """
-    with EngineCalls(args, connect) as ask:
-        result = _bisected(args, ask)
-        inside = nth.nth(ask, args.engine, result)
-    return written_out(args, tables.bisect_document(args.engine, result, inside))
+    result = _bisected(command)
+    inside = nth.nth(command, command.engine, result)
+    return command.written(tables.bisect_document(command.engine, result, inside))
 
 
-def reduce(args: argparse.Namespace, connect: Connect) -> Document:
+def reduce(command: Command) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
+    args = command.args
     fault.check_folder(args.out)
-    with EngineCalls(args, connect) as ask:
-        found = _bisected(args, ask)
-        made = None
-        if not cannot(found):
-            made = narrow(ask, args.engine, found, most=args.tries, limits=ask.limits)
+    found = _bisected(command)
+    made = None
+    if not cannot(found):
+        made = narrow(command, command.engine, found, most=args.tries, limits=command.limits)
     if made is not None and made.report is not None:
         fault.write(made.report, args.out)
-    return fault.document(args.engine, found, made, str(args.out))
+    return fault.document(command.engine, found, made, str(args.out))
 
 
-def _bisected(args: argparse.Namespace, ask: Ask) -> Bisection:
+def _bisected(command: Command) -> Bisection:
+    args = command.args
     test = None if args.test is None else OwnTest.of(args.test, args.test_seconds)
     if test is not None and (args.kind or args.rtol or args.atol):
         message = "With a test of your own, that test alone decides what is bad."
         raise EngineError("usage", message, "--test", "Leave out --kind, --rtol and --atol.")
-    source, pipeline = source_of(args), pipeline_of(args)
-    ask("load", source)  # what cannot be opened is no fault of a pass
+    source, pipeline = command.source, command.pipeline
+    command("load", source)  # what cannot be opened is no fault of a pass
     how = (
         OF_TEST if test else args.kind or "",
         args.factor,
         args.threads,
         args.repeats or 30,
-        tolerance_of(args),
+        command.tolerance,
     )
     taken = args.repeats or 1, args.pass_seconds, args.pass_memory, test
-    question = Question(source, pipeline, target_of(args, ask), *how, *taken)
-    return jobs.bisect.bisect(ask, args.engine, question)
+    question = Question(source, pipeline, command.target, *how, *taken)
+    return jobs.bisect.bisect(command, command.engine, question)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from relascope.commands.shared import Document, write
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.results import ModelInfo
-from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TorchSaved
 from relascope.passes.cuts.cut import Cut
@@ -37,17 +36,16 @@ def looks(command: argparse.ArgumentParser) -> None:
     add("--types", action="store_true", help="label the edges with the types of their values")
 
 
-def graph(
-    args: argparse.Namespace, ask: Ask, info: ModelInfo, after: Graph, pipeline: Pipeline | None
-) -> None:
+def graph(command: Command, info: ModelInfo, after: Graph, pipeline: Pipeline | None) -> None:
     """Write the graph that `graph` is about."""
+    args = command.args
     ending = ending_of(args.output.name, FORMATS)
     view = replace(PLAIN, show_shapes=args.types, open_groups=_opened(after, args.open))
 
     def page() -> Sheet:
         from relascope.viz.handed_on.parts import graph_tab
 
-        file = _sheet(args, ask, info.source, pipeline)
+        file = _sheet(command, info.source, pipeline)
         file.caveats += info.notes
         graph_tab(file, after, view, info)
         return file
@@ -79,34 +77,33 @@ def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:
 
 
 def steps(
-    args: argparse.Namespace,
-    ask: Ask,
+    command: Command,
     source: ModelSource,
     stepped: Stepped,
     errors: Mapping[int, Row],
     rows: Callable[[], list[Row]],
 ) -> None:
     """Write the steps that `step` is about: a page, all graphs, or a line a step."""
-    ending = ending_of(args.output.name, LISTS)
+    output = command.args.output
+    ending = ending_of(output.name, LISTS)
     pipeline = stepped.pipeline
     if ending == PAGE:
         from relascope.viz.handed_on.steps import steps_of, steps_tab
 
-        file = _sheet(args, ask, source, pipeline)
-        file.caveats += ask("load", source).notes
-        steps_tab(file, steps_of(ask, args.engine, source, stepped, errors), PLAIN)
-        write(args.output, file.html())
+        file = _sheet(command, source, pipeline)
+        file.caveats += command("load", source).notes
+        steps_tab(file, steps_of(command, command.engine, source, stepped, errors), PLAIN)
+        write(output, file.html())
     elif ending == TABLE:
         columns = ("pass", "enabled", "added", "removed", "changed", "nodes", "seconds")
-        write(args.output, timings.csv_text(rows(), columns))
+        write(output, timings.csv_text(rows(), columns))
     else:
-        graphs = [ask("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
-        write(args.output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+        graphs = [command("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
+        write(output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
 
 
 def captures(
-    args: argparse.Namespace,
-    ask: Ask,
+    command: Command,
     source: ModelSource,
     pipeline: Pipeline,
     cut: Cut,
@@ -115,43 +112,44 @@ def captures(
     split: Callable[[], str],
 ) -> None:
     """Write the cut that `captures` is about: a page, the split, or a line a capture."""
-    ending = ending_of(args.output.name, LISTS)
+    output = command.args.output
+    ending = ending_of(output.name, LISTS)
     if ending == PAGE:
         from relascope.viz.handed_on.parts import cut_tab
 
-        file = _sheet(args, ask, source, pipeline)
-        file.caveats += ask("load", source).notes
+        file = _sheet(command, source, pipeline)
+        file.caveats += command("load", source).notes
         cut_tab(file, cut, PLAIN, saved)
-        write(args.output, file.html())
+        write(output, file.html())
     elif ending == TABLE:
         columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
         kept = [*document["captures"], *document["masks"]]
-        write(args.output, timings.csv_text(kept, columns))
+        write(output, timings.csv_text(kept, columns))
     else:
-        write(args.output, split())
+        write(output, split())
 
 
 def times(
-    args: argparse.Namespace,
-    ask: Ask,
+    command: Command,
     source: ModelSource,
     pipeline: Pipeline,
     result: TimeResult,
     document: Document,
 ) -> None:
     """Write the times that `time` is about: a page, the document, or a line a row."""
-    ending = ending_of(args.output.name, LISTS)
+    output = command.args.output
+    ending = ending_of(output.name, LISTS)
     if ending == PAGE:
         from relascope.viz.handed_on.parts import times_tab
 
-        file = _sheet(args, ask, source, pipeline, strategy=document["strategy"])
+        file = _sheet(command, source, pipeline, strategy=document["strategy"])
         times_tab(file, [(source.model, document)])
-        write(args.output, file.html())
+        write(output, file.html())
     elif ending == TABLE:
         rows = document["rows"]
-        write(args.output, timings.csv_text(rows, (*timings.COLUMNS, "target")))
+        write(output, timings.csv_text(rows, (*timings.COLUMNS, "target")))
     else:
-        write(args.output, json.dumps(document, ensure_ascii=False))
+        write(output, json.dumps(document, ensure_ascii=False))
 
 
 def recorded(args: argparse.Namespace, found: Recording, document: Document) -> None:
@@ -180,16 +178,12 @@ def check_ending(args: argparse.Namespace, *endings: str) -> None:
 
 
 def _sheet(
-    args: argparse.Namespace,
-    ask: Ask,
-    source: ModelSource,
-    pipeline: Pipeline | None,
-    **more: str | None,
+    command: Command, source: ModelSource, pipeline: Pipeline | None, **more: str | None
 ) -> Sheet:
     from relascope.viz.handed_on.parts import origin
 
     mode = "training" if source.training else "inference"
     label = Path(source.model).name if source.digest else source.model
-    version = ask("describe").version
-    about = origin(source, label, args.engine, version, str(pipeline or ""), **more)
-    return Sheet(f"{label}, {mode}, {args.engine.capitalize()}", about)
+    version = command("describe").version
+    about = origin(source, label, command.engine, version, str(pipeline or ""), **more)
+    return Sheet(f"{label}, {mode}, {command.engine.capitalize()}", about)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from relascope.commands.options import limits, positive
-from relascope.commands.shared import Connect, Document, EngineCalls
+from relascope.commands.shared import Command, Connect, Document
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
 from relascope.core.version import __version__
@@ -49,9 +49,9 @@ def relay_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def page(args: argparse.Namespace, connect: Connect) -> Document:
+def page(command: Command) -> Document:
     """Open the page in a browser and serve it until Ctrl-C."""
-    serve(args, {})
+    serve(command.args, {})
 
 
 def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
@@ -74,16 +74,16 @@ def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path, **limits, **more})
 
 
-def engines(args: argparse.Namespace, connect: Connect) -> Document:
+def engines(command: Command) -> Document:
     """Which engines are here, and what to do about one that is not: each is started once."""
     return {
         "relascope": __version__,
         "python": platform.python_version(),
-        "engines": [_look(ir, connect) for ir in ENGINES],
+        "engines": [_look(ir, command.connect) for ir in ENGINES],
     }
 
 
-def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
+def install_relay(command: Command) -> Document:
     """Install the wheel that carries a TVM with Relay, and load that once.
 
     The packages that the wheel declares are for other uses of it and stay out: what Relay needs
@@ -93,9 +93,9 @@ def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
     if os.environ.get(SETTING):
         message = f"{SETTING} names another TVM with Relay, which goes before the one in the wheel."
         raise EngineError("usage", message, os.environ[SETTING], "Unset it, or use that TVM.")
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
-    command += ["--force-reinstall"] if args.force else []
-    done = subprocess.run([*command, WHEEL], stdout=sys.stderr, check=False)
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
+    pip += ["--force-reinstall"] if command.args.force else []
+    done = subprocess.run([*pip, WHEEL], stdout=sys.stderr, check=False)
     if done.returncode:
         raise EngineError(
             "engine",
@@ -104,7 +104,7 @@ def install_relay(args: argparse.Namespace, connect: Connect) -> Document:
             f"What it said is above. Any installer will do that can be told to leave out what "
             f"{WHEEL} depends on.",
         )
-    row = _look("relay", connect)
+    row = _look("relay", command.connect)
     if row["error"] is not None:
         raise EngineError(**row["error"])
     return {"installed": WHEEL, "engines": [row]}
@@ -123,8 +123,8 @@ def _look(ir: str, connect: Connect) -> Document:
         "error": None,
     }
     try:
-        with EngineCalls(argparse.Namespace(engine=ir), connect) as ask:
-            info = ask("describe")
+        with Command(argparse.Namespace(engine=ir), connect) as command:
+            info = command("describe")
     except EngineError as error:
         return {**row, "error": error.to_json()}
     devices = {t.name: t.words for t in info.targets if t.runs_here}

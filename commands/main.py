@@ -140,9 +140,11 @@ def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> i
 
             os.environ[TRUST] = "1"  # which engines inherit
         _own_passes(args)
+        from relascope.commands.shared import Command
         from relascope.engine.client import EngineClient
 
-        document = args.run(args, _with_tvms_pipelines(args, connect or EngineClient))
+        with Command(args, _with_tvms_pipelines(args, connect or EngineClient)) as command:
+            document = args.run(command)
     except EngineError as error:
         return _fail(error, as_json)
     except ModuleNotFoundError as missing:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
-from relascope.commands.shared import Connect, Document, EngineCalls, write
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.viz.sessions import replay as files
@@ -25,8 +25,9 @@ def replay_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("-o", dest="output", type=Path, metavar="FILE.html", help=about)
 
 
-def replay(args: argparse.Namespace, connect: Connect) -> Document:
+def replay(command: Command) -> Document:
     """Run a session's file again, and compare graphs, captures and errors with those in it."""
+    args = command.args
     handing_on.check_ending(args, handing_on.PAGE)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.read(args.file, Path(folder))
@@ -38,14 +39,13 @@ def replay(args: argparse.Namespace, connect: Connect) -> Document:
             message = "The session is of a recording, of which nothing is run again."
             raise EngineError("session", message, session.model.name, hint)
         args.engine = session.ir
-        with EngineCalls(args, connect) as ask:
-            version = ask("describe").version
-            results = again(ask, session, path)
-            if args.output:
-                from relascope.viz.handed_on.session import session_sheet
+        version = command("describe").version
+        results = again(command, session, path)
+        if args.output:
+            from relascope.viz.handed_on.session import session_sheet
 
-                source = session.model.source(path)
-                write(args.output, session_sheet(ask, session, source).html())
+            source = session.model.source(path)
+            write(args.output, session_sheet(command, session, source).html())
     then = {name: part for name, part in session.results.items() if name in results}
     found = list(differences(then, results)) if then else []
     return {

@@ -1,4 +1,4 @@
-"""What commands share: an engine for the length of one, and what their arguments say."""
+"""What commands share: what their arguments say, an engine for the length of one, and files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,6 @@ from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.limits import NO_LIMITS, Limits
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import (
     CODE,
     INPUTS,
@@ -46,28 +45,31 @@ Document = dict[str, Any]
 _PIECE = ("module", "call")
 
 
-class EngineCalls:
-    """A client for the length of one command; calling it asks the engine and shows progress."""
+class Command:
+    """A command that is run: its arguments, what they say, and an engine for as long as it lasts.
+
+    Calling it asks the engine, which is connected when it is first asked, and shows progress. What
+    the arguments say is read anew each time, for commands change some.
+    """
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
-        self._client = connect(args.engine)
-        names = ("seconds", "memory", "calls")
-        given = {n: v for n in names if (v := getattr(args, f"limit_{n}", None))}
-        self.limits = Limits(**given)
-        if self.limits != NO_LIMITS:
-            self._client.limit(self.limits)
+        self.args, self.connect = args, connect
         self._line = ProgressLine(sys.stderr)
 
-    def __enter__(self) -> EngineCalls:
+    def __enter__(self) -> Command:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._line.clear()
-        self._client.close()
+        if client := vars(self).pop("_client", None):
+            client.close()
 
-    def expect(self, source: ModelSource) -> None:
-        """Have the engine start with what it needs to open this model."""
-        self._client.expect(source)
+    @cached_property
+    def _client(self) -> EngineClient:
+        client = self.connect(self.engine)
+        if self.limits != NO_LIMITS:
+            client.limit(self.limits)
+        return client
 
     def __call__(self, method: str, *arguments: Any) -> Any:
         return self._client.call(method, *arguments, on_progress=self._line)
@@ -86,6 +88,110 @@ class EngineCalls:
             self._line(fraction, text)
 
         return self._client.call(method, *arguments, on_progress=show)
+
+    @property
+    def engine(self) -> str:
+        """The IR of --engine."""
+        return str(self.args.engine)
+
+    @property
+    def limits(self) -> Limits:
+        """What --limit-seconds, --limit-memory and --limit-calls say."""
+        names = ("seconds", "memory", "calls")
+        return Limits(**{n: v for n in names if (v := getattr(self.args, f"limit_{n}", None))})
+
+    @property
+    def source(self) -> ModelSource:
+        """Which model, as MODEL and the options beside it say.
+
+        Raises:
+            EngineError: kind "usage" or "file"; they do not fit each other, or there is no such
+                model.
+        """
+        return _source_of(self.args)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of --passes, or the default one, as `typed_pipeline` reads it.
+
+        Raises:
+            EngineError: kind "usage"; the text cannot be read.
+        """
+        args = self.args
+        where = "--passes" if args.passes else "--training, --gradient"
+        with refusing("usage", "{}.", where, "See: relascope passes"):
+            text = "default" if args.passes is None else args.passes
+            pipeline = typed_pipeline(args.engine, text, args.training, args.gradient)
+        with refusing("usage", "{}.", "--count", "Write PASS=N of a pass in the pipeline."):
+            return _counted(args, pipeline)
+
+    @property
+    def target(self) -> str:
+        """The target of --target, or the best one here."""
+        return str(self.args.target or self("describe").best)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What --rtol and --atol say."""
+        return Tolerance(self.args.rtol, self.args.atol)
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """Whose device measures; None for this machine.
+
+        Raises:
+            EngineError: kind "usage"; --key stands without --tracker.
+        """
+        args = self.args
+        if args.tracker is None and args.key is None:
+            return None
+        if args.tracker is None:
+            said = "Where the tracker of these devices is, is not said."
+            raise EngineError("usage", said, "--tracker", "Give its host:port, too.")
+        return Fleet(args.tracker, args.key or "")
+
+    def cut(self, joint: Joint) -> Cut:
+        """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
+        named on stderr.
+
+        Raises:
+            EngineError: kind "usage"; the graph cannot be cut so.
+        """
+        args = self.args
+        where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
+        with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
+            found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
+        for line in tables.idle_lines(found):
+            print(f"relascope: {line}", file=sys.stderr)
+        return found
+
+    def request(self) -> BuildRequest:
+        """What is built and how it is run, as the options say; the program whole."""
+        source = self.source
+        self._client.expect(source)
+        repeats = getattr(self.args, "repeats", BuildRequest.repeats)
+        return BuildRequest(source, self.pipeline, self.target, self.args.threads, repeats)
+
+    def cut_request(self, request: BuildRequest | None = None) -> BuildRequest:
+        """The same; for training, split at the cut that the options ask for.
+
+        Args:
+            request: of another pipeline or target than the options say.
+        """
+        return with_cut(self, request or self.request(), self.cut)
+
+    def about(self, source: ModelSource, pipeline: Pipeline, built: bool = True) -> Document:
+        """The head of a document: which program it is of, and of what was built, its strategy."""
+        head: Document = {"model": source.model, "engine": self.engine, "pipeline": str(pipeline)}
+        head |= {name: getattr(source, name) for name in _PIECE if source.module}
+        strategy = {"strategy": self.args.strategy if source.training else None} if built else {}
+        return head | strategy
+
+    def written(self, document: Document) -> Document:
+        """The document, written to the file of -o as well where one is named."""
+        if self.args.output:
+            write(self.args.output, json.dumps(document, ensure_ascii=False))
+        return document
 
 
 class ProgressLine:
@@ -111,12 +217,7 @@ class ProgressLine:
             self._width = 0
 
 
-def source_of(args: argparse.Namespace) -> ModelSource:
-    """Which model, as MODEL and the options beside it say.
-
-    Raises:
-        EngineError: kind "usage" or "file"; they do not fit each other, or there is no such model.
-    """
+def _source_of(args: argparse.Namespace) -> ModelSource:
     if args.gradient != "tvm" and not args.training:
         said = "Without training there is no gradient to choose."
         raise EngineError("usage", said, "--gradient", "Add --training.")
@@ -194,22 +295,6 @@ def _named(text: str) -> str:
     return text
 
 
-def pipeline_of(args: argparse.Namespace) -> Pipeline:
-    """The pipeline of --passes, or the default one.
-
-    It is read as `passes.catalogue.typed_pipeline` does.
-
-    Raises:
-        EngineError: kind "usage"; the text cannot be read.
-    """
-    where = "--passes" if args.passes else "--training, --gradient"
-    with refusing("usage", "{}.", where, "See: relascope passes"):
-        text = "default" if args.passes is None else args.passes
-        pipeline = typed_pipeline(args.engine, text, args.training, args.gradient)
-    with refusing("usage", "{}.", "--count", "Write PASS=N of a pass in the pipeline."):
-        return _counted(args, pipeline)
-
-
 def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
     """The pipeline with what --count says.
 
@@ -225,77 +310,6 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
                 pipeline = pipeline.with_parameter(index, COUNT, count)
                 info(args.engine, name).count(pipeline.steps[index])
     return pipeline
-
-
-def cut_of(joint: Joint, args: argparse.Namespace) -> Cut:
-    """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
-    named on stderr.
-
-    Raises:
-        EngineError: kind "usage"; the graph cannot be cut so.
-    """
-    where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
-    with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
-        found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
-    for line in tables.idle_lines(found):
-        print(f"relascope: {line}", file=sys.stderr)
-    return found
-
-
-def request_of(args: argparse.Namespace, ask: Ask) -> BuildRequest:
-    """What is built and how it is run, as the options say; the program whole."""
-    source = source_of(args)
-    if isinstance(ask, EngineCalls):
-        ask.expect(source)
-    target, repeats = target_of(args, ask), getattr(args, "repeats", BuildRequest.repeats)
-    return BuildRequest(source, pipeline_of(args), target, args.threads, repeats)
-
-
-def target_of(args: argparse.Namespace, ask: Ask) -> str:
-    """The target of --target, or the best one here."""
-    return args.target or ask("describe").best
-
-
-def tolerance_of(args: argparse.Namespace) -> Tolerance:
-    """What --rtol and --atol say."""
-    return Tolerance(args.rtol, args.atol)
-
-
-def cut_request(
-    args: argparse.Namespace, ask: Ask, request: BuildRequest | None = None
-) -> BuildRequest:
-    """The same; for training, split at the cut that the options ask for.
-
-    Args:
-        request: of another pipeline or target than the options say.
-    """
-    return with_cut(ask, request or request_of(args, ask), lambda joint: cut_of(joint, args))
-
-
-def about(
-    args: argparse.Namespace, source: ModelSource, pipeline: Pipeline, built: bool = True
-) -> Document:
-    """The head of a document: which program it is of, and of what was built, its strategy."""
-    head: Document = {"model": source.model, "engine": args.engine, "pipeline": str(pipeline)}
-    head |= {name: getattr(source, name) for name in _PIECE if source.module}
-    return head | ({"strategy": args.strategy if source.training else None} if built else {})
-
-
-def fleet_of(args: argparse.Namespace) -> Fleet | None:
-    """Whose device measures; None for this machine."""
-    if args.tracker is None and args.key is None:
-        return None
-    if args.tracker is None:
-        said = "Where the tracker of these devices is, is not said."
-        raise EngineError("usage", said, "--tracker", "Give its host:port, too.")
-    return Fleet(args.tracker, args.key or "")
-
-
-def written_out(args: argparse.Namespace, document: Document) -> Document:
-    """The document, written to the file of -o as well where one is named."""
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
 
 
 def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:

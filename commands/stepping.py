@@ -1,25 +1,13 @@
 """`step` and `check`."""
 
-import argparse
+from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 
 from relascope.commands import handing_on
 from relascope.commands.gate.baseline import check_baseline
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    about,
-    cut_request,
-    pipeline_of,
-    source_of,
-    target_of,
-    tolerance_of,
-    write,
-    written_out,
-)
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.runs import fitting
@@ -27,7 +15,6 @@ from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
-from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource, kinds_of_inputs
 from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
@@ -39,34 +26,34 @@ from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.script import script
 
 
-def step(args: argparse.Namespace, connect: Connect) -> Document:
+def step(command: Command) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
-    source, pipeline = source_of(args), _stopped(args, pipeline_of(args))
+    args, source = command.args, command.source
+    pipeline = _stopped(args.last, command.pipeline)
     handing_on.check_ending(args, ".html", ".json", ".csv")
     errors: dict[int, Row] = {}
     details: list[Row] = []
-    with EngineCalls(args, connect) as ask:
-        stepped = run_steps(ask, source, pipeline)
-        alive, sound = stepped.pipeline, stepped.sound
-        if args.changes or args.text_diff:
-            details = step_details(ask, args.engine, source, alive, args.changes, args.text_diff)
-        if args.printed or args.print_changed or args.verify or args.memory:
-            more = _texts_and_problems(ask, source, stepped, args)
-            details = [{**d, **m} for d, m in zip_longest(details, more, fillvalue=Row())]
-        if args.check:
-            errors = _check_steps(ask, source, sound, args)
-        if args.inside:
-            insides = _inside_steps(ask, source, sound, args)
-            details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=Row())]
-        if args.export:
-            write(args.export, script(args.engine, source, pipeline))
-        if args.output:
-            listed = partial(tables.step_rows, stepped.records, errors)
-            handing_on.steps(args, ask, source, stepped, errors, listed)
+    stepped = run_steps(command, source, pipeline)
+    alive, sound = stepped.pipeline, stepped.sound
+    if args.changes or args.text_diff:
+        details = step_details(command, command.engine, source, alive, args.changes, args.text_diff)
+    if args.printed or args.print_changed or args.verify or args.memory:
+        more = _texts_and_problems(command, source, stepped)
+        details = [{**d, **m} for d, m in zip_longest(details, more, fillvalue=Row())]
+    if args.check:
+        errors = _check_steps(command, source, sound)
+    if args.inside:
+        insides = _inside_steps(command, source, sound)
+        details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=Row())]
+    if args.export:
+        write(args.export, script(command.engine, source, pipeline))
+    if args.output:
+        listed = partial(tables.step_rows, stepped.records, errors)
+        handing_on.steps(command, source, stepped, errors, listed)
     rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
     steps = [{**row, **more} for row, more in rows]
     fails = args.verify and any(map(_broken, steps))
-    return {**about(args, source, pipeline, built=False), "steps": steps, "fails": fails}
+    return {**command.about(source, pipeline, built=False), "steps": steps, "fails": fails}
 
 
 def _broken(step: Row) -> bool:
@@ -75,53 +62,52 @@ def _broken(step: Row) -> bool:
     return bool(step["failure"] or step["problems"] or step["check_failure"]) or wrong
 
 
-def _stopped(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
     """The pipeline as far as --stop-after says.
 
     Raises:
         EngineError: kind "usage"; it has no such step.
     """
-    if args.last is None:
+    if last is None:
         return pipeline
-    places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == args.last]
-    if args.last.isdigit() and 0 < int(args.last) <= len(pipeline):
-        places = [int(args.last) - 1]
+    places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == last]
+    if last.isdigit() and 0 < int(last) <= len(pipeline):
+        places = [int(last) - 1]
     if not places:
-        message = f"The pipeline has no step {args.last!r}."
+        message = f"The pipeline has no step {last!r}."
         hint = f"Name a pass that is on, or a number from 1 to {len(pipeline)}."
         raise EngineError("usage", message, "--stop-after", hint)
     return pipeline.upto(places[0])
 
 
-def _texts_and_problems(
-    ask: Ask, source: ModelSource, stepped: Stepped, args: argparse.Namespace
-) -> list[Row]:
+def _texts_and_problems(command: Command, source: ModelSource, stepped: Stepped) -> list[Row]:
     """Of each step that ran: the IR's text, what is wrong with the program, its plan of memory."""
-    alive, rows = stepped.pipeline, list[Row]()
+    args, alive, rows = command.args, stepped.pipeline, list[Row]()
     for index, record in enumerate(stepped.records):
         row: Row = {"ir": None, "problems": None}
         ran = record.enabled and record.error is None
         if ran and (args.printed or args.print_changed):
-            text = ask("text", source, alive, index)
-            before = start_of(args.engine, alive, index)
-            if args.printed or text != ask("text", source, alive, before):
+            text = command("text", source, alive, index)
+            before = start_of(command.engine, alive, index)
+            if args.printed or text != command("text", source, alive, before):
                 row["ir"] = text
         if ran and args.verify:
-            row["problems"] = list(ask("verify", source, alive, index))
+            row["problems"] = list(command("verify", source, alive, index))
         if args.memory:
-            graph = ask("graph_after", source, alive, index) if ran else None
+            graph = command("graph_after", source, alive, index) if ran else None
             row["memory"] = None if graph is None else memory_document(graph)
         rows.append(row)
     return rows
 
 
-def check(args: argparse.Namespace, connect: Connect) -> Document:
+def check(command: Command) -> Document:
     """Every stage of the way against PyTorch, in float32 and float64: the accuracy report.
 
     With --baseline, what differs from one, in a sentence each.
     """
+    args = command.args
     if args.baseline is not None:
-        return check_baseline(args, connect)
+        return check_baseline(command)
     _check_gate(args)
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
@@ -129,41 +115,40 @@ def check(args: argparse.Namespace, connect: Connect) -> Document:
     trains = sample is None or sample.training
     inference = training = None
     if not args.training:
-        inference = pipeline_of(args)
+        inference = command.pipeline
     if args.training or (trains and not args.passes):
         args.training = True
-        training = pipeline_of(args)
+        training = command.pipeline
     strategies = (args.strategy,) if args.strategy else tuple(STRATEGIES)
     planned = accuracy.plan(
-        args.engine, source_of(args), inference, training, strategies, args.budget, dtypes
+        command.engine, command.source, inference, training, strategies, args.budget, dtypes
     )
-    stages = [replace(stage, tolerance=tolerance_of(args)) for stage in planned]
+    stages = [replace(stage, tolerance=command.tolerance) for stage in planned]
     known = kinds_of_inputs(planned[0].source)
     own = (known[0], *known[len(INPUTS) :])  # every set
     stages = [*accuracy.with_inputs(stages, args.inputs or own)]
-    with EngineCalls(args, connect) as ask:
-        info = ask("load", planned[0].source)  # what cannot be opened is no row of the table
-        if info.against != PYTORCH:  # such a program has one precision
-            stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
-        target = target_of(args, ask)
-        first, last = stages[0].source, stages[-1].source
-        runs, also = ((), ()) if args.inputs else fitting(ask, first, target)
-        stages += [replace(stages[0], source=run) for run in runs]
-        rows = [row for stage in stages for row in accuracy.run(ask, stage, target)]
-        if info.against != PYTORCH:
-            info = ask("load", last, True)
-    document = tables.accuracy_document(args.model, args.engine, target, rows, info.against)
+    info = command("load", planned[0].source)  # what cannot be opened is no row of the table
+    if info.against != PYTORCH:  # such a program has one precision
+        stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
+    target = command.target
+    first, last = stages[0].source, stages[-1].source
+    runs, also = ((), ()) if args.inputs else fitting(command, first, target)
+    stages += [replace(stages[0], source=run) for run in runs]
+    rows = [row for stage in stages for row in accuracy.run(command, stage, target)]
+    if info.against != PYTORCH:
+        info = command("load", last, True)
+    document = tables.accuracy_document(args.model, command.engine, target, rows, info.against)
     document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
     verdicts = {row["verdict"] for row in document["inputs"]}
     bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
-    return written_out(args, {**document, "against": info.against, "fails": bool(verdicts & bad)})
+    return command.written({**document, "against": info.against, "fails": bool(verdicts & bad)})
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
 """What `--fail-on` takes without a baseline, and the verdicts that it stands for."""
 
 
-def _check_gate(args: argparse.Namespace) -> None:
+def _check_gate(args: Namespace) -> None:
     """Refuse what only a baseline gives a meaning.
 
     Raises:
@@ -179,24 +164,22 @@ def _check_gate(args: argparse.Namespace) -> None:
         raise EngineError("usage", message, "--fail-on", hint)
 
 
-def _check_steps(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
-) -> dict[int, Row]:
+def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> dict[int, Row]:
     """What the program after each enabled step returns, against PyTorch, or why it is not known."""
-    target, given = target_of(args, ask), tolerance_of(args)
+    target, given = command.target, command.tolerance
     rows: dict[int, Row] = {}
     known: dict[Pipeline, Row] = {}
     for index, one in enumerate(pipeline):
-        upto = pipeline.upto(last_built(args.engine, pipeline.upto(index)))
+        upto = pipeline.upto(last_built(command.engine, pipeline.upto(index)))
 
         def request(source: ModelSource, upto: Pipeline = upto) -> BuildRequest:
             whole = BuildRequest(source, upto, target)
-            graph = ask("graph_after", source, upto, len(upto) - 1)
-            return whole if graph.forward_outputs is None else cut_request(args, ask, whole)
+            graph = command("graph_after", source, upto, len(upto) - 1)
+            return whole if graph.forward_outputs is None else command.cut_request(whole)
 
         if one.enabled and upto not in known:
             try:
-                found = accuracy.judged(ask, source, request, given)
+                found = accuracy.judged(command, source, request, given)
                 known[upto] = {"error": tables.judged_row(found), "check_failure": None}
             except EngineError as error:
                 if error.kind == "cancelled":
@@ -207,22 +190,20 @@ def _check_steps(
     return rows
 
 
-def _inside_steps(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, args: argparse.Namespace
-) -> list[Row]:
+def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> list[Row]:
     """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
 
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.
     """
-    target = target_of(args, ask)
+    target = command.target
     rows: list[Row] = []
     for index, one in enumerate(pipeline):
         row: Row = {"inside": None, "inside_failure": None}
         try:
             if one.enabled:
-                about = args.engine, source, pipeline, index, target, tolerance_of(args)
-                found = node_accuracy.both(ask, *about)
+                about = command.engine, source, pipeline, index, target, command.tolerance
+                found = node_accuracy.both(command, *about)
                 row["inside"] = tables.inside_document(list(found))
         except EngineError as error:
             if error.kind == "cancelled":

@@ -6,15 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    about,
-    cut_request,
-    fleet_of,
-    written_out,
-)
+from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
@@ -24,39 +16,38 @@ from relascope.passes.catalogue import last_built
 from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 
 
-def tasks(args: argparse.Namespace, connect: Connect) -> Document:
+def tasks(command: Command) -> Document:
     """The kernels of a model that can be tuned: calls, share of the time, best record."""
-    with EngineCalls(args, connect) as ask:
-        request = cut_request(args, ask)
-        found: tuple[TuneTask, ...] = ask("tasks", request, fleet_of(args))
-        source, pipeline = request.source, request.pipeline
-        graph = ask("graph_after", source, pipeline, last_built(args.engine, pipeline))
-        place = _place(args, ask("describe"), request)
-    document = {**_about(args, request), "records": str(place)}
+    request = command.cut_request()
+    found: tuple[TuneTask, ...] = command("tasks", request, command.fleet)
+    source, pipeline = request.source, request.pipeline
+    graph = command("graph_after", source, pipeline, last_built(command.engine, pipeline))
+    place = _place(command, command("describe"), request)
+    document = {**_about(command, request), "records": str(place)}
     document["tasks"] = task_rows(found, graph)
-    return written_out(args, document)
+    return command.written(document)
 
 
-def tune(args: argparse.Namespace, connect: Connect) -> Document:
+def tune(command: Command) -> Document:
     """Measure schedules of a model's kernels, and keep the best for builds to come."""
+    args = command.args
     if args.trials < 1 or (args.top is not None and args.top < 1):
         raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
-    fleet = fleet_of(args)
-    with EngineCalls(args, connect) as ask:
-        request = cut_request(args, ask)
-        found: tuple[TuneTask, ...] = ask("tasks", request, fleet)
-        keys = _chosen(found, args)
-        engine: EngineInfo = ask("describe")
-        place = _place(args, engine, request)
-        lines, began = len(records.read(place).trials), time.perf_counter()
-        try:
-            result = ask.timed("tune", request, keys, args.trials, fleet)
-        except KeyboardInterrupt:
-            seconds = time.perf_counter() - began
-            result = _so_far(place, lines, found, keys, request, engine.machine, seconds)
+    fleet = command.fleet
+    request = command.cut_request()
+    found: tuple[TuneTask, ...] = command("tasks", request, fleet)
+    keys = _chosen(found, args)
+    engine: EngineInfo = command("describe")
+    place = _place(command, engine, request)
+    lines, began = len(records.read(place).trials), time.perf_counter()
+    try:
+        result = command.timed("tune", request, keys, args.trials, fleet)
+    except KeyboardInterrupt:
+        seconds = time.perf_counter() - began
+        result = _so_far(place, lines, found, keys, request, engine.machine, seconds)
     book = records.read(place)
     document = {
-        **_about(args, request),
+        **_about(command, request),
         "machine": result.machine,
         "threads": result.threads,
         "records": result.folder,
@@ -67,20 +58,20 @@ def tune(args: argparse.Namespace, connect: Connect) -> Document:
         "tasks": tuned_rows(result, found),
         "curve": curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
     }
-    return written_out(args, document)
+    return command.written(document)
 
 
-def _about(args: argparse.Namespace, request: BuildRequest) -> Document:
+def _about(command: Command, request: BuildRequest) -> Document:
     return {
-        **about(args, request.source, request.pipeline),
+        **command.about(request.source, request.pipeline),
         "target": request.target,
         "threads": request.threads or len(os.sched_getaffinity(0)),
     }
 
 
-def _place(args: argparse.Namespace, engine: EngineInfo, request: BuildRequest) -> Path:
+def _place(command: Command, engine: EngineInfo, request: BuildRequest) -> Path:
     target, threads = request.target, request.threads
-    return records.folder(engine.ir, engine.version, target, threads, fleet_of(args))
+    return records.folder(engine.ir, engine.version, target, threads, command.fleet)
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:

@@ -1,28 +1,18 @@
 """`diff`: two models, files, pipelines, sessions or recordings held against each other."""
 
 import argparse
-import json
 import statistics
 import tempfile
 import zipfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from relascope.commands import options
 from relascope.commands.installation import serve, served_options
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    cut_request,
-    pipeline_of,
-    source_of,
-    target_of,
-    write,
-)
+from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
@@ -85,52 +75,45 @@ def diff_options(command: argparse.ArgumentParser) -> None:
     options.output(command)
 
 
-def diff(args: argparse.Namespace, connect: Connect) -> Document:
+def diff(command: Command) -> Document:
     """Hold two models, files, pipelines, sessions or recordings against each other.
 
     Steps are aligned and the first after which the programs differ is named; graphs are matched
     there and at the end. Without --passes of either, what is imported is compared.
     """
-    given = vars(args)
+    args, given = command.args, vars(command.args)
     first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
     over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
     second = argparse.Namespace(**{**vars(first), "model": args.other, **over})
+    connect = cache(command.connect)  # both sides ask one engine where they are of one IR
+    a, b = Command(first, connect), Command(second, connect)
     if args.page:
-        _open_page(args, first, second)
-    with ExitStack() as stack:
-        engines: dict[str, EngineCalls] = {}
-
-        def ask(ir: str) -> EngineCalls:
-            if ir not in engines:
-                made = EngineCalls(argparse.Namespace(**{**given, "engine": ir}), connect)
-                engines[ir] = stack.enter_context(made)
-            return engines[ir]
-
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relascope-")))
+        _open_page(args, a, b)
+    with a, b, tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         runs, requests = [], []
-        for name, one in (("a", first), ("b", second)):
-            run, request = _run(one, ask, folder / name)
+        for name, side in (("a", a), ("b", b)):
+            run, request = _run(side, Path(folder, name))
             runs.append(run)
-            requests.append((one, request))
+            requests.append((side, request))
         document = compare(*runs)
         if args.other == args.model:
             document |= _operators(*runs)
-        document["times"] = _times(requests, ask) if args.measure else None
-    if args.output:
-        write(args.output, json.dumps(document, ensure_ascii=False))
-    return document
+        document["times"] = _times(requests) if args.measure else None
+    return command.written(document)
 
 
-def both_engines(args: argparse.Namespace, connect: Connect) -> Document:
+def both_engines(command: Command) -> Document:
     """A model in Relay and in Relax: the same as `diff MODEL MODEL --engine-b relax`.
 
     An engine that does not have the gradient takes TVM's.
     """
+    args = command.args
     ways = [args.gradient if args.gradient in gradients(ir) else "tvm" for ir in ENGINES]
     both = {"engine": ENGINES[0], "engine_b": ENGINES[1]}
     both |= {"gradient": ways[0], "gradient_b": ways[1], "other": args.model}
     alone = {"measure": False, "page": False, "output": None}
-    document = diff(argparse.Namespace(**{**vars(args), **both, **alone}), connect)
+    given = argparse.Namespace(**{**vars(args), **both, **alone})
+    document = diff(Command(given, command.connect))
     return {"model": args.model, **document}
 
 
@@ -151,9 +134,7 @@ def _operators(a: ComparedRun, b: ComparedRun) -> Document:
     return {"engines": engines, **tables.alignment_document(Alignment(match(*graphs)))}
 
 
-def _open_page(
-    args: argparse.Namespace, first: argparse.Namespace, second: argparse.Namespace
-) -> NoReturn:
+def _open_page(args: argparse.Namespace, first: Command, second: Command) -> NoReturn:
     """Keep both as sessions, and become the page's server on the first."""
     about = "B of relascope diff"
     other = _kept_session(second, lambda session: session, about)
@@ -163,9 +144,9 @@ def _open_page(
     serve(args, {store.OPEN: f"{store.OF_SESSION}{here}"})
 
 
-def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], about: str) -> str:
+def _kept_session(side: Command, made: Callable[[Session], Session], about: str) -> str:
     """One side as a session that is kept, by its id."""
-    path = Path(args.model)
+    args, path = side.args, Path(side.args.model)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         files: list[tuple[str, str]] = []
         if path.is_file() and is_recording(path):
@@ -176,8 +157,8 @@ def _kept_session(args: argparse.Namespace, made: Callable[[Session], Session], 
             files = [(model, session.model.digest)] if model else []
             files += [(str(f), f.name) for f in Path(folder, "tensors").glob("*")]
         else:
-            source = source_of(args)
-            pipeline = str(pipeline_of(args)) if args.passes else ""
+            source = side.source
+            pipeline = str(side.pipeline) if args.passes else ""
             name = path.name if source.digest else source.model
             about_model = ModelChoice.of(source, name, "\n".join(args.input))
             session = Session(ir=args.engine, model=about_model, pipeline=pipeline)
@@ -200,10 +181,9 @@ def _is_session(path: Path) -> bool:
 Request = Callable[[], BuildRequest]
 
 
-def _run(
-    args: argparse.Namespace, ask: Callable[[str], EngineCalls], folder: Path
-) -> tuple[ComparedRun, Request | None]:
+def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request | None]:
     """One side, and how it is built; None of a recording, which is not."""
+    args = side.args
     path = Path(args.model)
     if path.is_file() and is_recording(path):
         return of_recording(reading.read(path), str(path)), None
@@ -224,40 +204,37 @@ def _run(
             session.ir, pipeline_text(session) if args.passes is None else args.passes
         )
     if source is None:
-        source = source_of(args)
-        pipeline = pipeline_of(args) if args.passes else Pipeline()
+        source = side.source
+        pipeline = side.pipeline if args.passes else Pipeline()
     assert pipeline is not None
-    engine = ask(args.engine)
-    engine("load", source)
-    stepped = step(engine, source, pipeline)
-    run = of_model(engine, args.engine, source, stepped, label)
+    side("load", source)
+    stepped = step(side, source, pipeline)
+    run = of_model(side, side.engine, source, stepped, label)
 
     def request() -> BuildRequest:
-        whole = BuildRequest(source, stepped.sound, target_of(args, engine), args.threads)
-        return cut_request(args, engine, whole) if source.training else whole
+        whole = BuildRequest(source, stepped.sound, side.target, args.threads)
+        return side.cut_request(whole) if source.training else whole
 
     return run, request
 
 
-def _times(
-    sides: list[tuple[argparse.Namespace, Request | None]], ask: Callable[[str], EngineCalls]
-) -> Document:
+def _times(sides: list[tuple[Command, Request | None]]) -> Document:
     """Both built and timed against PyTorch eager in turns, some rounds each."""
-    asked: list[tuple[str, BuildRequest]] = []
-    for args, request in sides:
+    asked: list[tuple[Command, BuildRequest]] = []
+    for side, request in sides:
         if request is None:
             hint = "Leave out --measure, or give the models."
             said = "A recording cannot be built and timed."
-            raise EngineError("usage", said, args.model, hint)
+            raise EngineError("usage", said, side.args.model, hint)
         made = request()
-        repeats = max(1, args.repeats // _ROUNDS)
-        asked.append((args.engine, BuildRequest(**{**vars(made), "repeats": repeats})))
+        repeats = max(1, side.args.repeats // _ROUNDS)
+        asked.append((side, BuildRequest(**{**vars(made), "repeats": repeats})))
     found: list[list[TimeResult]] = [[], []]
     for turn in range(_ROUNDS):
         order = (0, 1) if turn % 2 == 0 else (1, 0)
-        for side in order:
-            ir, request_of = asked[side]
-            found[side].append(ask(ir).timed("time", request_of))
+        for at in order:
+            one, request_of = asked[at]
+            found[at].append(one.timed("time", request_of))
     rows: list[Document] = []
     for name, results, (_, made) in zip("ab", found, asked, strict=True):
         last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]

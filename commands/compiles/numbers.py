@@ -2,10 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
-from relascope.commands.shared import Connect, EngineCalls, target_of, tolerance_of
+from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
 from relascope.engine.jobs.reduce import cannot, narrow
@@ -21,8 +20,6 @@ from relascope.viz.rows.recorded_numbers import (
     verdict,
     why_none,
 )
-
-Document = dict[str, Any]
 
 
 def number_options(add_to: argparse.ArgumentParser) -> None:
@@ -43,12 +40,13 @@ def needs_engine(args: argparse.Namespace) -> bool:
     return bool(args.errors or args.bisect or args.reduce)
 
 
-def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) -> Document:
+def numbers(command: Command, recording: Recording) -> Document:
     """Run a recording's modules and compare them, or look for the pass that breaks them.
 
     Raises:
         EngineError: kind "file"; they cannot be run.
     """
+    args = command.args
     if args.reduce:
         fault.check_folder(args.reduce)
     args.engine = ir_of(recording)
@@ -59,18 +57,19 @@ def numbers(args: argparse.Namespace, connect: Connect, recording: Recording) ->
         raise EngineError("file", f"{message} {why_none(recording)}", name)
     document: Document = {"file": str(args.file), "engine": args.engine}
     document |= {"errors": None, "bisection": None, "reduction": None}
-    with Scratch() as folder, EngineCalls(args, connect) as ask:
-        same_tvm(recording, ask("describe").version)
+    with Scratch() as folder:
+        same_tvm(recording, command("describe").version)
         tensors = tuple(map(Path, args.tensors))
         held = RecordedNumbers(recording, Path(folder), args.seed, tensors, args.run_kernels)
-        document["target"] = best = target_of(args, ask)
+        document["target"] = best = command.target
+        given = best, command.tolerance
         if args.errors:
             document["errors"] = [
-                {**_about(recording, one), "rows": held.errors(ask, one, best, tolerance_of(args))}
+                {**_about(recording, one), "rows": held.errors(command, one, *given)}
                 for one in found
             ]
         if args.bisect or args.reduce:
-            document |= _searched(args, ask, held, found, best)
+            document |= _searched(command, held, found, best)
     return document
 
 
@@ -79,14 +78,11 @@ def _about(recording: Recording, part: Part) -> Document:
 
 
 def _searched(
-    args: argparse.Namespace,
-    ask: EngineCalls,
-    held: RecordedNumbers,
-    found: tuple[Part, ...],
-    best: str,
+    command: Command, held: RecordedNumbers, found: tuple[Part, ...], best: str
 ) -> Document:
     """Of the first part that is bad, which pass makes it so; else that none does in any part."""
-    searches = held.search(ask, args.engine, found, best, tolerance_of(args))
+    args = command.args
+    searches = held.search(command, args.engine, found, best, command.tolerance)
     done = [(one.part, one.result) for one in searches if one.result is not None]
     part, result = done[-1]
     documents = [tables.bisect_document(args.engine, each) for _, each in done]
@@ -96,7 +92,8 @@ def _searched(
     bisection["verdict"] = verdict(args.engine, held.recording, searches)
     told: Document = {"bisection": bisection}
     if args.reduce and result.kind:
-        made = None if cannot(result) else narrow(ask, args.engine, result, limits=ask.limits)
+        about = command, args.engine, result
+        made = None if cannot(result) else narrow(*about, limits=command.limits)
         if made is not None and made.report is not None:
             fault.write(made.report, args.reduce)
         reduced = fault.document(args.engine, result, made, str(args.reduce))

@@ -4,12 +4,11 @@ import argparse
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from relascope.commands import handing_on
 from relascope.commands.compiles.numbers import needs_engine, number_options, numbers
 from relascope.commands.installation import page_options, serve
-from relascope.commands.shared import Connect, write
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
@@ -22,8 +21,6 @@ from relascope.viz.rows.recording import (
     step_diff,
 )
 from relascope.viz.sessions import store
-
-Document = dict[str, Any]
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
@@ -52,8 +49,9 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     page_options(add_to)
 
 
-def record_program(args: argparse.Namespace, connect: object) -> Document:
+def record_program(command: Command) -> Document:
     """Run a program and write down every pass of each compile of TVM's in it."""
+    args = command.args
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     told = environment.variables(args.output, args.level, os.environ.get("PYTHONPATH", ""))
     if args.env:
@@ -85,18 +83,19 @@ def record_program(args: argparse.Namespace, connect: object) -> Document:
     return {"file": str(written[0]), **whole, "files": files}
 
 
-def open_recording(args: argparse.Namespace, connect: Connect) -> Document:
+def open_recording(command: Command) -> Document:
     """Open the page on a recording, or print its passes: nested, with times and changes.
 
     With --errors, --bisect or --reduce, run the modules that it has in an engine.
     """
+    args = command.args
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
     if needs_engine(args):
         if args.output:
             message = "Of numbers no file is written."
             raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
-        return numbers(args, connect, reading.read(args.file))
+        return numbers(command, reading.read(args.file))
     step, only = args.step is not None, bool(args.only)
     if not (args.json or args.print or only or step or args.module or args.output):
         serve(args, {store.OPEN: str(args.file.resolve())})

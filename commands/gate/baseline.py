@@ -1,21 +1,11 @@
 """`baseline`, and `check --baseline`: a compile held against what it was."""
 
-import argparse
+from pathlib import Path
 from typing import Any
 
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    EngineCalls,
-    pipeline_of,
-    source_of,
-    target_of,
-    tolerance_of,
-    write,
-)
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import baseline as jobs
-from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.registry import ENGINES
 from relascope.viz.rows.gate import baseline as rows
@@ -24,20 +14,21 @@ _CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can 
 _TYPED = ("input", "pin")  # what a file's sources are made with
 
 
-def baseline(args: argparse.Namespace, connect: Connect) -> Document:
+def baseline(command: Command) -> Document:
     """Write what a model compiles to, for `relascope check --baseline` to hold it to later."""
-    document = _taken(args, connect)
-    write(args.output, rows.write(document))
-    return {**document, "file": str(args.output)}
+    document, output = _taken(command), command.args.output
+    write(output, rows.write(document))
+    return {**document, "file": str(output)}
 
 
-def check_baseline(args: argparse.Namespace, connect: Connect) -> Document:
+def check_baseline(command: Command) -> Document:
     """`check --baseline`: what differs from a baseline, in a sentence each."""
-    then = rows.read(_text(args), str(args.baseline))
-    _as_then(args, then)
+    args = command.args
+    then = rows.read(_text(args.baseline), str(args.baseline))
+    _as_then(command, then)
     now: Document | None = None
     try:
-        now = _taken(args, connect, then)
+        now = _taken(command, then)
         compared = rows.compare(then, now)
     except EngineError as error:
         if error.kind not in _CRASHES or args.update:
@@ -59,18 +50,16 @@ def check_baseline(args: argparse.Namespace, connect: Connect) -> Document:
     }
 
 
-def _taken(args: argparse.Namespace, connect: Connect, then: Document | None = None) -> Document:
+def _taken(command: Command, then: Document | None = None) -> Document:
     """What the model compiles to now; what seems slower than it was is timed again."""
-    source, pipeline = source_of(args), pipeline_of(args)
-    with EngineCalls(args, connect) as ask:
-        target = _target(args, ask, then)
-        about = (args.engine, source, pipeline, target)
-        document = jobs.take(ask, *about, args.speed, args.threads, tolerance_of(args))
-        if then is not None:
-            slow = [d.kind for d in rows.compare(then, document).failing(("compile", "speed"))]
-            if slow:
-                again = (source, pipeline, target, args.threads)
-                document = jobs.timed_again(ask, document, *again, "speed" in slow)
+    args, about = command.args, (command.source, command.pipeline, _target(command, then))
+    how = args.speed, args.threads, command.tolerance
+    document = jobs.take(command, args.engine, *about, *how)
+    if then is not None:
+        slow = [d.kind for d in rows.compare(then, document).failing(("compile", "speed"))]
+        if slow:
+            how_again = args.threads, "speed" in slow
+            document = jobs.timed_again(command, document, *about, *how_again)
     typed = {name: getattr(args, name) for name in _TYPED if getattr(args, name)}
     document["options"] |= typed
     document["tolerance"] = {"rtol": args.rtol, "atol": args.atol}
@@ -78,34 +67,35 @@ def _taken(args: argparse.Namespace, connect: Connect, then: Document | None = N
     return document
 
 
-def _target(args: argparse.Namespace, ask: Ask, then: Document | None) -> str:
+def _target(command: Command, then: Document | None) -> str:
     """The target that is named, else the baseline's where that runs here, else the best one."""
-    if not args.target and then is not None:
+    if not command.args.target and then is not None:
         known: str = then["made"]["target"]
         try:
-            if ask("target", known).runs_here:
+            if command("target", known).runs_here:
                 return known
         except EngineError as error:
             if error.kind != "target":
                 raise
-    return target_of(args, ask)
+    return command.target
 
 
-def _text(args: argparse.Namespace) -> str:
+def _text(path: Path) -> str:
     try:
-        return str(args.baseline.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
         hint = "`relascope baseline MODEL -o FILE` writes one."
         said = getattr(wrong, "strerror", None) or "it is no text"
-        raise EngineError("file", f"Cannot read: {said}.", str(args.baseline), hint) from wrong
+        raise EngineError("file", f"Cannot read: {said}.", str(path), hint) from wrong
 
 
-def _as_then(args: argparse.Namespace, then: Document) -> None:
+def _as_then(command: Command, then: Document) -> None:
     """Take from the baseline which program it is of, where that is not said.
 
     Raises:
         EngineError: kind "usage"; it is said, and is another.
     """
+    args = command.args
     if args.engine not in (ENGINES[0], then["engine"]):
         _differs("engine", then["engine"], args.engine, "--engine")
     args.engine = then["engine"]
@@ -123,8 +113,7 @@ def _as_then(args: argparse.Namespace, then: Document) -> None:
             option = {"values": "inputs", "weights": "random-weights"}.get(name, name)
             _differs(name, known, given, f"--{option}")
         setattr(args, name, known)
-    source = source_of(args)
-    if (named := jobs.named(source.model)) != then["model"]:
+    if (named := jobs.named(command.source.model)) != then["model"]:
         _differs("model", then["model"], named, "MODEL")
 
 

@@ -9,50 +9,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relascope.commands.gate.workers import in_threads, on_dask
-from relascope.commands.shared import (
-    Connect,
-    Document,
-    ProgressLine,
-    pipeline_of,
-    source_of,
-    tolerance_of,
-)
+from relascope.commands.shared import Command, Document, ProgressLine
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.bulk import Row, Task
-from relascope.engine.limits import Limits
 from relascope.samples import SAMPLES
 from relascope.viz.rows.gate import bulk as rows
 
 _FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
 
 
-def bulk(args: argparse.Namespace, connect: Connect) -> Document:
+def bulk(command: Command) -> Document:
     """Judge many models through many pipelines, bisect what is bad, and count the culprits.
 
     Lines are written to -o as they are found; the same command goes on where it was stopped.
     """
-    tasks = list(_tasks(args))
-    found, resumed = lines_of(args, tasks, connect)
-    return {**rows.document(found, args.fail_on or ()), "resumed": resumed}
+    found, resumed = lines_of(command, list(_tasks(command)))
+    return {**rows.document(found, command.args.fail_on or ()), "resumed": resumed}
 
 
-def lines_of(
-    args: argparse.Namespace, tasks: Sequence[Task], connect: Connect
-) -> tuple[list[Row], int]:
+def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
     """The lines of tasks, in their order, and how many were known from an earlier run.
 
     Each is found on the workers that the options name, and added to -o at once.
     """
+    args, limits = command.args, command.limits
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]
     left = [t for t in tasks if t.key not in known]
-    names = ("seconds", "memory", "calls")
-    limits = Limits(**{n: v for n in names if (v := getattr(args, f"limit_{n}"))})
     line = ProgressLine(sys.stderr)
     running = (
         on_dask(left, args.dask, limits)
         if args.dask
-        else in_threads(left, connect, limits, args.workers or len(os.sched_getaffinity(0)))
+        else in_threads(left, command.connect, limits, args.workers or len(os.sched_getaffinity(0)))
     )
     try:
         for task, row in running if left else ():
@@ -66,20 +54,21 @@ def lines_of(
     return found, len(tasks) - len(left)
 
 
-def _tasks(args: argparse.Namespace) -> Iterator[Task]:
+def _tasks(command: Command) -> Iterator[Task]:
     """Every model with every pipeline.
 
     Raises:
         EngineError: kind "usage" or "file"; a model or a pipeline is none.
     """
+    args = command.args
     for model in _models(args.models):
         for text in _pipelines(args.pipelines):
             given = {**vars(args), "model": model, "passes": text}
-            one = argparse.Namespace(**given)
-            source, pipeline = source_of(one), pipeline_of(one)
-            about = args.engine, model, source, text, pipeline, args.target or ""
+            one = Command(argparse.Namespace(**given), command.connect)
+            source = one.source
+            about = one.engine, model, source, text, one.pipeline, args.target or ""
             files = (source.model, *args.pass_file)
-            yield Task(*about, args.slow, tolerance_of(args), digest_of(files))
+            yield Task(*about, args.slow, one.tolerance, digest_of(files))
 
 
 def digest_of(paths: Iterable[str]) -> str:
