@@ -6,8 +6,6 @@ finds something else, 2 for wrong usage, 3 where a gate finds what `--fail-on` o
 What a command needs is imported when that command is run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging
@@ -119,7 +117,7 @@ _COMMANDS = (
 )
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect | None = None) -> int:
+def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) -> int:
     """Run one command and return the exit status.
 
     Args:
@@ -209,7 +207,7 @@ def _own_passes(args: argparse.Namespace) -> None:
 _PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list, their texts
 
 
-def _with_tvms_pipelines(args: argparse.Namespace, connect: Connect) -> Connect:
+def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Connect":
     """Spell out the pipelines of TVM's among the arguments, as the engine reads them from TVM.
 
     Returns:

@@ -1,7 +1,5 @@
 """What commands share: what their arguments say, an engine for the length of one, and files."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
@@ -56,7 +54,7 @@ class Command:
         self.args, self.connect = args, connect
         self._line = ProgressLine(sys.stderr)
 
-    def __enter__(self) -> Command:
+    def __enter__(self) -> "Command":
         return self
 
     def __exit__(self, *exc: object) -> None:

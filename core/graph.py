@@ -6,8 +6,6 @@ anything else of the project, and nothing here recurses over edges, so that grap
 that are one long chain are as good as any other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -82,7 +80,7 @@ class TensorType:
         size, elements = _ITEM_BYTES.get(self.dtype), self.elements
         return None if size is None or elements is None else size * elements
 
-    def fits(self, other: TensorType) -> bool:
+    def fits(self, other: "TensorType") -> bool:
         """Whether both are of one dtype and one shape; a dimension that is not known is any."""
         sizes = zip(self.shape, other.shape, strict=False)
         same = all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in sizes)
@@ -128,7 +126,7 @@ class Node:
     scope: str = ""
     source: str = ""
     role: Role = Role.NONE
-    body: Graph | None = None
+    body: "Graph | None" = None
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -236,11 +234,11 @@ class Graph:
                 todo.extend(self.by_id[current].edges)
         return seen
 
-    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
+    def with_nodes(self, nodes: Iterable[Node]) -> "Graph":
         """The same graph with other nodes."""
         return replace(self, nodes=tuple(nodes))
 
-    def with_roles(self, roles: Mapping[str, Role]) -> Graph:
+    def with_roles(self, roles: Mapping[str, Role]) -> "Graph":
         """The same graph, each node with the role given for it, or none."""
         return self.with_nodes(replace(n, role=roles.get(n.id, Role.NONE)) for n in self.nodes)
 
@@ -278,7 +276,7 @@ class Graph:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, JsonValue]) -> Graph:
+    def from_json(data: Mapping[str, JsonValue]) -> "Graph":
         """Read what `to_json` wrote.
 
         Raises:

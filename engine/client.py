@@ -4,8 +4,6 @@ Nothing here imports a TVM or torch. Requests run one at a time, in order, in a 
 Every request says in full what it is about, so a new process answers it as the last one would.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +127,7 @@ class EngineClient:
         self._finalizer()
         self._supervisor.join()
 
-    def __enter__(self) -> EngineClient:
+    def __enter__(self) -> "EngineClient":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,8 +16,6 @@ for itself) that it is called in. What hooks on submodules computed then is part
 number that it read out of a tensor (`x.sum().item()`, `if x.any()`): a warning names where it did.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import warnings
@@ -186,7 +184,7 @@ class Dispatch:
         self.calls["own"] += 1
         return self.own(*args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Dispatch:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Dispatch":
         # The copied module is in `memo` before its attributes are copied.
         module = memo.get(id(self.module), self.module)
         copy = Dispatch.__new__(Dispatch)
@@ -213,7 +211,7 @@ class _Route:
     captures: tuple[str, float | int | None]
     target: str | None
     verify: bool
-    modes: dict[tuple[Any, ...], _Mode] = field(default_factory=dict)
+    modes: "dict[tuple[Any, ...], _Mode]" = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -265,7 +263,7 @@ class _Route:
     def _is_default(self, name: str, value: Any) -> bool:
         return same_constant(value, self.given.signature.parameters[name].default)
 
-    def mode(self) -> _Mode:
+    def mode(self) -> "_Mode":
         """What serves the module as its switches stand now."""
         # The rate of a dropout is part of what was traced, like its switch.
         switches = tuple((m.training, getattr(m, "p", None)) for m in self.module.modules())

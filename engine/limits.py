@@ -8,8 +8,6 @@ ends is a step that failed, as one that raises is. A whole call has a limit, too
 what hangs between units.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -98,11 +96,11 @@ class Usage:
     processor: float = 0.0
     memory: int = 0
 
-    def __sub__(self, other: Usage) -> Usage:
+    def __sub__(self, other: "Usage") -> "Usage":
         wall, processor = self.wall - other.wall, self.processor - other.processor
         return Usage(wall, processor, self.memory - other.memory)
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         wall, processor = self.wall + other.wall, self.processor + other.processor
         return Usage(wall, processor, self.memory + other.memory)
 

@@ -3,8 +3,6 @@
 Nothing here imports a TVM or torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -53,7 +51,7 @@ class Wants:
     folders: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
-    def with_(self, method: str, arguments: Iterable[Any]) -> Wants:
+    def with_(self, method: str, arguments: Iterable[Any]) -> "Wants":
         """And what a request needs: a fleet's tracker, a folder to leave files in, models' files.
 
         A person's own code may read everything, and no stranger's file is opened beside it.

@@ -5,8 +5,6 @@ nothing is lost but what it remembered. A request over which one died is asked a
 session had not begun on it, and fails with the cause of the death where it had.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 import logging
@@ -40,7 +38,7 @@ class Job:
     kind "cancelled".
     """
 
-    def __init__(self, supervisor: Supervisor, number: int, method: str, payload: bytes) -> None:
+    def __init__(self, supervisor: "Supervisor", number: int, method: str, payload: bytes) -> None:
         self.method = method
         self._supervisor, self._number, self._payload = supervisor, number, payload
         self.wants = Wants()  # of the process that serves it

@@ -15,8 +15,6 @@ EngineError)`, after which the process ends. `("records", id, action, path, text
 add records of tuning (`engine.protocol.records`), which answers `("records", error or None)`.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib
@@ -88,7 +86,7 @@ def main() -> None:
             _parent_gone(options.folder)
 
 
-def _start(worker: _Worker) -> None:
+def _start(worker: "_Worker") -> None:
     for size in (STACK_BYTES, STACK_BYTES >> 4, 0):
         threading.stack_size(size)
         try:

@@ -6,8 +6,6 @@ last use by any of its names, and to the end where it is a result. What a functi
 returns may be a view of its arguments. Of the two branches of an `if`, one is run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -57,7 +55,7 @@ class PlannedTensor:
         """The last step that uses it."""
         return self.uses[-1][0] if self.uses else self.begin
 
-    def shares(self, other: PlannedTensor) -> bool:
+    def shares(self, other: "PlannedTensor") -> bool:
         """Whether some byte of a storage is known to be in both."""
         if self.offset is None or other.offset is None:
             return False

@@ -4,8 +4,6 @@ The text is what people paste into an issue or a script: pass names joined by `|
 pass with a `-` before it, parameters in parentheses: `cse|bind|-fold|layout(dst=NCHWc)`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -47,27 +45,27 @@ class Pipeline:
     def __str__(self) -> str:
         return "|".join(map(str, self.steps))
 
-    def switched(self, index: int, enabled: bool) -> Pipeline:
+    def switched(self, index: int, enabled: bool) -> "Pipeline":
         """The same pipeline with one switch set."""
         steps = list(self.steps)
         steps[index] = replace(steps[index], enabled=enabled)
         return Pipeline(tuple(steps))
 
-    def moved(self, index: int, to: int) -> Pipeline:
+    def moved(self, index: int, to: int) -> "Pipeline":
         """The same pipeline with one step at another place: afterwards it has the index `to`."""
         steps = list(self.steps)
         steps.insert(to, steps.pop(index))
         return Pipeline(tuple(steps))
 
-    def inserted(self, index: int, step: Step) -> Pipeline:
+    def inserted(self, index: int, step: Step) -> "Pipeline":
         """The same pipeline with one step more, which then has this index."""
         return Pipeline((*self.steps[:index], step, *self.steps[index:]))
 
-    def without(self, index: int) -> Pipeline:
+    def without(self, index: int) -> "Pipeline":
         """The same pipeline without one of its steps."""
         return Pipeline((*self.steps[:index], *self.steps[index + 1 :]))
 
-    def with_parameter(self, index: int, name: str, value: str | None) -> Pipeline:
+    def with_parameter(self, index: int, name: str, value: str | None) -> "Pipeline":
         """The same pipeline with one parameter of a step set, or taken out where it is None."""
         steps = list(self.steps)
         params = dict(steps[index].params)
@@ -77,12 +75,12 @@ class Pipeline:
         steps[index] = replace(steps[index], params=tuple(params.items()))
         return Pipeline(tuple(steps))
 
-    def upto(self, index: int) -> Pipeline:
+    def upto(self, index: int) -> "Pipeline":
         """The steps before `index` and the one there."""
         return Pipeline(self.steps[: index + 1])
 
     @staticmethod
-    def parse(text: str, known: Iterable[str] | None = None) -> Pipeline:
+    def parse(text: str, known: Iterable[str] | None = None) -> "Pipeline":
         """Read a pipeline's text.
 
         Args:

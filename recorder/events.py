@@ -1,7 +1,5 @@
 """What happens to a compile, as it goes into a recording."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -27,7 +25,7 @@ def _safely(method: _Method) -> _Method:
     """A fault of the recorder's own ends the recording, and never the compile."""
 
     @functools.wraps(method)
-    def safe(self: Events, *args: Any, **named: Any) -> None:
+    def safe(self: "Events", *args: Any, **named: Any) -> None:
         if self.closed:
             return
         try:

@@ -4,8 +4,6 @@ This file is metadata only: it imports no torch, so that the app's process may l
 Each model is one file of this package with a function `make(batch, tokens)`; `build` imports it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -93,7 +91,7 @@ def build(
     training: bool = False,
     seed: int = 0,
     dtype: str = "float32",
-) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+) -> "tuple[torch.nn.Module, tuple[torch.Tensor, ...]]":
     """Make a sample with random weights, and inputs for it.
 
     The same arguments give the same weights and inputs; torch's global generator is left as it

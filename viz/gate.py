@@ -6,8 +6,6 @@ Which names the browser may call this machine by, and which page a request may c
 with and without a token: else a page of elsewhere could have its name point here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -87,13 +85,15 @@ class Gate:
         port: of the server: a browser keeps cookies by host alone.
     """
 
-    def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str] = (), port: int = 0) -> None:
+    def __init__(
+        self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0
+    ) -> None:
         self.app, self._token = app, token
         self._hosts = tuple(h.strip().strip("[]").lower() for h in (*LOCAL, *hosts))
         self._cookie = f"relascope-{port}"
         self._pass = hashlib.sha256(f"relascope cookie {token}".encode()).hexdigest()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """As ASGI has it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)

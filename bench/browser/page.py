@@ -1,7 +1,5 @@
 """How long the page takes, as a person at it sees it, in Chromium."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -159,7 +157,7 @@ def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[floa
 
 
 @contextmanager
-def _page(query: str = "") -> Iterator[Page]:
+def _page(query: str = "") -> "Iterator[Page]":
     """The app's first page, in a Chromium and on a server of its own."""
     with Server(ROOT / "app.py") as server, browsing() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -169,7 +167,7 @@ def _page(query: str = "") -> Iterator[Page]:
         yield page
 
 
-def _choose(page: Page, label: str, name: str) -> None:
+def _choose(page: "Page", label: str, name: str) -> None:
     page.get_by_role("combobox", name=label).click()
     page.get_by_role("option", name=name, exact=True).click()
 

@@ -4,8 +4,6 @@
 on a quiet machine.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -29,11 +27,11 @@ WIDE, HIGH = 1280, 900
 LONG = 600_000  # ms
 
 
-def graph(page: Page) -> None:
+def graph(page: "Page") -> None:
     """One BERT layer as it was imported: what the page opens with."""
 
 
-def passes(page: Page) -> None:
+def passes(page: "Page") -> None:
     """The step that joins the products of query, key and value."""
     _tab(page, "Passes")
     page.locator(".row").get_by_text("CombineParallelBatchMatmul", exact=True).click()
@@ -43,7 +41,7 @@ def passes(page: Page) -> None:
     ask(page, 0, f"v.focus(d.node.id.find((_, i) => {joined}))")
 
 
-def gradient(page: Page) -> None:
+def gradient(page: "Page") -> None:
     """The joint graph around a tensor that the forward saves."""
     _tab(page, "Gradient & cut")
     _train(page)
@@ -53,7 +51,7 @@ def gradient(page: Page) -> None:
     ask(page, 0, "v.focus(d.node.id[d.node.style.indexOf('captured')])")
 
 
-def show(page: Page) -> None:
+def show(page: "Page") -> None:
     """The show of the joint graph, at a cut with little kept and at one of its tensors."""
     page.goto(f"{page.url.split('?')[0]}?show=1")
     page.locator(".rs.showing").wait_for()
@@ -61,7 +59,7 @@ def show(page: Page) -> None:
         page.keyboard.press(key)
 
 
-def time(page: Page) -> None:
+def time(page: "Page") -> None:
     """Forward and backward against PyTorch eager."""
     _tab(page, "Compile & time")
     _train(page)
@@ -71,7 +69,7 @@ def time(page: Page) -> None:
     page.mouse.move(0, 0)
 
 
-def side_by_side(page: Page) -> None:
+def side_by_side(page: "Page") -> None:
     """A linear layer in both IRs."""
     _tab(page, "Side by side")
     page.wait_for_function(
@@ -85,7 +83,7 @@ def side_by_side(page: Page) -> None:
     page.locator(".rs[data-ready]").nth(1).scroll_into_view_if_needed()
 
 
-def against(page: Page) -> None:
+def against(page: "Page") -> None:
     """A layer with and without the step that joins products."""
     _tab(page, "Side by side")
     page.get_by_role("radio", name="Another pipeline", exact=True).click()
@@ -99,7 +97,7 @@ def against(page: Page) -> None:
     page.locator(".rs[data-ready]").nth(1).scroll_into_view_if_needed()
 
 
-SHOTS: dict[str, Callable[[Page], None]] = {
+SHOTS: "dict[str, Callable[[Page], None]]" = {
     s.__name__: s for s in (graph, passes, gradient, show, time, side_by_side, against)
 }
 
@@ -125,12 +123,12 @@ def main(names: list[str]) -> None:
             page.close()
 
 
-def _tab(page: Page, name: str) -> None:
+def _tab(page: "Page", name: str) -> None:
     page.get_by_role("tab", name=name).click()
     _settle(page)
 
 
-def _train(page: Page) -> None:
+def _train(page: "Page") -> None:
     """Switch to training in the sidebar, which is folded again."""
     page.get_by_test_id("stExpandSidebarButton").click()
     page.get_by_text("Training", exact=True).click()
@@ -138,12 +136,12 @@ def _train(page: Page) -> None:
     page.get_by_test_id("stSidebarCollapseButton").get_by_role("button").click()
 
 
-def _settle(page: Page) -> None:
+def _settle(page: "Page") -> None:
     page.locator("[data-testid=stProgress]").first.wait_for(state="hidden")
     settle(page)
 
 
-def _write(page: Page, file: Path) -> None:
+def _write(page: "Page", file: Path) -> None:
     """A screenshot, without its alpha channel and packed as small as it goes."""
     shot = Image.open(io.BytesIO(page.screenshot(animations="disabled")))
     shot.convert("RGB").save(file, optimize=True)

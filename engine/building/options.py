@@ -1,7 +1,5 @@
 """What building has in common for every TVM; each runtime says what is its TVM's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,7 +68,7 @@ class BuildOptions:
     done: tuple[str, ...] | None = None
     records: TuningRecords | None = None
 
-    def with_records(self, ir: str, version: str) -> BuildOptions:
+    def with_records(self, ir: str, version: str) -> "BuildOptions":
         """The same with what tuning found on this machine, where the target asks for it.
 
         Args:

@@ -10,8 +10,6 @@ High-Performance Matrix Multiplication", ACM TOMS 34 (2008), with the register t
 number of rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +106,7 @@ class MatmulTile(NamedTuple):
         return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns, TILE_LANES: self.lanes}
 
     @staticmethod
-    def noted(notes: Mapping[str, Any]) -> MatmulTile:
+    def noted(notes: Mapping[str, Any]) -> "MatmulTile":
         """The tile that a stage's annotations tell of."""
         return MatmulTile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
 

@@ -4,8 +4,6 @@ A script that was drawn up is one that fails: where its numbers are not those of
 makes the report runs it first.
 """
 
-from __future__ import annotations
-
 import base64
 import textwrap
 import zlib

@@ -7,8 +7,6 @@ passes of TVM's are to blame, a script stands in it (`engine.faults.pasted`). Kn
 `engine.faults.show` for what runs.
 """
 
-from __future__ import annotations
-
 import io
 import platform
 import pprint

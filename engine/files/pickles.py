@@ -4,8 +4,6 @@ torch's reader in C++ is what reads such a pickle in the end. This one, with har
 the few names that have a place there, says beforehand whether there are others.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable
@@ -32,7 +30,7 @@ class _Object:
 
     parts: list[Any]
 
-    def __new__(cls, *parts: Any) -> _Object:
+    def __new__(cls, *parts: Any) -> "_Object":
         made = super().__new__(cls)
         made.parts = list(parts)
         return made

@@ -8,8 +8,6 @@ Knows no TVM: it asks an engine by the names of its functions, so the page and t
 it in the same way, stage by stage.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +79,7 @@ class Tolerance:
             return Limit(given, given, self.absolute)
         return replace(known, absolute=self.absolute)
 
-    def fitted(self, model: ModelInfo) -> Tolerance:
+    def fitted(self, model: ModelInfo) -> "Tolerance":
         """The same for a program that computes in 16 bits and has no other precision to tell its
         rounding from a fault."""
         if self.relative is not None or model.against == PYTORCH:

@@ -4,8 +4,6 @@ It runs as its user runs it, outside of the engine's sandbox, so it is named on 
 never by a file that was opened.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -39,7 +37,7 @@ class OwnTest:
     seconds: float = SECONDS
 
     @classmethod
-    def of(cls, path: Path, seconds: float = SECONDS) -> OwnTest:
+    def of(cls, path: Path, seconds: float = SECONDS) -> "OwnTest":
         """The test in a file.
 
         Raises:

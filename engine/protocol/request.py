@@ -1,7 +1,5 @@
 """What is to be built, and how it is run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -34,6 +32,6 @@ class BuildRequest:
     split: bool = False
     runs: int = 1
 
-    def split_at(self, captures: Iterable[str]) -> BuildRequest:
+    def split_at(self, captures: Iterable[str]) -> "BuildRequest":
         """The same, split where the forward saves these."""
         return replace(self, captures=tuple(captures), split=True)

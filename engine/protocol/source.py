@@ -1,7 +1,5 @@
 """From what a person typed to a `ModelSource`, without torch: the app's process imports this."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import mmap
@@ -140,7 +138,7 @@ def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def kinds_of_inputs(source: ModelSource) -> tuple[str, ...]:
+def kinds_of_inputs(source: "ModelSource") -> tuple[str, ...]:
     """Kinds of inputs that a run of a model may have: `INPUTS`, then its saved sets but the first,
     which is the sample."""
     return INPUTS + tuple(f"set{i}" for i in range(2, len(source.tensors) + 1))
@@ -152,7 +150,7 @@ def set_of(values: str) -> int:
     return int(match[1]) if match else 0
 
 
-def with_tensors(source: ModelSource, paths: Iterable[str | Path]) -> ModelSource:
+def with_tensors(source: "ModelSource", paths: Iterable[str | Path]) -> "ModelSource":
     """A source on saved tensors.
 
     Args:
@@ -177,7 +175,7 @@ def source_from_file(
     training: bool = False,
     dtype: str = "float32",
     pins: str = "",
-) -> ModelSource:
+) -> "ModelSource":
     """Describe a TorchScript file or an exported program as a source.
 
     Args:

@@ -5,8 +5,6 @@ task, of whatever program. Tuning tries schedules of it on the machine and keeps
 on disk (`engine.protocol.records`), where a build for a target with `RECORDS` finds the best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -136,7 +134,7 @@ class TuneResult:
     notes: tuple[str, ...] = ()
 
 
-def time_left(trials: Sequence[Trial], total: int) -> float | None:
+def time_left(trials: "Sequence[Trial]", total: int) -> float | None:
     """Seconds that the rest of a run will take at its pace so far; None before its first trial.
 
     Args:

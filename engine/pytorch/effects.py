@@ -1,7 +1,5 @@
 """What a module's forward() changes besides its outputs, which a program does not change."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection
 from typing import Any, NoReturn

@@ -5,8 +5,6 @@ PyTorch's pytrees know and dataclasses are opened, and numbers are constants; of
 an argument says what it holds.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

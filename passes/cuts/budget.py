@@ -8,8 +8,6 @@ frontier below the budget, and the better is taken. Nothing is bounded by time, 
 gives the same cut on every machine, busy or not.
 """
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING
 
@@ -153,7 +151,9 @@ def _exact(given: CutProblem, allowed: int) -> Answer | None:
     return Answer(saved, answer.x[count:] > 0.5)
 
 
-def _rows(given: CutProblem, weight: NDArray[np.float64]) -> tuple[coo_matrix, NDArray[np.float64]]:
+def _rows(
+    given: CutProblem, weight: NDArray[np.float64]
+) -> "tuple[coo_matrix, NDArray[np.float64]]":
     """Needed values are there; what is read to compute another is there; the bytes, last."""
     from scipy.sparse import coo_matrix
 

@@ -6,8 +6,6 @@ project selection problem with two levels, which a minimum cut solves exactly (P
 closure of a graph", 1976). The solver is SciPy's `maximum_flow`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,7 +96,7 @@ def _capacities(prices: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
 
 def _network(
     tails: NDArray[np.int64], heads: NDArray[np.int64], weights: NDArray[np.int64], size: int
-) -> csr_matrix:
+) -> "csr_matrix":
     """Capacities as a matrix, without loops, ways into the source, and empty edges."""
     from scipy.sparse import coo_matrix
 
@@ -108,7 +106,7 @@ def _network(
     return matrix
 
 
-def _sink_side(network: csr_matrix) -> NDArray[np.bool_]:
+def _sink_side(network: "csr_matrix") -> NDArray[np.bool_]:
     """Which vertices still reach the sink once the flow is at its most."""
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 

@@ -1,7 +1,5 @@
 """The two functions that a joint program is sawn into, for every IR."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -37,7 +35,7 @@ class SplitProgram:
     cut: Cut
 
     @classmethod
-    def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> SplitProgram:
+    def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> "SplitProgram":
         """The split of a joint program.
 
         Args:

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5026,
-    "commands": 3578,
-    "core": 1233,
-    "engine": 42906,
-    "passes": 10999,
-    "recorder": 1582,
-    "samples": 576,
-    "viz": 27222,
+    "bench": 5024,
+    "commands": 3574,
+    "core": 1231,
+    "engine": 42864,
+    "passes": 10989,
+    "recorder": 1580,
+    "samples": 574,
+    "viz": 27214,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

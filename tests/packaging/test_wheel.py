@@ -1,7 +1,5 @@
 """The wheel, installed where no checkout is, does what the documentation says of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -262,7 +260,7 @@ class Installed(Server):
         super().__init__(ROOT / "app.py")
         self.environment = environment
 
-    def __enter__(self) -> Installed:
+    def __enter__(self) -> "Installed":
         command = [str(self.environment.folder / "bin/relascope"), "--no-browser"]
         variables, folder = self.environment.variables(), self.environment.work
         self.start([*command, "--port", str(self.port)], cwd=folder, env=variables)

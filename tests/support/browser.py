@@ -1,7 +1,5 @@
 """Streamlit pages in a real browser, for tests."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
@@ -25,7 +23,7 @@ LONG = 120_000  # ms; only what hangs takes so long, on a busy machine too
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing() -> "Iterator[Browser]":
     """A headless Chromium.
 
     Raises:
@@ -55,7 +53,7 @@ class Server:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> "Server":
         options = {
             "server.port": self.port,
             "server.address": "127.0.0.1",

@@ -3,8 +3,6 @@
 The block is the same for the page, which sends it to the browser, and for a file that is handed on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib
@@ -169,10 +167,10 @@ def opened_groups(
     return tuple(g for g in tree.groups if g in opened)
 
 
-_DRAWINGS: Memo[Drawing] = Memo(12)
+_DRAWINGS: "Memo[Drawing]" = Memo(12)
 
 
-def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> Drawing:
+def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> "Drawing":
     """The graph made ready for drawing; the last few are kept, with the graph that they hold.
 
     Args:

@@ -1,7 +1,5 @@
 """The rows of a pipeline's steps and what one changed, as the page and a file show them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -211,7 +209,7 @@ class StepChange:
     place: str = ""
 
     @classmethod
-    def between(cls, before: Graph | None, after: Graph, place: str = "") -> StepChange:
+    def between(cls, before: Graph | None, after: Graph, place: str = "") -> "StepChange":
         """From one graph to another; without one before, nothing changed."""
         if before is None:
             return cls(after, Matched(after, {}, *[frozenset[str]()] * 3), place)

@@ -1,7 +1,5 @@
 """What a person looks at, as one tree of plain values with a version, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +104,7 @@ class ModelChoice:
     tensors: tuple[str, ...] = _set((), "tensors", most=99, form=_HASH)
 
     @classmethod
-    def of(cls, source: ModelSource, name: str, inputs: str) -> ModelChoice:
+    def of(cls, source: ModelSource, name: str, inputs: str) -> "ModelChoice":
         """A source as a session has it."""
         pins = ", ".join(f"{n}={v}" for n, v in source.pins)
         tensors = tuple(digest for _, digest in source.tensors)

@@ -5,8 +5,6 @@ is no node of its own: its variable is another name of the bound value. What is 
 operator's arguments (shapes, numbers, dtypes) stands with its attributes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -80,7 +78,7 @@ class _Shared:
         self.around: list[str] = []  # functions whose inside is being drawn
 
     @cached_property
-    def without_origins(self) -> _Shared:
+    def without_origins(self) -> "_Shared":
         """The same for a function whose variables' names do not tell where they come from."""
         other = copy(self)
         other.provenance = {}

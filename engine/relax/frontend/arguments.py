@@ -1,7 +1,5 @@
 """What a converter reads of a node, and the dtype that PyTorch computes the node's operands in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +34,7 @@ class _Arguments(tuple[Any, ...]):
 
     read: set[int | str]
 
-    def noting(self, read: set[int | str]) -> _Arguments:
+    def noting(self, read: set[int | str]) -> "_Arguments":
         self.read = read
         return self
 

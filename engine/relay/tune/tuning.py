@@ -5,8 +5,6 @@ never left half tuned. Its genetic tuner proposes configurations; `engine.relay.
 and times them in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +83,7 @@ def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
 
 
 @contextmanager
-def tuner(target: str, threads: int, fleet: Fleet | None) -> Iterator[RelayTuner]:
+def tuner(target: str, threads: int, fleet: Fleet | None) -> "Iterator[RelayTuner]":
     """What measures schedules; see `engine.measure.tuner.Tuner`.
 
     Raises:
@@ -176,7 +174,7 @@ class RelayTuner:
             choice.learn({i: m.ms for i, m in zip(batch, measured, strict=True)})
             yield measured
 
-    def _measure(self, choice: _Choice, index: int, place: Path) -> MeasuredSchedule:
+    def _measure(self, choice: "_Choice", index: int, place: Path) -> MeasuredSchedule:
         candidate = f"{choice.name} {index}"
         try:
             ms: float = self._process.ask(

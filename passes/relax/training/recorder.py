@@ -1,7 +1,5 @@
 """What the gradient of each call is made of, noted while TVM takes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +33,7 @@ class Recorder:
         return self._known.get(str(variable.name), ("", ""))[1]
 
     def use(
-        self, gradient: Gradient, variable: Any, call: Any, grad: Any, builder: Any
+        self, gradient: "Gradient", variable: Any, call: Any, grad: Any, builder: Any
     ) -> list[Any]:
         """Take one gradient and bind what it is made of to variables named after the call's."""
         name = str(variable.name)

@@ -11,8 +11,6 @@ prints each module that is not right and the fewest of its steps that are not, w
 refused how often, and the counts; ends with 1 where one is wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import random
@@ -58,7 +56,7 @@ class At:
     y: torch.Tensor
     ids: torch.Tensor
     keep: torch.Tensor
-    module: RandomModule
+    module: "RandomModule"
     more: list[Any]
 
 

@@ -1,7 +1,5 @@
 """What is being looked at: everything the tabs need to know of the sidebar."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,7 +70,7 @@ class Screen:
         graph: Graph = self.cache.ask("graph_after", self.source, self.pipeline.upto(index), index)
         return graph
 
-    def upto(self, index: int) -> Screen:
+    def upto(self, index: int) -> "Screen":
         """The same with the steps up to this one alone; -1 leaves none."""
         return replace(self, pipeline=self.pipeline.upto(index))
 
