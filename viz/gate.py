@@ -99,7 +99,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
 
-        async def sealed(message: Message) -> None:
+        async def sealed(message: "Message") -> None:
             if message["type"] == "http.response.start":
                 named = [(k.lower().encode(), v.encode()) for k, v in _HEADERS.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *named]}
