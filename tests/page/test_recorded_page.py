@@ -255,7 +255,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     run(page)
     assert "Compile & time" in [t.label for t in page.tabs]
     said = dict(page.query_params)
-    assert (said["model"], said["ir"]) == ("before_3__img_src_x_onerror_alert_1_.json", "relax")
+    assert (said["model"], said["engine"]) == ("before_3__img_src_x_onerror_alert_1_.json", "relax")
     client.stop()
 
 
