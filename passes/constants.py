@@ -19,6 +19,7 @@ EXACT: Mapping[str, Callable[..., Array]] = {
 
 _FLOATS = ("float32", "float64")
 _CASTS = {("float32", "float64"), ("float64", "float32"), ("float32", "float16")}
+_CASTS |= {("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float32")}
 
 
 def computed(op: str, dtype: str, operands: list[Array]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -75,6 +75,11 @@ def reached_windows(
         ends.append(max(0, (needed - 1) * step + reach - size - begin))
         gained.append((size + begin + ends[-1] - reach) // step + 1 - count)
     return [*begins, *ends], gained
+
+
+def widest(dtypes: Iterable[Any]) -> str:
+    """The dtype in which products of outputs add up to one root: no 16 bits, which overflow."""
+    return "float64" if "float64" in map(str, dtypes) else "float32"
 
 
 def without_gradient(program: Program) -> set[str]:

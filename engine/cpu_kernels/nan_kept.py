@@ -49,6 +49,7 @@ def rule(
     walk: Callable[[Any, Callable[[Any], None]], Any],
     body: Any,
     call: Callable[..., Any] | None = None,
+    known: dict[int, str] | None = None,
 ) -> Rule:
     """The rule for the nodes of a kernel.
 
@@ -78,14 +79,19 @@ def rule(
         if name == "BufferStore":
             return _begun(tir, node, extremes)
         if name == "Call":
-            return _padded(tir, node) if extremes else node
+            node = _rounded(tir, known, node) if known else node
+            return _padded(tir, node) if extremes and _name(node) == "Call" else node
         if name == "Cast":
             to_bool = str(type_of(node).dtype).startswith("bool") and _dtype(node.value)[0] in _BITS
-            return _kept(tir, tir.NE(node.value, _like(tir, 0.0, node.value))) if to_bool else node
+            return (
+                _kept(tir, walk, tir.NE(node.value, _like(tir, 0.0, node.value)))
+                if to_bool
+                else node
+            )
         if name == "Not":
             opposite = _OPPOSITE.get(_name(node.a))
-            return _kept(tir, node.a, opposite=opposite) if opposite else node
-        return _kept(tir, node, call)
+            return _kept(tir, walk, node.a, opposite=opposite) if opposite else node
+        return _kept(tir, walk, node, call)
 
     return changed
 
@@ -113,7 +119,13 @@ def _padded(tir: Any, call: Any) -> Any:
     return tir.if_then_else(condition, inside, _like(tir, -math.inf, around))
 
 
-def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None, opposite: str = "") -> Any:
+def _kept(
+    tir: Any,
+    walk: Callable[[Any, Callable[[Any], None]], Any],
+    node: Any,
+    call: Callable[..., Any] | None = None,
+    opposite: str = "",
+) -> Any:
     """A comparison, maximum or minimum that treats NaN as PyTorch does.
 
     Args:
@@ -130,6 +142,10 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None, opposite:
     def held(value: Any) -> Any:
         """A value that is computed once."""
         if _name(value) in ("Var", *_LOADS) or number_of(value) is not None:
+            return value
+        halves: list[Any] = []  # what a name stands for, TVM's lowering of bfloat16 leaves out
+        walk(value, lambda n: halves.append(n) if _is_half(n) else None)
+        if halves:
             return value
         bound.append((tir.Var("x", dtype + lanes), value))
         return bound[-1][0]
@@ -156,6 +172,10 @@ def _kept(tir: Any, node: Any, call: Callable[..., Any] | None = None, opposite:
     for variable, value in reversed(bound):
         result = tir.Let(variable, value, result)
     return result
+
+
+def _is_half(node: Any) -> bool:
+    return _name(node) == "Cast" and _dtype(node.value)[0] == "bfloat16"
 
 
 def _is_nan(tir: Any, value: Any) -> Any:
@@ -290,6 +310,58 @@ def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
         return tir.reinterpret(dtype + lanes, tir.Select(strange, nan, zero))
     a, b = apart(node.a, node.b), apart(node.b, node.a)
     return node if a.same_as(node.a) and b.same_as(node.b) else tir.Sub(a, b)
+
+
+_ROUNDS = {"bfloat16": "llvm.canonicalize", "float16": "llvm.ssa.copy"}
+"""By dtype, what marks a number that is rounded to it, from before TVM's lowering to behind it."""
+
+
+def narrowed(
+    tir: Any, call: Callable[..., Any], cast: Any, dtypes: Sequence[str] = ("bfloat16",)
+) -> Any:
+    """A cast whose operand is marked, so that `_rounded` makes of it what the cast says.
+
+    TVM computes bfloat16 in float32, and leaves out what is rounded between two operators of one
+    kernel. A statement that rounds would not survive its lowering. LLVM does the same to float16
+    where it may reorder arithmetic.
+
+    Args:
+        call: an LLVM intrinsic by dtype, name and arguments.
+        dtypes: whose casts are marked.
+    """
+    dtype, lanes = _dtype(cast)
+    value, given = cast.value, _dtype(cast.value)[0]
+    if dtype not in dtypes or given in _ROUNDS:
+        return cast
+    value = value if given == "float32" else tir.Cast("float32" + lanes, value)
+    return tir.Cast(dtype + lanes, call("float32" + lanes, _ROUNDS[dtype], value))
+
+
+def marks(tir: Any, call: Callable[..., Any]) -> dict[int, str]:
+    """The dtype by the number of the intrinsic that marks what is rounded to it."""
+    zero = tir.const(0.0, "float32")
+    return {int(call("float32", n, zero).args[0].value): d for d, n in _ROUNDS.items()}
+
+
+def _rounded(tir: Any, known: dict[int, str], call: Any) -> Any:
+    """What `narrowed` marked, rounded to the digits of its dtype, ties to even."""
+    named = getattr(call.op, "name", "").rpartition(".")[2] == "call_llvm_pure_intrin"
+    dtype = known.get(int(getattr(call.args[0], "value", -1))) if named else None
+    if dtype is None:
+        return call
+    value = call.args[-1]
+    lanes = _dtype(value)[1]
+    x, whole, kind = tir.Var("x", "float32" + lanes), "uint32" + lanes, "float32" + lanes
+    digits, bits = {"bfloat16": 16, "float16": 13}[dtype], tir.reinterpret(whole, x)
+    odd = tir.shift_right(bits, tir.const(digits, whole)) & tir.const(1, whole)
+    half = tir.const((1 << digits - 1) - 1, whole)
+    up = (bits + (odd + half)) & tir.const(0xFFFFFFFF >> digits << digits, whole)
+    up = tir.reinterpret(kind, up)
+    if dtype == "float16":  # whose smallest numbers have fewer digits
+        scale, small = tir.const(2.0**24, kind), tir.const(2.0**-14, kind)
+        near = tir.nearbyint(x * scale) * tir.const(2.0**-24, kind)
+        up = tir.Select(tir.abs(x) < small, near, up)
+    return tir.Let(x, value, tir.Select(_is_nan(tir, x), x, up))
 
 
 def _read(value: Any) -> Any:

@@ -14,6 +14,7 @@ from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.compositions import is_dilated_pool
+from relascope.engine.pytorch.operators.number_formats import widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
 
@@ -36,7 +37,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     others = {
         flat.origin(n).ordinal
         for n in flat.graph.nodes()
-        if not known(_name(n)) or (model.differentiable and _is_dilated_pool(n))
+        if not known(_name(n)) or (model.differentiable and _is_dilated_pool(n)) or _widens(n)
     }
     if not others:
         return flat
@@ -160,6 +161,13 @@ def _is_dilated_pool(node: Any) -> bool:
     if not kind.startswith("max_pool"):
         return False
     return is_dilated_pool(kind, [[i.toIValue() for i in v.node().inputs()] for v in node.inputs()])
+
+
+def _widens(node: Any) -> bool:
+    """Whether an operator is in 16 bits, as far as the trace knows its types."""
+    kinds = [v.type() for v in (*node.inputs(), *node.outputs())]
+    dtypes = [k.dtype() for k in kinds if k.kind() == "TensorType"]
+    return node.kind().startswith("aten::") and widens(_name(node), [d for d in dtypes if d])
 
 
 def _name(node: Any) -> str:

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map_only
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import TraceOrigin
@@ -34,6 +35,15 @@ from relascope.engine.pytorch.operators.compositions import (
     stays,
     with_an_axis,
 )
+from relascope.engine.pytorch.operators.number_formats import (
+    HALVES,
+    NOTE,
+    dtypes_of,
+    fills,
+    number_in,
+    result_dtypes,
+    widens,
+)
 from relascope.engine.pytorch.unlike import REWRITE, all_unknown, reason
 from relascope.passes.program import Mask
 
@@ -43,7 +53,8 @@ _NAMES = (
     "contiguous_format preserve_format channels_last channels_last_3d",
 )
 _DTYPES, _MEMORY = ([getattr(torch, name) for name in names.split()] for names in _NAMES)
-_BFLOAT16 = 15
+BFLOAT16 = 15
+"""The same of one that has no name among these."""
 
 _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
 _NUMBERS = ["Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit", "item"]
@@ -256,11 +267,13 @@ class _FxWriter:
             for t in tensors
         )
 
-    def call(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+    def call(self, op: Any, args: list[Any], kwargs: dict[str, Any], halves: bool = True) -> Any:
         if op is torch.ops.aten.repeat_interleave.self_Tensor and self.is_small(args[1:2]):
             op = torch.ops.aten.repeat_interleave.self_int  # a number that a trace has as a tensor
             args = [args[0], int(args[1]), *args[2:]]
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
+        if halves and widens(name_of(op), self.value([args, kwargs])):
+            return self.widened(op, args, kwargs)
         if lacks_axes(op, self.value(args)):
             return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
         training = self.model.differentiable
@@ -269,6 +282,52 @@ class _FxWriter:
         if taken_apart or (not self.known(name_of(op)) and not stays(op, self.value(args))):
             return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
         return self.added(op, args, kwargs)
+
+    def widened(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """An operator in 16 bits, in float32 between casts; see `number_formats`."""
+        with self.without_memory(op):
+            made = op(*self.value(args), **self.value(kwargs))
+        name, first = name_of(op), next(iter(self.value(args)), None)
+        wanted = result_dtypes(name, first, made)
+        half = next(d for d in dtypes_of(self.value([args, kwargs])) if d in HALVES)
+        self.model.note(NOTE.format(str(half).removeprefix("torch.")))
+        self.model.composed.add(self.origin.ordinal)
+        running = op is torch.ops.aten.batch_norm.default and args[5]
+
+        def wide(value: Any, place: int = -1) -> Any:
+            if isinstance(value, list | tuple):
+                return [wide(v) for v in value]
+            if value in HALVES:
+                return torch.float32
+            value = number_in(name, value, half) if wanted[0] in (half, torch.bool) else value
+            is_half = isinstance(value, Node) and value.meta["val"].dtype in HALVES
+            if not is_half or (running and place in (3, 4)):  # which it moves
+                return value
+            if value.op == "get_attr":
+                return self.node_of(self.constants[str(value.target)].float())
+            return self.added(torch.ops.aten.to.dtype, [value, torch.float32], {})
+
+        if fills(name):
+            return self.node_of(op(*self.empty(args), **self.empty(kwargs)))
+        args = [wide(a, i) for i, a in enumerate(args)]
+        done = self.call(op, args, {k: wide(v) for k, v in kwargs.items()}, False)
+        if isinstance(made, torch.Tensor):
+            return self.narrowed(done, wanted[0])
+        parts = zip(self.unpacked(done, len(wanted)), wanted, strict=True)
+        return [self.narrowed(p, d) for p, d in parts]
+
+    def empty(self, value: Any) -> Any:
+        """Arguments with tensors of any numbers in place of nodes."""
+
+        def made(tensor: torch.Tensor) -> torch.Tensor:
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+        return tree_map_only(torch.Tensor, made, self.value(value))
+
+    def narrowed(self, node: Node, dtype: torch.dtype) -> Node:
+        if node.meta["val"].dtype == dtype:
+            return node
+        return self.added(torch.ops.aten.to.dtype, [node, dtype], {})
 
     def added(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
         node = self.graph.call_function(op, tuple(args), kwargs)
@@ -424,7 +483,7 @@ def _typed_argument(kind: str, value: Any) -> Any:
     if value is None or isinstance(value, bool) or not isinstance(value, int):
         return value
     if "ScalarType" in kind:
-        return torch.bfloat16 if value == _BFLOAT16 else _DTYPES[value]
+        return torch.bfloat16 if value == BFLOAT16 else _DTYPES[value]
     if "MemoryFormat" in kind:
         return _MEMORY[value]
     if "Layout" in kind:
@@ -433,4 +492,4 @@ def _typed_argument(kind: str, value: Any) -> Any:
 
 
 def _dtype_number(dtype: torch.dtype) -> int:
-    return _BFLOAT16 if dtype is torch.bfloat16 else _DTYPES.index(dtype)
+    return BFLOAT16 if dtype is torch.bfloat16 else _DTYPES.index(dtype)

@@ -242,6 +242,13 @@ class Converter(ExportedProgramImporter):
         self.check(node, made)
         return made
 
+    @staticmethod
+    def _convert_torch_tensor_to_relax(tensor: torch.Tensor) -> Any:
+        """TVM's knows no bfloat16."""
+        values = tensor.detach().cpu()
+        half = values.dtype == torch.bfloat16
+        return relax.const((values.float() if half else values).numpy(), dtype_name(tensor.dtype))
+
     def retrieve_args(self, node: Any) -> Any:
         """The arguments, which count as read one by one."""
         return node.noted([self._retrieve_args(v) for v in node.node.args])
@@ -518,10 +525,11 @@ class Converter(ExportedProgramImporter):
         name = str(getattr(running, "name", ""))
         if name not in self.model.buffers or name in self.updates:
             self.refuse(node, *unlike.SHARED_STATISTICS)
+        kind, dtype = self.model.buffers[name].dtype, node.meta["val"].dtype
         new = self.op.reshape(new, list(shape(running)))
         moved = self.times(new, momentum)
-        kept = self.times(running, 1 - momentum)
-        self.updates[name] = self.op.add(kept, moved)
+        kept = self.times(self.cast(running, dtype), 1 - momentum)
+        self.updates[name] = self.cast(self.op.add(kept, moved), kind)
 
     # Attention and embedding.
 
@@ -891,11 +899,7 @@ class Converter(ExportedProgramImporter):
     def to(self, node: Node) -> Any:
         """TVM's leaves out some casts, and makes others that change nothing."""
         data, *_ = self.retrieve_args(node)
-        wanted, given = node.meta["val"].dtype, node.args[0].meta["val"].dtype  # type: ignore[union-attr]
-        back = [u.meta["val"].dtype == given for u in node.users if "to" in str(u.target)]
-        if wanted == torch.bfloat16 and given.is_floating_point and any(back):
-            self.refuse(node, "Rounding to bfloat16 and back cannot be imported.")
-        return self.cast(data, wanted)
+        return self.cast(data, node.meta["val"].dtype)
 
     def cast(self, data: Any, dtype: torch.dtype) -> Any:
         wanted = self._convert_data_type(dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
@@ -55,11 +56,13 @@ tirx.register_tir_pipeline(LOWERING, _lowering)
 
 def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
     kinds = tuple(getattr(tirx, name, None) or getattr(tvm.ir, name) for name in names)
-    rule = nan_kept.rule(tirx, _DIALECT.walk, body, tirx.call_llvm_pure_intrin)
-    rules = [(kinds, rule)]
+    intrinsic = tirx.call_llvm_pure_intrin
+    known = nan_kept.marks(tirx, intrinsic)
+    rules = [(kinds, nan_kept.rule(tirx, _DIALECT.walk, body, intrinsic, known))]
     if "NE" in names:
         places = nan_kept.places(tirx, _DIALECT.walk, tvm_ffi.structural_equal, body)
         rules.append(((tirx.Select, tirx.EQ, tirx.Sub), places))
+        rules.append((tirx.Cast, partial(nan_kept.narrowed, tirx, intrinsic)))
     return tvm_ffi.structural_map(body, rules)
 
 

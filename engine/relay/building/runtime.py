@@ -308,7 +308,7 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
             config=schedules.CONFIG if ours else {"tir.add_lower_pass": schedules.LOWERED},
         ),
     ):
-        mod = tvm.IRModule({"main": function})
+        mod = conv_weights.without_halves(tvm.IRModule({"main": function}))
         return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
 
 

@@ -268,7 +268,9 @@ class Converter(CoreOperators, TypedConverter):
         ):
             self.refuse(*unlike.SHARED_STATISTICS)
         old = self.updates.get(name, running)
-        kept, moved = self.number(1 - momentum, running), self.number(momentum, running)
+        dtype = self.infer_type(new).dtype
+        old = old if self.infer_type(old).dtype == dtype else relay.cast(old, dtype)
+        kept, moved = self.number(1 - momentum, new), self.number(momentum, new)
         self.update(name, old * kept + new * moved)
 
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:

@@ -31,7 +31,7 @@ from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.edges import refused_gradient
-from relascope.engine.pytorch.trace_to_fx import note_types
+from relascope.engine.pytorch.trace_to_fx import BFLOAT16, note_types
 from relascope.engine.pytorch.unlike import note_updates, unconverted
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.frontend.converters import Converter
@@ -100,7 +100,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,
-        params={n: tvm.nd.array(t.detach().cpu().numpy()) for n, t in used.items()},
+        params={n: tvm.nd.from_dlpack(t.detach().cpu().clone()) for n, t in used.items()},
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=updates,
@@ -159,14 +159,24 @@ def _ours_inside_tvm(
     def input_types(node: Any, outputs: Any, default_dtype: str) -> list[str]:
         return made[-1].input_dtypes(node, outputs)
 
-    theirs_wrap = tvm_frontend._wrap_const
+    theirs_wrap, theirs_type = tvm_frontend._wrap_const, tvm_frontend._convert_data_type
+    theirs_number = tvm_frontend._convert_dtype_value
 
     def wrap_const(value: Any) -> Any:
         # TVM makes float32 and int32 of float64 and int64 arrays when it is not told.
         is_array = isinstance(value, np.ndarray)
         return relay.const(value, str(value.dtype)) if is_array else theirs_wrap(value)
 
+    def data_type(name: str | None, default_dtype: str | None = None) -> Any:
+        half = name is not None and name.lower() in ("bfloat16", "torch.bfloat16")
+        return "bfloat16" if half else theirs_type(name, default_dtype)
+
+    def dtype_value(number: int | None) -> Any:
+        return "bfloat16" if number == BFLOAT16 else theirs_number(number)
+
     ours = {
+        "_convert_data_type": data_type,
+        "_convert_dtype_value": dtype_value,
         "PytorchScopePreservingNamer": Namer,
         "PyTorchOpConverter": converter,
         "_get_input_types": input_types,

@@ -28,11 +28,18 @@ def _read_ahead(function: Any, module: Any, context: Any) -> Any:
     return read_ahead(_DIALECT, function)
 
 
+def _intrinsic(dtype: str, name: str, *arguments: Any) -> Any:
+    count = tir.const(len(arguments), "uint32")  # of those whose types say which one is meant
+    return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
+
+
 def _nan_kept(*names: str) -> Any:
+    known = nan_kept.marks(tir, _intrinsic)
+
     @tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_kept")
     def run(function: Any, module: Any, context: Any) -> Any:
         body, nodes = function.body, [f"tir.{n}" for n in names]
-        kept = nan_kept.rule(tir, _DIALECT.walk, body)
+        kept = nan_kept.rule(tir, _DIALECT.walk, body, known=known)
         return function.with_body(tir.stmt_functor.ir_transform(body, None, kept, nodes))
 
     return run
@@ -45,9 +52,18 @@ def _places(function: Any, module: Any, context: Any) -> Any:
     return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
 
 
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.narrowed")
+def _narrowed(function: Any, module: Any, context: Any) -> Any:
+    halves = ("bfloat16", "float16")
+    rule, names = functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=halves), ["tir.Cast"]
+    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
+
+
 LOWERED = [
     (0, _places),
+    (0, _narrowed),
     (0, _nan_kept(*nan_kept.NEGATED)),
+    (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
 ]
 CONFIG = {
@@ -96,11 +112,7 @@ def active() -> bool:
 
 @functools.cache
 def _arithmetic() -> VectorMath:
-    def call(dtype: str, name: str, *arguments: Any) -> Any:
-        count = tir.const(len(arguments), "uint32")  # of those whose types say which one is meant
-        return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
-
-    return VectorMath(tvm, tir, "tir", call)
+    return VectorMath(tvm, tir, "tir", _intrinsic)
 
 
 @functools.cache

@@ -90,6 +90,7 @@ def boot() -> None:
         raise _explained(error, found) from error
     _booted = found
     _compile_by_ours()
+    _read_bfloat16()
 
 
 def describe_cuda() -> tuple[CudaLibrary, ...]:
@@ -247,6 +248,19 @@ def _compile_by_ours() -> None:
     def compiled(source: str, *target: Any) -> bytearray:
         chosen = target[0] if target else tvm.target.Target.current()
         return bytearray(compile_cuda(source, str(chosen.attrs["arch"]), "cubin"))
+
+
+def _read_bfloat16() -> None:
+    """Have arrays of bfloat16 read as such; TVM's are read as their bits."""
+    import tvm
+
+    theirs = tvm.nd.NDArray.numpy
+
+    def numpy(array: Any) -> Any:
+        made = theirs(array)
+        return made.view("bfloat16") if array.dtype == "bfloat16" else made
+
+    tvm.nd.NDArray.numpy = numpy
 
 
 def _explained(error: Exception, found: Installation) -> EngineError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.gradient_table import check
 from relascope.passes.relax.training.recorder import RECORDING, Recorder
 
+_HALF = "bfloat16"
 _ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
 
 
@@ -40,8 +41,7 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:
-        EngineError: kind "pass", if an operator on the way has no gradient; names it. Or if the
-            root is of a dtype that TVM does not differentiate.
+        EngineError: kind "pass", if an operator on the way has no gradient; names it.
     """
     main = program.main
     bound = rewrite.bindings(main)
@@ -49,14 +49,14 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     if program.gradients or not program.grad_outs:
         message = "there is no scalar to take the gradient of"
         raise EngineError("pass", message, "gradient", "put root_grad_out before it")
-    if str(returned[0].ty.dtype) not in ("float16", "float32", "float64"):
-        message = f"TVM takes no gradient of an output in {returned[0].ty.dtype}"
-        raise EngineError("pass", message, "gradient", "cast the output to float32")
     without = without_gradient(program)
     wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
     check(bound, returned[0], wanted, program.provenance)
     recorder = Recorder(program.provenance)
-    rooted = _with_target(main, bound, returned).with_attr("global_symbol", "main")
+    halves = {str(p.name): p for p in wanted if rewrite.dtype(p) == _HALF}
+    wide = {n: relax.Var(n, relax.TensorType(p.ty.shape, "float32")) for n, p in halves.items()}
+    wanted = [wide.get(str(p.name), p) for p in wanted]
+    rooted = _with_target(main, bound, returned, wide).with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(tvm.IRModule({"main": rooted}))
     with RECORDING.inside(recorder):
         try:
@@ -71,7 +71,10 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     # ((root, outputs...), gradients)
     _, *rest = rewrite.results(adjoint, bound)
     bound, rest = _without_stops(bound, rest)
-    function = rewrite.function_of(adjoint.params, bound, rest, main.attrs)
+    params = adjoint.params
+    if halves:
+        params, bound, rest = _narrowed(params, bound, rest, halves, [str(w.name) for w in wanted])
+    function = rewrite.function_of(params, bound, rest, main.attrs)
     provenance = {**program.provenance, **recorder.provenance}
     provenance.update(_of_adjoints(bound, provenance))
     names = tuple(str(p.name) for p in wanted)
@@ -93,14 +96,63 @@ def _without_stops(
     return kept, [rewrite.substituted(r, instead) for r in returned]
 
 
-def _with_target(main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any]) -> Any:
-    """The function as TVM's Gradient reads it: its results are variables of their own."""
+def _narrowed(
+    params: Sequence[Any],
+    bound: Sequence[rewrite.Binding],
+    returned: Sequence[Any],
+    halves: Mapping[str, Any],
+    gradients: Sequence[str],
+) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
+    """A joint function with its arguments in bfloat16, and their gradients, which are cast back.
+
+    Args:
+        halves: by name, the arguments for which float32 stands in.
+        gradients: the arguments whose gradients are the last results.
+    """
+    wide = {p.__chandle__(): halves[str(p.name)] for p in params if str(p.name) in halves}
+    instead: dict[int, Any] = {}
+    casts: dict[int, Any] = {}
+    kept = []
+    for variable, value in bound:
+        value = rewrite.substituted(value, instead)
+        if rewrite.op_name(value) == "astype":
+            (given,) = value.args
+            if given.__chandle__() in wide:
+                instead[variable.__chandle__()] = wide[given.__chandle__()]
+                continue
+            if rewrite.dtype(given) == _HALF:
+                casts[variable.__chandle__()] = given
+        kept.append((variable, value))
+    results = [rewrite.substituted(r, instead) for r in returned]
+    maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in kept), *params)}, {})
+    maker.origin = "gradient"
+    for place, name in enumerate(reversed(gradients), 1):
+        if name in halves:
+            found = results[-place]
+            results[-place] = casts.get(found.__chandle__()) or maker.emit(
+                relax.op.astype(found, _HALF)
+            )
+    params = [wide.get(p.__chandle__(), p) for p in params]
+    return params, [*kept, *maker.bound], results
+
+
+def _with_target(
+    main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any], wide: Mapping[str, Any]
+) -> Any:
+    """The function as TVM's Gradient reads it: its results are variables of their own.
+
+    Args:
+        wide: by name, float32 in place of arguments in bfloat16, of which TVM has no gradient.
+    """
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
     block = main.body.blocks[0]
-    inner = relax.DataflowBlock([*block.bindings[: len(bound) - 1], *ends])
+    halves = [p for p in main.params if str(p.name) in wide]
+    casts = [relax.VarBinding(p, relax.op.astype(wide[str(p.name)], _HALF)) for p in halves]
+    inner = relax.DataflowBlock([*casts, *block.bindings[: len(bound) - 1], *ends])
     body = relax.SeqExpr([inner], relax.Tuple(outs))
-    return relax.Function(main.params, body, relax.TupleType([o.ty for o in outs]), True)
+    params = [wide.get(str(p.name), p) for p in main.params]
+    return relax.Function(params, body, relax.TupleType([o.ty for o in outs]), True)
 
 
 def _of_adjoints(

@@ -7,7 +7,7 @@ from tvm import relax
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.gradients import rooted
+from relascope.passes.gradients import rooted, widest
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -37,7 +37,9 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     maker.origin = "root"
     taken, types = {str(p.name) for p in main.params}, [o.ty for o in outputs]
     pairs = rooted(program, outputs, types, taken, relax.Var)
-    root = reduce(relax.op.add, [relax.op.sum(relax.op.multiply(*pair)) for pair in pairs])
+    wide = widest([v.ty.dtype for _, v in pairs])
+    cast = [[v if str(v.ty.dtype) == wide else relax.op.astype(v, wide) for v in p] for p in pairs]
+    root = reduce(relax.op.add, [relax.op.sum(relax.op.multiply(*pair)) for pair in cast])
     params, returned = [*main.params, *(v for _, v in pairs)], [maker.emit(root), *outputs]
     function = rewrite.function_of(params, [*bound, *maker.bound], returned, main.attrs)
     new = replace(program, grad_outs=tuple(str(v.name) for _, v in pairs))

@@ -6,7 +6,7 @@ from functools import reduce
 from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.gradients import rooted
+from relascope.passes.gradients import rooted, widest
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import with_main
 
@@ -34,7 +34,13 @@ def root_grad_out(program: RelayProgram) -> RelayProgram:
     if tuple_type and not isinstance(body, relay.Tuple):
         outputs = [relay.TupleGetItem(body, i) for i in range(len(types))]
     pairs = rooted(program, outputs, types, {p.name_hint for p in main.params}, relay.var)
-    root = reduce(relay.add, [relay.sum(relay.multiply(*pair)) for pair in pairs])
+    kinds = [v.type_annotation.dtype for _, v in pairs]
+    wide = widest(kinds)
+    cast = [
+        pair if kind == wide else [relay.cast(v, wide) for v in pair]
+        for kind, pair in zip(kinds, pairs, strict=True)
+    ]
+    root = reduce(relay.add, [relay.sum(relay.multiply(*pair)) for pair in cast])
     params, body = [*main.params, *(v for _, v in pairs)], relay.Tuple([root, *outputs])
     new = with_main(program, relay.Function(params, body, None, [], main.attrs))
     return replace(new, grad_outs=tuple(v.name_hint for _, v in pairs))

@@ -196,7 +196,6 @@ RARE = {
     "layers: GRU with dropout",
     "layers: GRU cell",
     "norms: batch norm, mean of all",
-    "arithmetic: bfloat16",
     "reductions: topk",
     "reductions: prod",
     "reductions: several given out",

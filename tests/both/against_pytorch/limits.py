@@ -6,7 +6,7 @@ from processor to processor; these bounds hold for every order.
 
 from typing import Any
 
-_UNITS = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+_UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 
 POINTWISE = 2**6
 """Operations of an elementwise function: the terms of its polynomial and what surrounds them."""

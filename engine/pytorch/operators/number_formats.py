@@ -1,0 +1,78 @@
+"""Operators in 16 bits, as PyTorch's kernels compute them: in float32, rounded at the end.
+
+TVM adds up in the dtype of what it adds, and a sum of many terms in bfloat16 stands still at 256.
+So an operator in float16 or bfloat16 is written as one in float32 between casts, at which values
+and gradients are rounded where PyTorch rounds them. What moves elements or casts them stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+HALVES = (torch.float16, torch.bfloat16)
+
+_STAYS = (
+    "_reshape_alias _to_copy _unsafe_view alias alpha_dropout bernoulli cat chunk clone contiguous "
+    "copy detach dropout empty empty_like feature_alpha_dropout feature_dropout flatten lift_fresh "
+    "lift_fresh_copy movedim moveaxis native_dropout numpy_T permute rand rand_like randn "
+    "randn_like reshape select slice split split_with_sizes squeeze stack swapaxes swapdims t "
+    "tensor_split to transpose type_as unbind unflatten unsafe_chunk unsafe_split "
+    "unsafe_split_with_sizes unsqueeze view view_as"
+)
+"""Operators that compute nothing, and those that draw."""
+
+_FILLS = "full full_like new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like"
+
+NOTE = (
+    "Operators in {} compute in float32 and round their results to it, as PyTorch's kernels do: "
+    "casts around them say so."
+)
+
+
+def widens(name: str, given: Any) -> bool:
+    """Whether an operator is written in float32 between casts.
+
+    Args:
+        name: such as "add.Tensor".
+        given: its arguments, nested.
+    """
+    return name.partition(".")[0] not in _STAYS.split() and any(
+        d in HALVES for d in dtypes_of(given)
+    )
+
+
+def dtypes_of(given: Any) -> list[torch.dtype]:
+    """The dtypes among nested arguments, and those of the tensors there."""
+    leaves = (getattr(v, "dtype", v) for v in tree_leaves(given))
+    return [d for d in leaves if isinstance(d, torch.dtype)]
+
+
+_ROUNDS_NUMBERS = "add sub rsub pow fmod remainder hardshrink eq ne lt le gt ge"
+"""Operators whose kernels round a number to the tensors' format before they compute with it."""
+
+
+def number_in(name: str, value: Any, dtype: torch.dtype) -> Any:
+    """A number as an operator in 16 bits computes with it; of anything else itself."""
+    if type(value) is not float or name.partition(".")[0] not in _ROUNDS_NUMBERS.split():
+        return value
+    return torch.tensor(value, dtype=dtype).item()
+
+
+def result_dtypes(name: str, first: Any, made: Any) -> list[torch.dtype]:
+    """Dtypes of an operator's results.
+
+    Args:
+        first: its first argument.
+        made: its results without memory.
+    """
+    made = made if isinstance(made, list | tuple) else [made]
+    recurrent = name.partition(".")[0] in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    return [first.dtype if recurrent else m.dtype for m in made]  # a kernel's own under autocast
+
+
+def fills(name: str) -> bool:
+    """Whether an operator makes the same of all tensors of a shape."""
+    return name.partition(".")[0] in _FILLS.split()
