@@ -50,6 +50,36 @@ def test_another_graph_clears_a_selection_and_a_click_shows_details_and_tells_py
     assert page.problems == []
 
 
+def test_another_step_of_a_program_is_seen_where_its_nodes_are(graph_page):
+    view = View(graph_page("layer"))
+    view.ask("v.zoom = 4, v.center(0)")
+    # What is held on to was far down on the screen, and is the first of all now.
+    first = "d.box.y.indexOf(Math.min(...v.solid.map((i) => d.box.y[i])))"
+    view.ask(f"v.center({first}), v.y += v.high / 3")
+    moved = "{ ...d, box: { ...d.box, y: d.box.y.map((y) => y + 1) } }"
+    view.ask(f"v.selected = d.box.id[{first}], v.keepView({moved})")
+    assert view.ask(f"d.box.y[{first}] * v.zoom + v.y") == pytest.approx(72)
+    # What was in sight is gone.
+    for gone in ("v.x = -99999", "v.y = 99999"):
+        view.ask(gone)
+        assert not view.ask("v.inSight().length")
+        view.ask("v.keepView(d)")
+        assert view.ask("v.inSight().length")
+
+
+def test_a_wide_picture_opens_where_most_of_its_first_nodes_are(graph_page):
+    view = View(graph_page("layer", width=700))
+    few = "v.solid.length >= 6 && v.solid.slice(0, 6)"
+    assert view.ask(f"{few}.length") == 6
+    # Two groups at the ends of a wide picture: the middle of all is between them.
+    place = f"""({few}).forEach((i, k) => {{
+        d.box.x[i] = k < 2 ? 90 * k : 50000 + 90 * k; d.box.y[i] = 0;
+    }}), v.solid.length = 6, d.width = 51000, v.firstView(), v.solid.filter((i) => {{
+        const x = d.box.x[i] * v.zoom + v.x; return x >= 0 && x <= v.wide;
+    }}).length"""
+    assert view.ask(place) == 4
+
+
 def test_the_card_of_a_kernels_call_has_its_loops_and_its_text_folded(graph_page):
     page = graph_page("kernels", width=390)
     view, side = View(page), page.locator(".side")

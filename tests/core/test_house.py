@@ -41,7 +41,7 @@ LINES = {
     "passes": 11055,
     "recorder": 1580,
     "samples": 574,
-    "viz": 27214,
+    "viz": 27249,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -5,6 +5,7 @@ import { clamp } from "./parts.js";
 import { Picture } from "./picture.js";
 
 const MAX_ZOOM = 4;
+const EDGE = 24; // what stays free around the picture, in CSS pixels
 
 export class Camera extends Picture {
   constructor() {
@@ -119,15 +120,47 @@ export class Camera extends Picture {
     this.redraw();
   }
 
+  // The middle of the screenful that has most nodes, among those at the start of the picture.
   startPoint() {
     const { box, width, height, direction } = this.drawing;
-    let sx = 0, sy = 0, n = 0;
-    const limit = direction === "TB" ? this.high / this.zoom : this.wide / this.zoom;
-    for (const i of this.solid) {
-      if ((direction === "TB" ? box.y[i] : box.x[i]) > limit) continue;
-      sx += box.x[i] + box.w[i] / 2; sy += box.y[i] + box.h[i] / 2; n += 1;
+    const down = direction === "TB";
+    const limit = (down ? this.high : this.wide) / this.zoom;
+    const room = (down ? this.wide : this.high) / this.zoom - 2 * EDGE;
+    const [from, size, along] = down ? [box.x, box.w, box.y] : [box.y, box.h, box.x];
+    const first = this.solid.filter((i) => along[i] <= limit).sort((a, b) => from[a] - from[b]);
+    let low = 0, most = 0, middle = (down ? width : height) / 2;
+    for (let high = 0; high < first.length; high++) {
+      const end = from[first[high]] + size[first[high]];
+      while (low < high && end - from[first[low]] > room) low += 1;
+      if (high - low < most) continue;
+      most = high - low + 1; middle = (from[first[low]] + end) / 2;
     }
-    return n ? [sx / n, sy / n] : [width / 2, height / 2];
+    return [middle, middle];
+  }
+
+  // Slide the picture so that what is seen of it fills the screen: it is in the middle where there
+  // is room for all; else no third stays empty on one side, inside the picture or beside it.
+  fill() {
+    const { box, width, height } = this.drawing;
+    const slide = (size, room, at, from, extent) => {
+      const seen = this.inSight();
+      if (size * this.zoom <= room) return (room - size * this.zoom) / 2 - at;
+      if (!seen.length) return 0;
+      const low = Math.min(...seen.map((i) => from[i])) * this.zoom + at;
+      const high = room - Math.max(...seen.map((i) => from[i] + extent[i])) * this.zoom - at;
+      if (low > room / 3 && low > high) return 3 * EDGE - low;
+      return high > room / 3 && high > low ? high - 3 * EDGE : 0;
+    };
+    this.x += slide(width, this.wide, this.x, box.x, box.w);
+    this.y += slide(height, this.high, this.y, box.y, box.h);
+  }
+
+  // The nodes on the screen.
+  inSight() {
+    const { box } = this.drawing;
+    const [left, top] = this.toWorld(0, 0), [right, bottom] = this.toWorld(this.wide, this.high);
+    return this.solid.filter((i) => box.x[i] < right && box.x[i] + box.w[i] > left
+      && box.y[i] < bottom && box.y[i] + box.h[i] > top);
   }
 
   zoomBy(factor, sx = this.wide / 2, sy = this.high / 2) {

@@ -162,12 +162,14 @@ class Viewer extends Camera {
     }
     // Another step of the same program: hold on to what is selected, or in the middle.
     const hold = this.selected ?? this.nearest(before);
-    if (hold === null) { this.firstView(); return; }
-    const now = this.boxOf(hold);
-    const old = before.box.id.indexOf(hold);
-    if (now < 0 || old < 0) return;
-    this.x += (before.box.x[old] - d.box.x[now]) * this.zoom;
-    this.y += (before.box.y[old] - d.box.y[now]) * this.zoom;
+    const now = hold === null ? -1 : this.boxOf(hold), old = before.box.id.indexOf(hold);
+    if (now >= 0 && old >= 0) {
+      const x = before.box.x[old] - d.box.x[now], y = before.box.y[old] - d.box.y[now];
+      this.x += x * this.zoom;
+      this.y += y * this.zoom;
+      if (x || y) this.fill();
+    }
+    if (!this.inSight().length) this.firstView(); // what was in sight is gone, or far away
   }
 
   // Show a node or group wherever it is: opens the groups around it if need be.
