@@ -1,5 +1,6 @@
 """Programs with branches and open sizes, run otherwise than the sample."""
 
+import json
 from functools import partial
 
 import pytest
@@ -7,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from relascope import cli
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.runs import at_run, fitting, runs_of
 from relascope.engine.protocol.session import silent
@@ -97,6 +99,22 @@ def test_without_a_fault_both_sides_are_good_and_are_named(monkeypatch, opened):
     assert not result.kind
     every = "every computed `if` = true; every computed `if` = false."
     assert bisect.verdict("relax", result).count(every) == 1
+
+
+def test_check_runs_both_sides_and_says_what_it_does_not_reach(tmp_path, capsys):
+    more = '        again = R.less(R.max(out), R.const(0.0, "float32"))\n        if again:\n'
+    more += "            last = R.exp(out)\n        else:\n            last = R.sin(out)\n"
+    (tmp_path / "mod.py").write_text(
+        BRANCHES.replace("        return out", f"{more}        return last")
+    )
+    options = ["--engine", "relax", "--passes", "FoldConstant", "--target", "llvm", "--json"]
+    assert cli.main(["check", str(tmp_path / "mod.py"), *options]) == 0
+    document = json.loads(capsys.readouterr().out)
+    runs = [row["inputs"].partition(" at ")[2] for row in document["inputs"]]
+    sides = [f"every computed `if` = {side}" for side in ("true", "false")]
+    assert runs == ["", "up = true", "up = false", *sides] and document["passed"]
+    left = "Not run: sides that differ among the 2 `if` that computed values decide."
+    assert document["verdict"].endswith(left)
 
 
 def test_sizes_that_are_expressions_follow_the_sizes_in_them(opened):
