@@ -23,9 +23,7 @@ from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.examples import EXAMPLES
 from relascope.passes.relax.examples.building import Tensors
-from relascope.passes.relax.ir import verify
-from relascope.passes.relax.ir.intermediates import with_intermediates
-from relascope.passes.relax.ir.origins import imported_order
+from relascope.passes.relax.ir.inspection import imported_order, problems, with_intermediates
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.split import split
 
@@ -53,7 +51,7 @@ class RelaxBackend:
     tuner = staticmethod(tuning.tuner)
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
-    problems = staticmethod(verify.problems)
+    problems = staticmethod(problems)
     parts = Tensors
 
     def check_formed(self, program: RelaxProgram) -> None:

@@ -25,8 +25,7 @@ from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay import tvm_pipelines
 from relascope.passes.relay.examples import EXAMPLES
 from relascope.passes.relay.examples.building import Tensors
-from relascope.passes.relay.ir import verify
-from relascope.passes.relay.ir.intermediates import with_intermediates
+from relascope.passes.relay.ir.inspection import problems, with_intermediates
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import imported_order
 from relascope.passes.relay.training.split import split
@@ -55,7 +54,7 @@ class RelayBackend:
     tuner = staticmethod(tuning.tuner)
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
-    problems = staticmethod(verify.problems)
+    problems = staticmethod(problems)
     parts = Tensors
 
     def check_formed(self, program: RelayProgram) -> None:

@@ -207,7 +207,7 @@ class Programs:
         """What is wrong with the program after step `index` beside its numbers, a sentence each.
 
         The graph's promises (`core.graph.Graph.validate`), its plan of memory, and the program's
-        own: see `problems` of each IR's `ir.verify`. -1 is the imported program.
+        own: see `problems` of each IR's `ir.inspection`. -1 is the imported program.
         """
         state = self.state(source, pipeline.upto(index), progress)
         found: list[str] = []

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import tvm
+
+from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.constants import number_of
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
-from relascope.passes.relax.ir.uniform import uniform
 
 
 @listed("x + 0", "the tutorial's ZeroZapp")
@@ -34,8 +37,31 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
             return None
         for kept in (0, 1) if op_name(call) == either else (0,):
             keeps_type = result_type(call.args[kept]) == result_type(call)
-            if keeps_type and uniform(call.args[1 - kept], maker) == number:
+            if keeps_type and _uniform(call.args[1 - kept], maker) == number:
                 return call.args[kept]
         return None
 
     return rewrite(program, rule)
+
+
+def _uniform(expr: Any, maker: Maker) -> float | None:
+    """The one number that all elements of a tensor are, or None.
+
+    Args:
+        expr: a variable, or a constant.
+        maker: knows what variables are bound to.
+    """
+    while True:
+        value = maker.look(expr)
+        name = op_name(value)
+        if name in ONES:
+            return 1.0
+        if name in ZEROS:
+            return 0.0
+        if name == "full":
+            value = value.args[1]
+            name = ""
+        if name not in KEEPS_NUMBERS:
+            constant = isinstance(value, tvm.ir.GenericConst)
+            return number_of(value.value.numpy()) if constant else None
+        expr = value.args[0]

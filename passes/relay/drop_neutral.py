@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from tvm import relay
+
+from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.constants import number_of
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite
-from relascope.passes.relay.ir.uniform import uniform_values
+from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
 
 @listed("x + 0", "the tutorial's ZeroZapp")
@@ -28,7 +31,7 @@ def drop_ones(program: RelayProgram) -> RelayProgram:
 
 def _without(program: RelayProgram, number: float, either: str, right: str) -> RelayProgram:
     """Leave out a number on `either` side of one operator, and on the `right` of another."""
-    values = uniform_values(program.main.body)
+    values = _uniform_values(program.main.body)
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) not in (either, right):
@@ -40,3 +43,22 @@ def _without(program: RelayProgram, number: float, either: str, right: str) -> R
         return None
 
     return rewrite(program, visit)
+
+
+def _uniform_values(body: Any) -> dict[int, float]:
+    """The number that an expression holds everywhere, by handle, where that is known."""
+    values: dict[int, float] = {}
+    for expr in post_order(body):
+        name, handle = op_name(expr), expr.handle.value
+        if isinstance(expr, relay.Constant):
+            if (number := number_of(expr.data.numpy())) is not None:
+                values[handle] = number
+        elif name in ZEROS:
+            values[handle] = 0.0
+        elif name in ONES:
+            values[handle] = 1.0
+        elif name in KEEPS_NUMBERS or name in ("full", "full_like"):
+            source = expr.args[1 if name == "full_like" else 0].handle.value
+            if source in values:
+                values[handle] = values[source]
+    return values

@@ -10,7 +10,7 @@ from page_session import forward_graph
 from relascope.engine.protocol.results import ImportChange, ModelInfo
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.drawing.drawing import focus_on
-from relascope.viz.panels.graph import imported
+from relascope.viz.panels import graph as imported
 
 
 def script():

@@ -32,8 +32,7 @@ from relascope.viz.handed_on.formats import (
 )
 from relascope.viz.handed_on.graphs import to_svg
 from relascope.viz.handed_on.notebook import show
-from relascope.viz.handed_on.pool import SIGN, pooled
-from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.handed_on.sheet import SIGN, Sheet, pooled
 from relascope.viz.rows.formats import size
 from relascope.viz.rows.timings import csv_text
 

@@ -10,7 +10,8 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ from relascope.core.version import __version__
 from relascope.core.visible import visible
 from relascope.viz import charts
 from relascope.viz.drawing import javascript, palette
-from relascope.viz.handed_on.charts import chart_svg
-from relascope.viz.handed_on.pool import pooled
+from relascope.viz.drawing.palette import CATEGORIES
 from relascope.viz.rows import sections
 from relascope.viz.rows.sections import Section as Section
 from relascope.viz.rows.sections import figures as figures
@@ -146,3 +146,90 @@ def _template(name: str, style: Path, html: str) -> str:
 
 def _read(path: Path) -> str:
     return path.read_text("utf-8")
+
+
+_WIDTH = 700  # pixels, of charts that are as wide as what they stand in
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": "Source Sans, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "domainColor": "var(--st-border-color)",
+        "tickColor": "var(--st-border-color)",
+        "gridColor": "var(--st-border-color)",
+        "labelOpacity": 0.8,
+        "titleFontWeight": "normal",
+        "titleOpacity": 0.8,
+    },
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 12,
+        "columnPadding": 24,
+    },
+    "text": {"color": "currentColor"},
+    "range": {"category": list(CATEGORIES)},
+}
+
+
+def chart_svg(chart: Any) -> str:
+    """An Altair chart as SVG text; nothing is loaded for it."""
+    import vl_convert
+
+    spec: dict[str, Any] = chart.to_dict()
+    if spec.get("width") == "container":
+        spec["width"] = _WIDTH
+    for layer in spec.get("layer", ()):  # one legend, by colour; a mark's words say which it is
+        if isinstance(shape := layer.get("encoding", {}).get("shape"), dict):
+            shape["legend"] = None
+    spec["config"] = {**spec.get("config", {}), **_CONFIG}
+    return vl_convert.vegalite_to_svg(spec, vl_version="6.1", allowed_base_urls=[])
+
+
+SIGN = "\x01"
+"""In a block, before the number of a text of the pool."""
+
+LONG = 24  # characters from which on a text is worth a place of its own
+
+
+def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """The texts that are long and stand twice, and the blocks with their numbers in their place.
+
+    Control characters in texts are made visible.
+
+    Args:
+        blocks: JSON values.
+    """
+    counts = Counter(text for block in blocks for text in _texts(block))
+    places: dict[str, str] = {}
+    long: list[str] = []
+    for text, count in counts.items():
+        if count > 1 and len(text) >= LONG:
+            places[text] = f"{SIGN}{len(long)}"
+            long.append(visible(text))
+    return long, [_replaced(block, places) for block in blocks]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list | tuple):
+            todo += one
+
+
+def _replaced(value: Any, places: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return places.get(value) or visible(value)
+    if isinstance(value, dict):
+        keys = (visible(k) if isinstance(k, str) else k for k in value)
+        return {k: _replaced(v, places) for k, v in zip(keys, value.values(), strict=True)}
+    if isinstance(value, list | tuple):
+        return [_replaced(v, places) for v in value]
+    return value

@@ -1,22 +1,27 @@
-"""What the Relax engine builds, as libraries to take apart, and the compiler for CUDA's source.
+"""What the Relax engine builds, as libraries to take apart, what they launch on a GPU, and the
+compiler for CUDA's source.
 
 For CUDA, TVM hands out source where there is no GPU; where there is one, it has it compiled by
 `engine.building.cuda_compiler`.
 """
 
+import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import tvm
 import tvm_ffi
+from tvm import tirx
 
 from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
+from relascope.engine.building.launches import Launches
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relax.building import runtime
-from relascope.engine.relax.building.launches import launches
 from relascope.engine.relax.building.targets import BLAS, parse
+from relascope.engine.relax.kernels.gpu_schedules import RULE
 
 _NOTES = {
     OPENBLAS: NOTE,
@@ -48,3 +53,38 @@ def compiler_for(target: str) -> Any:
 def _compiled(source: str) -> bytes:
     """What TVM calls to have CUDA's source compiled for a GPU that is here."""
     return compile_cuda(source, str(tvm.target.Target.current().attrs["arch"]), "cubin")
+
+
+def launches() -> Launches:
+    """What watches a build."""
+    return Launches(_extents, _shared, _rule)
+
+
+def _extents(function: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+
+    def see(node: Any) -> None:
+        if node.attr_key == "thread_extent" and isinstance(node.value, tirx.IntImm):
+            found[str(node.node.thread_tag)] = int(node.value)
+
+    if isinstance(function, tirx.PrimFunc):
+        tvm_ffi.structural_walk(function.body, [(tirx.AttrStmt, see)], order="post")
+    return found
+
+
+def _shared(function: Any) -> Iterator[int]:
+    buffers: list[Any] = []
+
+    def see(node: Any) -> None:
+        if str(node.buffer.scope()).startswith("shared"):
+            buffers.append(node.buffer)
+
+    tvm_ffi.structural_walk(function.body, [(tirx.AllocBuffer, see)], order="post")
+    for buffer in buffers:
+        kind = tvm.DataType(str(buffer.dtype))
+        yield math.prod(int(d) for d in buffer.shape) * kind.bits * kind.lanes // 8
+
+
+def _rule(function: Any) -> str:
+    rule = function.attrs.get(RULE)
+    return "" if rule is None else f"DLight's {rule}"

@@ -1,10 +1,12 @@
-"""What the Relay engine builds, as libraries to take apart, and the compiler for CUDA's source.
+"""What the Relay engine builds, as libraries to take apart, what they launch on a GPU, and the
+compiler for CUDA's source.
 
 For CUDA, TVM compiles the source while it builds. Here it is given none of the machine code that it
 asks for, so that the source can be looked at where there is no compiler; what was built so does not
 run, and is not kept.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -13,11 +15,12 @@ import tvm
 
 from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
+from relascope.engine.building.launches import Launches
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relay.building import runtime
-from relascope.engine.relay.building.launches import launches
 from relascope.engine.relay.building.targets import BLAS, CUBLAS, parse
+from relascope.engine.relay.tvm.boot import boot
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
@@ -63,3 +66,40 @@ def compiler_for(target: str) -> Any:
     """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
     arch = str(parse(target).attrs.get("arch", ""))
     return lambda source, form: compile_cuda(source, arch, form)
+
+
+boot()
+
+from tvm import tir
+
+
+def launches() -> Launches:
+    """What watches a build."""
+    return Launches(_extents, _shared)
+
+
+def _extents(function: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+
+    def see(node: Any) -> None:
+        if isinstance(node, tir.AttrStmt) and node.attr_key == "thread_extent":
+            found[str(node.node.thread_tag)] = int(node.value)
+
+    if isinstance(function, tir.PrimFunc):
+        tir.stmt_functor.post_order_visit(function.body, see)
+    return found
+
+
+def _shared(function: Any) -> Iterator[int]:
+    allocated: list[Any] = []
+
+    def see(node: Any) -> None:
+        if isinstance(node, tir.Allocate):
+            allocated.append(node)
+
+    tir.stmt_functor.post_order_visit(function.body, see)
+    for node in allocated:
+        if not str(node.buffer_var.type_annotation.storage_scope).startswith("shared"):
+            continue
+        kind = tvm.DataType(node.dtype)
+        yield math.prod(int(d) for d in node.extents) * kind.bits * kind.lanes // 8

@@ -5,7 +5,7 @@ dtype to an `Example`; `make docs` writes the section's block.
 """
 
 from relascope.passes.catalogue.example import by_name
-from relascope.passes.relax.examples import functions, inference, rewrites, training
+from relascope.passes.relax.examples import inference, rewrites, training
 from relascope.passes.relax.examples.building import Tensors
 
-EXAMPLES = by_name(Tensors, functions, inference, rewrites, training)
+EXAMPLES = by_name(Tensors, inference, rewrites, training)

@@ -5,7 +5,7 @@ dtype to an `Example`; `make docs` writes the section's block.
 """
 
 from relascope.passes.catalogue.example import by_name
-from relascope.passes.relay.examples import functions, inference, rewrites, training
+from relascope.passes.relay.examples import inference, rewrites, training
 from relascope.passes.relay.examples.building import Tensors
 
-EXAMPLES = by_name(Tensors, functions, inference, rewrites, training)
+EXAMPLES = by_name(Tensors, inference, rewrites, training)

@@ -13,7 +13,7 @@ from relascope.engine.measure.tuner import Workload
 from relascope.engine.protocol import records
 from relascope.engine.protocol.artefact import KernelCode, Launch
 from relascope.engine.relax.building import runtime
-from relascope.engine.relax.building.launches import launches
+from relascope.engine.relax.building.libraries import launches
 from relascope.engine.relax.building.targets import parse, target
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
 from relascope.engine.relax.tune import search

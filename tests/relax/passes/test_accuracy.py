@@ -10,7 +10,7 @@ from relascope.engine.jobs import accuracy
 from relascope.engine.relax.frontend.converters import Converter
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.program import Program
-from relascope.passes.relax.ir.intermediates import with_intermediates
+from relascope.passes.relax.ir.inspection import with_intermediates
 from relascope.passes.relax.ir.rewrite import op_name, rewrite
 
 

@@ -12,7 +12,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building import libraries, runtime
-from relascope.engine.relay.building.launches import launches
+from relascope.engine.relay.building.libraries import launches
 from relascope.engine.relay.building.targets import LIBRARIES, parse, target
 from relascope.engine.relay.kernels import blas
 from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile

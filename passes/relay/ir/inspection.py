@@ -1,13 +1,15 @@
-"""What is wrong with a Relay program beside its numbers."""
+"""Looking into a Relay program: what is wrong with it beside its numbers, and its inside."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import tvm
 from tvm import relay
 
 from relascope.core.errors import lines_of
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import copied
+from relascope.passes.relay.ir.rewrite import copied, with_main
 
 
 def problems(program: RelayProgram) -> Iterator[str]:
@@ -33,3 +35,16 @@ def problems(program: RelayProgram) -> Iterator[str]:
     before, after = program.main._checked_type_, fresh["main"].checked_type
     if before is not None and not tvm.ir.structural_equal(before, after):
         yield f'"main" says that it is {before}, and it is {after}'
+
+
+def with_intermediates(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
+    """The program whose "main" takes what a function takes and returns a tuple of its inside.
+
+    Args:
+        program: in graph normal form.
+        name: of the function.
+        exprs: expressions of it, each of one tensor.
+    """
+    function = program.mod[name]
+    main = relay.Function(function.params, relay.Tuple(list(exprs)))
+    return replace(with_main(program, main), outputs=len(exprs), gradients=(), updates=())

@@ -1,0 +1,96 @@
+"""Looking into a Relax program: what is wrong with it, its inside, and where it came from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.core.errors import lines_of
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.ir.rewrite import with_mod
+
+_FITS = relax.analysis.BaseCheckResult.PASS
+
+
+def problems(program: RelaxProgram) -> Iterator[str]:
+    """Sentences, one a problem: what TVM calls not well-formed, types of calls that are missing or
+    not what TVM infers anew, and arguments that the program tells of and "main" does not have."""
+    try:
+        tvm.relax.analysis.well_formed(program.mod)
+    except (tvm.error.TVMError, ValueError) as error:
+        yield f"it is not well-formed: {lines_of(error)[-1]}"
+        return
+    taken = {str(p.name) for p in program.main.params}
+    for told in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
+        if told not in taken:
+            yield f'"main" has no argument {told}, which the program tells of'
+    for name, function in program.mod.functions.items():
+        if isinstance(function, relax.Function):
+            yield from _types(name.name_hint, function, program.mod)
+
+
+def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
+    """Bindings whose type is not that of what they are bound to."""
+    builder = relax.BlockBuilder(mod)
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
+                continue
+            again = tvm.ir.Call(
+                value.op, list(value.args), attrs=value.attrs, ty_args=value.ty_args
+            )
+            try:
+                found = builder.normalize(again).ty
+            except (tvm.error.TVMError, ValueError, TypeError) as error:
+                yield f"the type of {binding.var.name} in {where} is refused: {lines_of(error)[-1]}"
+                continue
+            if relax.analysis.type_base_check(binding.var.ty, found) != _FITS:
+                yield f"{binding.var.name} in {where} is {binding.var.ty}, and its value is {found}"
+
+
+def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
+    """The program whose "main" takes what a function takes and returns a tuple of its inside.
+
+    A variable of a dataflow block is not seen outside of it, so there are no such blocks in what
+    this returns, and nothing is fused when it is built.
+
+    Args:
+        name: of the function.
+        variables: arguments of it, or variables that it binds, each of one tensor.
+    """
+    function = program.mod[name]
+    open_ = relax.transform.ToNonDataflow()(tvm.IRModule({"main": function}))["main"]
+    pairs = zip(_variables(function), _variables(open_), strict=True)
+    outside = {before.__chandle__(): after for before, after in pairs}
+    wanted = [outside[v.__chandle__()] for v in variables]
+    body = relax.SeqExpr(open_.body.blocks, relax.Tuple(wanted))
+    main = relax.Function(open_.params, body, tvm.ir.TupleType([v.ty for v in wanted]))
+    others = {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
+    mod = tvm.IRModule({**others, "main": main.with_attr("global_symbol", "main")})
+    return replace(with_mod(program, mod), outputs=len(variables), gradients=(), updates=())
+
+
+def _variables(function: Any) -> list[Any]:
+    """Arguments, then bound variables in order."""
+    bound = [b.var for block in function.body.blocks for b in block.bindings]
+    return [*function.params, *bound]
+
+
+def imported_order(program: RelaxProgram, variable: Any) -> int | None:
+    """When PyTorch executed the operator that a variable came from, counted from 0.
+
+    The importer calls it `operator_ordinal` or `operator_ordinal_copy`; see
+    `engine.relax.frontend.importer`. None for gradients, and where the importer left no number.
+    """
+    name = str(getattr(variable, "name", ""))
+    _, source = program.provenance.get(name, ("", ""))
+    operator = source.rpartition("::")[2].strip("_")
+    if not operator or source.startswith("gradient of ") or not name.startswith(f"{operator}_"):
+        return None
+    ordinal = name[len(operator) + 1 :].partition("_")[0]
+    if not ordinal.isdigit():
+        return None
+    return int(ordinal)

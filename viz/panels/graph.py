@@ -1,0 +1,107 @@
+"""Tab "Graph": the model's program as it was imported."""
+
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from relascope.core.graph import Graph
+from relascope.engine.protocol.results import ImportChange, ModelInfo
+from relascope.viz.component import drawn, graph_view
+from relascope.viz.drawing.drawing import focus_on
+from relascope.viz.panels import handing_on
+from relascope.viz.panels.shell.frame import (
+    boundary,
+    heading,
+    plain_text,
+    section,
+    side_by_side,
+    strip,
+)
+from relascope.viz.panels.shell.screen import Screen, look_at
+from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.rows import Row, formats, tables
+
+_ABOUT = (
+    "The tree of modules: class, parameters, shapes and time of each, from one run of the whole "
+    "model in PyTorch. A row opens its module alone, on the inputs that it gets there; so does the "
+    "arrow at a module's frame in the graph."
+)
+
+
+def show(screen: Screen) -> None:
+    """Draw the tab."""
+    info: ModelInfo = screen.cache.ask("load", screen.source)
+    graph = info.graph
+    counts, operators, arguments, changes = tables.graph_sections(tables.graph_facts(graph, info))
+    in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
+    strip(*counts["items"], (formats.number(in_labels), "small constants in labels"), quiet=True)
+    graph_view(graph, screen.view(**marked(screen, info)), key="graph_view")
+    handing_on.button(screen, "graph", {"imported": graph})
+    left, right = side_by_side("tables", [2, 3])
+    with left:
+        show_sections([operators], "operators")
+    with right:
+        show_sections([arguments], "arguments")
+    _import(screen, info, changes["rows"])
+    _modules(screen)
+
+
+def _import(screen: Screen, info: ModelInfo, rows: list[Row]) -> None:
+    """What the import changed, left out and moved out, and what a person should read of it."""
+    heading("What the import did")
+    if info.changes:
+        table(rows, key=_key(screen), on_select="rerun", wide={"what": "large"})
+        st.caption("A row shows its nodes in the graph; of what was dropped, what stands for it.")
+    else:
+        st.caption("It wrote each operator as TVM's, and nothing else.")
+    for note in info.notes:
+        st.info(plain_text(note))
+
+
+def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
+    """How the graph shows the row that is chosen, as arguments of its view."""
+    row = picked(_key(screen), len(info.changes))
+    if row is None:
+        return {}
+    chosen = info.changes[row]
+    return {
+        "highlight": dict.fromkeys(chosen.nodes, "changed"),
+        "shines_through": ("changed",),
+        "notes": dict.fromkeys(chosen.nodes, chosen.what),
+        "focus": _focus(info.graph, chosen),
+    }
+
+
+def _key(screen: Screen) -> str:
+    return f"import_{screen.ir}_{screen.label}_{screen.source.module}_{screen.training}"
+
+
+def _focus(graph: Graph, chosen: ImportChange) -> str | None:
+    """The first of its nodes; without any, the innermost module around it that has some."""
+    if chosen.nodes:
+        return chosen.nodes[0]
+    scopes = {n.scope for n in graph}
+    around = {".".join(s.split(".")[:n]) for s in scopes for n in range(1, s.count(".") + 2)}
+    for module in filter(None, chosen.modules):
+        while module and module not in around:
+            module = module.rpartition(".")[0]
+        if module:
+            return focus_on(module)
+    return None
+
+
+def _modules(screen: Screen) -> None:
+    """Every module of the whole model, each to be opened alone, once they are asked for."""
+    whole = replace(screen.source, module="", call=1)
+    if not section("Modules", "List the modules", "modules", _ABOUT, (screen.ir, whole)):
+        return
+    with boundary(screen.cache):
+        found = tables.module_rows(screen.cache.ask("modules", whole))
+
+        def pick(row: int | None) -> None:
+            if row is not None:
+                look_at(found[row]["path"])
+
+        key = f"modules_{screen.label}"
+        table(tables.modules_table(found)["rows"], key=key, on_pick=pick)
