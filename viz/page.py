@@ -14,15 +14,7 @@ from relascope.passes.catalogue.user import VARIABLE, enter_named
 from relascope.viz import gate
 from relascope.viz.panels import code, cut, graph, presenting, steps, time, tour
 from relascope.viz.panels.compared import against
-from relascope.viz.panels.shell import keeping, opening, session_list, sidebar
-from relascope.viz.panels.shell.frame import (
-    boundary,
-    looked_at,
-    plain_text,
-    show_error,
-    style,
-    waiting,
-)
+from relascope.viz.panels.shell import frame, keeping, opening, session_list, sidebar
 from relascope.viz.panels.shell.holding import keeping_widget_values
 from relascope.viz.panels.shell.tab_engines import cache_of_session, settled
 from relascope.viz.panels.steps import recorded
@@ -42,7 +34,7 @@ _NO_GATE = (
 def main() -> None:
     """Draw the page once."""
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
-    style()
+    frame.style()
     st.session_state.progress_shown = []
     try:
         check_python()
@@ -52,10 +44,12 @@ def main() -> None:
         of_page()
         most_of_page()
     except EngineError as error:
-        show_error(error)
+        frame.show_error(error)
         return
     except ValueError as wrong:
-        show_error(EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file."))
+        frame.show_error(
+            EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file.")
+        )
         return
     settled()
     tour.arrive()
@@ -76,16 +70,16 @@ def main() -> None:
         tour.button(no_relay is None)
         status = st.container()
     for sentence in unread:
-        st.warning(plain_text(sentence))
+        st.warning(frame.plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
-        looked_at(sidebar.summary_of(screen))
+        frame.looked_at(sidebar.summary_of(screen))
     tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
     for tab, show in zip(tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
-            with tab, boundary(cache, picture=show in _PICTURES):
+            with tab, frame.boundary(cache, picture=show in _PICTURES):
                 show(screen)
         elif tab.open:
             with tab:
@@ -95,7 +89,7 @@ def main() -> None:
             sidebar.piece(screen)
     with status:
         if cache.running is not None:
-            waiting(cache)
+            frame.waiting(cache)
         else:
             sidebar.engine_status(cache)
     if screen is not None:

@@ -4,18 +4,7 @@ import pytest
 
 from graphs import Builder, graph_of
 from relascope.core.graph import Graph, Kind, Node, TensorType
-from relascope.passes.cost import (
-    NOMINAL,
-    Machine,
-    Work,
-    flops,
-    is_fusible,
-    is_product,
-    is_random,
-    is_reduction,
-    is_view,
-    storages,
-)
+from relascope.passes import cost
 
 
 def call(op, read, shape, **attrs):
@@ -87,22 +76,22 @@ def call(op, read, shape, **attrs):
 )
 def test_flops(op, read, shape, attrs, expected):
     graph, node = call(op, read, shape, **attrs)
-    assert flops(graph)[node.id] == expected
+    assert cost.flops(graph)[node.id] == expected
 
 
 def test_a_transcendental_function_costs_more_than_an_addition():
     one, node = call("add", [(10,)], (10,))
     other, exp = call("exp", [(10,)], (10,))
-    assert flops(other)[exp.id] > flops(one)[node.id]
+    assert cost.flops(other)[exp.id] > cost.flops(one)[node.id]
 
 
 KINDS = {
-    is_product: "nn.dense matmul nn.conv2d nn.conv2d_transpose nn.conv1d einsum",
-    is_reduction: "nn.softmax nn.max_pool2d sum grad.take_backward grad.max_pool2d_backward"
+    cost.is_product: "nn.dense matmul nn.conv2d nn.conv2d_transpose nn.conv1d einsum",
+    cost.is_reduction: "nn.softmax nn.max_pool2d sum grad.take_backward grad.max_pool2d_backward"
     " grad.avg_pool2d_backward nn.adaptive_avg_pool2d nn.log_softmax",
-    is_view: "reshape expand_dims nn.batch_flatten",
-    is_random: "random.uniform nn.dropout multinomial_from_uniform",
-    is_fusible: "reshape transpose multiply concat permute_dims index_tensor strided_slice"
+    cost.is_view: "reshape expand_dims nn.batch_flatten",
+    cost.is_random: "random.uniform nn.dropout multinomial_from_uniform",
+    cost.is_fusible: "reshape transpose multiply concat permute_dims index_tensor strided_slice"
     " image.resize2d where expand_dims nn.batch_flatten",
 }
 NO_KIND = "slice_scatter scatter_elements index_put argsort"
@@ -124,12 +113,12 @@ def test_a_fused_group_is_the_sum_of_what_is_inside():
     body, _ = call("nn.dense", [(2, 3), (4, 3)], (2, 4))
     whole = Node("f", Kind.FUNCTION, outputs=(TensorType((2, 4), "float32"),), body=body)
     graph = Graph("main", "relay", (whole,), (), ("f",))
-    assert flops(graph)["f"] == 2 * 2 * 4 * 3
-    assert is_product(whole)
+    assert cost.flops(graph)["f"] == 2 * 2 * 4 * 3
+    assert cost.is_product(whole)
 
 
 def test_views_of_views_share_one_storage_and_a_transpose_has_its_own():
-    owner = storages(
+    owner = cost.storages(
         graph_of(
             "x; t tanh x; r reshape t :8; e expand_dims r :8x1; o transpose e :1x8;"
             " v reshape x :4x2",
@@ -143,25 +132,25 @@ CHAIN = graph_of("x; t tanh x; n negative t; s sum n :1", of="100")
 
 
 def test_what_is_fused_moves_no_bytes_in_between():
-    slow_memory = Work(CHAIN, Machine(flops=1e30, bandwidth=1.0)).seconds
+    slow_memory = cost.Work(CHAIN, cost.Machine(flops=1e30, bandwidth=1.0)).seconds
     assert slow_memory == pytest.approx({"x": 0, "t": 400, "n": 0, "s": 4})
 
 
 def test_seconds_are_the_longer_of_arithmetic_and_traffic():
-    slow_arithmetic = Work(CHAIN, Machine(flops=1.0, bandwidth=1e30)).seconds
+    slow_arithmetic = cost.Work(CHAIN, cost.Machine(flops=1.0, bandwidth=1e30)).seconds
     assert [slow_arithmetic[i] for i in "tns"] == [800, 100, 100]
-    assert Machine(2.0, 4.0).seconds(6, 4) == 3
-    assert Machine(2.0, 4.0).seconds(2, 40) == 10
+    assert cost.Machine(2.0, 4.0).seconds(6, 4) == 3
+    assert cost.Machine(2.0, 4.0).seconds(2, 40) == 10
 
 
 def test_a_view_between_a_pointwise_operator_and_a_product_does_not_hide_the_write():
     graph = graph_of("x; t tanh x; r reshape t; d nn.dense r x", of="4x4")
-    seconds = Work(graph, Machine(flops=1e30, bandwidth=1.0)).seconds
+    seconds = cost.Work(graph, cost.Machine(flops=1e30, bandwidth=1.0)).seconds
     assert [seconds[i] for i in "trd"] == pytest.approx([64 + 64, 0, 3 * 64])
 
 
 def test_unknown_dimensions_count_as_one():
-    assert flops(graph_of("x :nx8; w :4x8; d nn.dense x w :nx4"))["d"] == 2 * 4 * 8
+    assert cost.flops(graph_of("x :nx8; w :4x8; d nn.dense x w :nx4"))["d"] == 2 * 4 * 8
 
 
 def of_1000(text):
@@ -170,16 +159,16 @@ def of_1000(text):
 
 def test_what_is_fused_into_one_kernel_is_not_moved_within_it():
     graph = of_1000("x; a mean x; b transpose a; c nn.dense b")
-    unit = 4000 / NOMINAL.bandwidth
-    apart = Work(graph, kernels=[("a",), ("b",), ("c",)]).seconds
+    unit = 4000 / cost.NOMINAL.bandwidth
+    apart = cost.Work(graph, kernels=[("a",), ("b",), ("c",)]).seconds
     assert (apart["a"], apart["b"]) == pytest.approx((2 * unit, 2 * unit))
-    fused = Work(graph, kernels=[("a", "b"), ("c",)]).seconds
+    fused = cost.Work(graph, kernels=[("a", "b"), ("c",)]).seconds
     assert (fused["a"], fused["b"]) == pytest.approx((unit, unit))
 
 
 def test_a_border_between_pointwise_kernels_does_not_make_recomputing_dearer():
     graph = of_1000("x; a exp x; b add a")
-    assert Work(graph, kernels=[("a",), ("b",)]).seconds == Work(graph).seconds
+    assert cost.Work(graph, kernels=[("a",), ("b",)]).seconds == cost.Work(graph).seconds
 
 
 def line():
@@ -187,8 +176,8 @@ def line():
 
 
 def test_a_measured_kernel_is_shared_out_by_the_estimates():
-    guess = Work(line()).seconds
-    work = Work(line(), measured=[(("a",), 0.5), (("d", "b"), 2.0)])
+    guess = cost.Work(line()).seconds
+    work = cost.Work(line(), measured=[(("a",), 0.5), (("d", "b"), 2.0)])
     assert work.seconds["a"] == pytest.approx(0.5)
     assert work.seconds["d"] + work.seconds["b"] == pytest.approx(2.0)
     assert work.seconds["d"] / work.seconds["b"] == pytest.approx(guess["d"] / guess["b"])
@@ -196,13 +185,13 @@ def test_a_measured_kernel_is_shared_out_by_the_estimates():
 
 
 def test_what_was_not_measured_is_estimated_at_the_pace_of_what_was():
-    guess = Work(line()).seconds
-    work = Work(line(), measured=[(("a",), 1000 * guess["a"])])
+    guess = cost.Work(line()).seconds
+    work = cost.Work(line(), measured=[(("a",), 1000 * guess["a"])])
     assert work.seconds["d"] == pytest.approx(1000 * guess["d"])
-    assert work.machine.bandwidth == pytest.approx(NOMINAL.bandwidth / 1000)
-    assert work.machine.flops == pytest.approx(NOMINAL.flops / 1000)
+    assert work.machine.bandwidth == pytest.approx(cost.NOMINAL.bandwidth / 1000)
+    assert work.machine.flops == pytest.approx(cost.NOMINAL.flops / 1000)
 
 
 def test_a_measured_kernel_of_views_alone_costs_its_views_alike():
     graph = of_1000("x; v reshape x; u squeeze v")
-    assert Work(graph, measured=[(("v", "u"), 1.0)]).seconds == {"x": 0, "v": 0.5, "u": 0.5}
+    assert cost.Work(graph, measured=[(("v", "u"), 1.0)]).seconds == {"x": 0, "v": 0.5, "u": 0.5}

@@ -12,26 +12,16 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.rows import timings
-from relascope.viz.sessions import address, facts
-from relascope.viz.sessions.state import (
-    Compile,
-    CutChoice,
-    ModelChoice,
-    ScreenState,
-    Session,
-    Timing,
-    from_text,
-    problems,
-)
+from relascope.viz.sessions import address, facts, state
 
-NEW = Session(model=ModelChoice(batch=1, tokens=14))
-FULL = Session(
+NEW = state.Session(model=state.ModelChoice(batch=1, tokens=14))
+FULL = state.Session(
     ir="relay",
-    model=ModelChoice("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
+    model=state.ModelChoice("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
     pipeline="cse|-fold|gradient",
-    cut=CutChoice("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
-    build=Compile("llvm -mcpu=core-avx2", 2, 10),
-    look=ScreenState("Gradient & cut", 1, "group:layers.0", 5),
+    cut=state.CutChoice("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
+    build=state.Compile("llvm -mcpu=core-avx2", 2, 10),
+    look=state.ScreenState("Gradient & cut", 1, "group:layers.0", 5),
 )
 
 
@@ -43,7 +33,7 @@ def query(session):
 @pytest.mark.parametrize("session", [NEW, FULL])
 def test_what_is_written_is_read_again(session):
     assert address.session_of(query(session)) == (session, [])
-    assert from_text(session.text()) == session
+    assert state.from_text(session.text()) == session
 
 
 def test_an_address_names_the_engine_as_the_command_line_and_its_old_name_is_read():
@@ -61,14 +51,14 @@ def test_the_address_of_a_new_page_is_empty():
 def test_more_than_an_address_says_is_in_the_text():
     look = replace(FULL.look, modules={"joint_view": {"*": False, "forward:layers": True}})
     session = replace(FULL, look=look, pipelines={"pipeline_relax_inference": "canonicalize"})
-    assert from_text(session.text()) == session
+    assert state.from_text(session.text()) == session
 
 
 def test_what_an_address_cannot_say_comes_from_the_session_before():
     base = replace(FULL, build=replace(FULL.build, variants=("library",)), engines={"relay": "1"})
     found, wrong = address.session_of({"step": ["2"]}, base)
     assert (found.build.variants, found.engines, wrong) == (("library",), {"relay": "1"}, [])
-    assert (found.look.step, found.pipeline, found.cut) == (2, "", CutChoice())
+    assert (found.look.step, found.pipeline, found.cut) == (2, "", state.CutChoice())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_what_an_address_cannot_say_comes_from_the_session_before():
 )
 def test_what_cannot_be_read_is_left_out_and_said(name, value):
     found, wrong = address.session_of({name: [value], "below": ["3"]})
-    assert found == replace(NEW, look=ScreenState(fewer_than=3))
+    assert found == replace(NEW, look=state.ScreenState(fewer_than=3))
     assert len(wrong) == 1
 
 
@@ -124,13 +114,13 @@ def test_a_text_that_is_no_session_is_refused(path, value):
         at = at[name]
     at[path[-1]] = value
     with refused("session"):
-        from_text(json.dumps(document))
+        state.from_text(json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", b"\xff", "[" * 100_000])
 def test_a_text_that_is_no_json_is_refused(text):
     with refused("session"):
-        from_text(text)
+        state.from_text(text)
 
 
 NASTY = st.sampled_from(
@@ -147,7 +137,7 @@ NASTY = st.sampled_from(
 )
 def test_any_address_gives_a_session_that_is_one(strange):
     found, _ = address.session_of({**query(FULL), **strange})
-    assert problems(found) == []
+    assert state.problems(found) == []
     assert address.session_of(query(found)) == (found, [])
 
 
@@ -178,6 +168,6 @@ def test_a_timing_is_shown_from_its_result_whatever_its_document_says(document):
     row = TimeRow("pytorch eager", "forward", 1.0, 0.9, 1.1, None, None, None, (1.0,))
     result = TimeResult("a machine", "llvm", 2, (row,), (), 0.5)
     request = BuildRequest(NEW.model.source(), default_pipeline("relay", False), "llvm")
-    timing = Timing("mlp", request, result, {"when": "now", **document})
+    timing = state.Timing("mlp", request, result, {"when": "now", **document})
     shown = timings.run_sections(timing.run, timing.title)
     assert ["2", "threads"] in shown[0]["items"] and ["now", ""] in shown[0]["items"]

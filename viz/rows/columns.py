@@ -4,33 +4,24 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from relascope.viz.drawing import palette
-from relascope.viz.rows import Row
-from relascope.viz.rows.formats import (
-    counts_text,
-    flops,
-    milliseconds,
-    number,
-    rate_text,
-    shape_text,
-    size,
-)
+from relascope.viz.rows import Row, formats
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
-    "shape": shape_text,
-    "build": milliseconds,
+    "shape": formats.shape_text,
+    "build": formats.milliseconds,
     "share": lambda part: 100 * part,
     **dict.fromkeys(("ms", "own ms", "longest ms", "takes"), lambda seconds: 1e3 * seconds),
     **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
-    **dict.fromkeys(("peak memory", "captures held", "machine code"), size),
+    **dict.fromkeys(("peak memory", "captures held", "machine code"), formats.size),
 }
 _EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its own
-    "FLOPs": flops,
-    **dict.fromkeys(("kept", "peak, estimated", "peak, measured", "reads", "writes"), size),
+    "FLOPs": formats.flops,
+    **dict.fromkeys(("kept", "peak, estimated", "peak, measured", "reads", "writes"), formats.size),
     "only in": lambda ir: (ir or "").capitalize(),
     "bound by": lambda roof: roof or "unknown",
-    "achieves": lambda rate: rate_text(rate, "FLOP/s"),
-    "and moves": lambda rate: rate_text(rate, "B/s"),
-    "moves": lambda count: size(count) if count else None,
+    "achieves": lambda rate: formats.rate_text(rate, "FLOP/s"),
+    "and moves": lambda rate: formats.rate_text(rate, "B/s"),
+    "moves": lambda count: formats.size(count) if count else None,
 }
 
 _FORMATS = {
@@ -85,7 +76,7 @@ def _cell(title: str, value: Any) -> Any:
     if title in _WRITERS:
         return None if value is None else _WRITERS[title](value)
     if isinstance(value, dict):
-        return counts_text(value)
+        return formats.counts_text(value)
     return ", ".join(value) if isinstance(value, list) else value
 
 
@@ -96,7 +87,7 @@ def written(title: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return counts_text(value)
+        return formats.counts_text(value)
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     if title == "what" and value in palette.STYLES["light"]:
@@ -105,7 +96,7 @@ def written(title: str, value: Any) -> str:
     if form is None or not isinstance(value, int | float):
         if isinstance(value, float):
             return f"{value:.4g}"
-        return number(value) if isinstance(value, int) else str(value)
+        return formats.number(value) if isinstance(value, int) else str(value)
     if form == "localized":
-        return number(int(value))
+        return formats.number(int(value))
     return f"{value:.1%}" if form == "percent" else form % value

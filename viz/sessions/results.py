@@ -31,18 +31,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 from relascope.viz.rows import tables
 from relascope.viz.rows.sections import Section, sentence, table
-from relascope.viz.sessions.state import (
-    FOUND,
-    Accuracy,
-    CutChoice,
-    Kernels,
-    KernelTime,
-    SavedFinding,
-    SavedSearch,
-    Session,
-    pipeline_text,
-    read,
-)
+from relascope.viz.sessions import state
 
 Results = dict[str, Any]
 _CLOSE = 0.01  # relative, of an error that is over its limit
@@ -106,22 +95,24 @@ def stages_of(
 
 def saved_accuracy(
     target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
-) -> Accuracy:
+) -> state.Accuracy:
     """An accuracy report as a session has it."""
-    found = (SavedFinding(**tables.finding(plain(row))) for row in rows)
-    return Accuracy(target, tuple(kinds), tuple(found))
+    found = (state.SavedFinding(**tables.finding(plain(row))) for row in rows)
+    return state.Accuracy(target, tuple(kinds), tuple(found))
 
 
-def saved_search(ir: str, result: bisect.Bisection) -> SavedSearch:
+def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
     """A bisection as a session has it."""
     asked, rows = result.question, []
     for one in result.log:
         about = {n: getattr(one, n) for n in _OF_TRIES}
         failure = one.error.message if one.error else ""
         dtype = asked.source.dtype
-        rows.append(SavedFinding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about))
+        rows.append(
+            state.SavedFinding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about)
+        )
     names = ["import", *(s.name for s in asked.pipeline)]
-    return SavedSearch(
+    return state.SavedSearch(
         *(asked.target, asked.kind, asked.factor, asked.tolerance.relative),
         *(asked.tolerance.absolute, result.kind),
         tuple(names[i + 1] for i in result.found.suspects),
@@ -130,12 +121,13 @@ def saved_search(ir: str, result: bisect.Bisection) -> SavedSearch:
     )
 
 
-def saved_kernels(request: BuildRequest, profile: Profile) -> Kernels:
+def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
     """A profile as a session has it."""
     rows = (
-        KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes) for k in profile.kernels
+        state.KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes)
+        for k in profile.kernels
     )
-    return Kernels(request.target, request.captures, tuple(rows))
+    return state.Kernels(request.target, request.captures, tuple(rows))
 
 
 def result_sections(name: str, value: Results) -> list[Section]:
@@ -146,7 +138,7 @@ def result_sections(name: str, value: Results) -> list[Section]:
     """
     if "error" in value:
         return [sentence(str(value["error"].get("message")), True)]
-    found = plain(read(FOUND[name], value, name))
+    found = plain(state.read(state.FOUND[name], value, name))
     rows, columns = found["rows"], tables.FOUND
     if name == "profile":
         rows = [{**r, "share": r["share"] / 100} for r in rows]
@@ -155,7 +147,7 @@ def result_sections(name: str, value: Results) -> list[Section]:
     return [*said, table(f"{_TITLES[name]}, target {found['target']}", rows, columns)]
 
 
-def cut_with(joint: cuts.Joint, chosen: CutChoice) -> cuts.Cut:
+def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
     """The cut that a session chose.
 
     Raises:
@@ -173,7 +165,7 @@ def cut_with(joint: cuts.Joint, chosen: CutChoice) -> cuts.Cut:
         raise EngineError("usage", message, rule.title, "Choose another strategy.") from wrong
 
 
-def again(ask: Ask, session: Session, path: str) -> Results:
+def again(ask: Ask, session: state.Session, path: str) -> Results:
     """Everything that a session's results have, found anew.
 
     Args:
@@ -183,7 +175,7 @@ def again(ask: Ask, session: Session, path: str) -> Results:
         EngineError: the call was cancelled, or the model's inputs cannot be read.
     """
     source = session.model.source(path)
-    pipeline = read_pipeline(session.ir, pipeline_text(session))
+    pipeline = read_pipeline(session.ir, state.pipeline_text(session))
     alive, now = pipeline, Results()
     then = session.results or {"steps": [], "graphs": {"-1": {}, str(len(pipeline) - 1): {}}}
     kept, indices, target = _noted(then)
@@ -215,17 +207,17 @@ def again(ask: Ask, session: Session, path: str) -> Results:
     def errors() -> Results:
         return error_facts(here(target), ask("check", request(target)))
 
-    def report(one: Accuracy) -> Accuracy:
+    def report(one: state.Accuracy) -> state.Accuracy:
         name, stages = here(one.target), stages_of(session.ir, source, pipeline, one.inputs)
         rows = [row for stage in stages for row in accuracy.run(ask, stage, name)]
         return saved_accuracy(name, one.inputs, rows)
 
-    def search(one: SavedSearch) -> SavedSearch:
+    def search(one: state.SavedSearch) -> state.SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)
         asked = Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
         return saved_search(session.ir, bisect.bisect(ask, session.ir, asked))
 
-    def profile(one: Kernels) -> Kernels:
+    def profile(one: state.Kernels) -> state.Kernels:
         return saved_kernels(built := request(one.target), ask("profile", built))
 
     anew: dict[str, Callable[[Any], Any]]
@@ -235,9 +227,9 @@ def again(ask: Ask, session: Session, path: str) -> Results:
         now["cut"] = part(lambda: cut_facts(cut()))
     if "errors" in then:
         now["errors"] = part(errors)
-    for name, kind in FOUND.items():
+    for name, kind in state.FOUND.items():
         if name in then and then[name].get("asked") != "slow":  # which is a matter of times alone
-            before = read(kind, then[name], name)
+            before = state.read(kind, then[name], name)
             now[name] = part(partial(_plainly, anew[name], before))
     return now
 
@@ -253,13 +245,15 @@ def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]
         EngineError: kind "session"; they are no results.
     """
     with refusing("session", "The session's results cannot be read: {}."):
-        parts = {n: read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")}
+        parts = {
+            n: state.read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")
+        }
         indices = tuple(parts["graphs"])
         if strange := [i for i in indices if not re.fullmatch(r"-1|\d{1,5}", i)]:
             raise ValueError(f"there is no step {strange[0][:40]!r}")
         kernels = tuple[tuple[tuple[str, ...], float], ...] | None
-        times = read(kernels, parts["cut"].get("measured"), "what kernels took")
-        return times, indices, read(str, parts["errors"].get("target", ""), "the target")
+        times = state.read(kernels, parts["cut"].get("measured"), "what kernels took")
+        return times, indices, state.read(str, parts["errors"].get("target", ""), "the target")
 
 
 def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> Results:

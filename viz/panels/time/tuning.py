@@ -21,15 +21,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
 from relascope.viz.charts.tuning import best_so_far
-from relascope.viz.panels.shell.frame import (
-    first_of,
-    heading,
-    plain_text,
-    progress_bar,
-    show_error,
-    strip,
-    waiting,
-)
+from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
@@ -64,7 +56,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
     Args:
         fleet: whose devices measure; None for this machine.
     """
-    heading("Tune the kernels")
+    frame.heading("Tune the kernels")
     if fleet is None and not target.runs_here:
         st.caption("This target does not run here: name a fleet above whose devices measure.")
         return
@@ -81,7 +73,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
                 _table(screen, listed, book, chooses=False)
             else:
                 st.caption("Another target is being tuned.")
-            if first_of(screen.cache):
+            if frame.first_of(screen.cache):
                 _live(screen.cache, run)
             return
         if run is not None and ours:
@@ -91,9 +83,9 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
             _start(screen.cache, asked, place, book, listed, keys)
         _found(book, listed, request.target)
     except Waiting:
-        waiting(screen.cache, "_tuning")
+        frame.waiting(screen.cache, "_tuning")
     except EngineError as error:
-        show_error(error, screen.cache, "_tuning")
+        frame.show_error(error, screen.cache, "_tuning")
 
 
 def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
@@ -148,7 +140,7 @@ def _table(
         },
     )
     for note in book.notes:
-        st.warning(plain_text(note))
+        st.warning(frame.plain_text(note))
     return tuple(listed[k].key for k in chosen)
 
 
@@ -215,15 +207,15 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
     try:
         made = records.read(run.place).trials[run.before :]
     except EngineError as error:
-        show_error(error)
+        frame.show_error(error)
         return
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
     note = "Keeps what was found."
-    progress_bar(cache, fraction, text, "cancel_tuning", help=note)
+    frame.progress_bar(cache, fraction, text, "cancel_tuning", help=note)
     left = time_left(made, run.total)
     failed = sum(t.ms is None for t in made)
-    strip(
+    frame.strip(
         (f"{len(made)} of {run.total}", "trials"),
         (formats.duration(seconds), "so far"),
         *([(formats.duration(left), "left")] if left is not None else []),
@@ -243,7 +235,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
         result: TuneResult | None = cache.peek("tune", *run.arguments)
     except EngineError as error:
         if error.kind != "cancelled":
-            show_error(error)
+            frame.show_error(error)
         kept = f"{len(made)} trials; what was found is kept." if made else "before its first trial."
         st.info(f"Tuning was stopped after {kept}" if made else f"Tuning was stopped {kept}")
         return
