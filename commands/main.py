@@ -32,10 +32,6 @@ _CUT = f"{_MODEL} by_hand"
 _RECORDINGS = "compiles.recordings"
 _NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open", "diff")
 
-# Another module than `text`.
-_TOLD_IN = {"baseline": "gate.text", "bulk": "gate.text", "diff": "compiles.text"}
-_TOLD_IN["pipelines"] = "gate.text"
-_TOLD_IN["compare"] = "compiles.text"
 _SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text` of another name
 
 # A command's name, the module of its function and the function's name where it is another, its
@@ -156,7 +152,7 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
         name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
-        text = getattr(_module(_TOLD_IN.get(args.command, "text")), name)(document)
+        text = getattr(_module("text"), name)(document)
     written = _print(text, sys.stdout)
     # Two IRs never have one program, so that they differ is no failure of `compare`.
     differ = document.get("same") is False and args.command != "compare"

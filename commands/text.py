@@ -2,18 +2,25 @@
 
 import shlex
 
-from relascope.commands.gate import text as gate
 from relascope.engine.protocol.fault import OF_TEST
 from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
-from relascope.viz.rows.formats import example_block, sandbox_words, work_text
+from relascope.viz.rows.formats import example_block, flops, sandbox_words, size, work_text
+from relascope.viz.rows.gate.pipelines import sections as pipeline_sections
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.profile import lint_sections, profile_sections
 from relascope.viz.rows.recorded_numbers import numbers_table
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.rows.sections import text_table
-from relascope.viz.rows.step_list import CHANGED, figures_beside
+from relascope.viz.rows.step_list import (
+    CHANGED,
+    figures_beside,
+    programs_beside,
+    side_text,
+    step_differs,
+    steps_beside,
+)
 from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
 
@@ -224,7 +231,7 @@ def check(document: Document) -> str:
     """What `check` says: every stage; of several kinds of inputs, each, and what failed. With a
     baseline, what differs."""
     if "baseline" in document:
-        return gate.differences(document)
+        return _differences(document)
     return "\n\n".join([_head(document), sections.text(tables.accuracy_sections(document))])
 
 
@@ -342,3 +349,103 @@ def _numbers(document: Document) -> str:
     elif document["bisection"] is not None:
         parts.append(bisect(document["bisection"]))
     return "\n\n".join(parts)
+
+
+def baseline(document: Document) -> str:
+    """What `baseline` says: what is held from now on, in a few figures."""
+    made, kernels = document["made"], document["kernels"]
+    operators = sum(sum(ops.values()) for ops in document["operators"].values())
+    error, build = document["error"], document["compile"]["build"]
+    counts = [f"{operators} operators"]
+    counts += [] if kernels is None else [f"{len(kernels)} kernels"]
+    counts.append(f"{flops(document['flops']['total'])} FLOPs")
+    taken = document["memory"]["built"]
+    counts += [] if taken is None else [f"{size(taken)} of memory"]
+    off = f"{error['worst']} is off by {float(error['max_rel']):.1e} (limit {error['limit']:.0e})"
+    passes = sum(p["best_ms"] for p in document["compile"]["passes"].values())
+    lines = [
+        f"{document['model']} ({document['engine']}), target {made['target']}",
+        ", ".join(counts),
+        f"{error['verdict']}: {off}",
+        f"passes {passes:.3g} ms, build {build['best_ms']:.3g} ms (best of {build['runs']} runs)",
+    ]
+    for name, one in document.get("captures", {}).items():
+        lines.append(f"{name}: {one['count']} captures, {size(one['bytes'])}")
+    for phase, one in document.get("speed", {}).items():
+        words = phase.replace("_", " and ")
+        lines.append(f"{words}: {one['ratio']:.2f} of eager's time ({one['q1']} to {one['q3']})")
+    return "\n".join([*lines, f"Written to {document['file']}."])
+
+
+def _differences(document: Document) -> str:
+    """What `check --baseline` says: a sentence a difference, and what comes of them."""
+    head = f"{document['model']} ({document['engine']}), against {document['baseline']}"
+    failing = set(document["failing"])
+    lines = [head, *document["notes"]]
+    for one in document["differences"]:
+        better = " (better)" if one["verdict"] == "better" else ""
+        aside = "" if better or one["sentence"] in failing else " (not in --fail-on)"
+        lines.append(f"{one['sentence']}{better}{aside}")
+    if not document["differences"]:
+        lines.append("Nothing differs from the baseline.")
+    elif document["updated"]:
+        lines.append("The baseline is as it is now.")
+    elif not failing:
+        lines.append("Nothing of that fails: --update takes it into the baseline.")
+    else:
+        count = f"{len(failing)} differences fail" if len(failing) > 1 else "One difference fails"
+        lines.append(f"{count}; --update takes what is meant into the baseline.")
+    return "\n".join(lines)
+
+
+def bulk(document: Document) -> str:
+    """What `bulk` says: a line a model and pipeline, then the culprits."""
+    lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
+    parts = [text_table(lines, "model; pipeline; outcome; culprit; seconds")]
+    if document["culprits"]:
+        columns = "pass; breaks; slows; rounds; suspected; models"
+        parts.append(text_table(document["culprits"], columns))
+    bad = (r for r in document["rows"] if r["outcome"] != "right")
+    parts.append("\n".join(f"{r['model']}: {r['verdict']}" for r in bad))
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in document["outcomes"].items())
+    earlier = f"; {document['resumed']} of them from before" if document["resumed"] else ""
+    return "\n\n".join([*filter(None, parts), f"{counts}{earlier}."])
+
+
+def pipelines(document: Document) -> str:
+    """What `pipelines` says: a line a pipeline, then the culprits."""
+    head = f"{document['model']} ({document['engine']}), against {document['against']}"
+    table, *said = pipeline_sections(document)
+    return "\n\n".join([head, sections.text([table]), "\n".join(sections.text([s]) for s in said)])
+
+
+def diff(document: Document) -> str:
+    """What `diff` says: what matters most, then steps, programs and times."""
+    sides = (side_text(side, document[side]) for side in ("a", "b"))
+    parts = ["\n".join([document["verdict"], *sides])]
+    first, end = document["first_difference"], document["end"]
+    told = [r for r in document["steps"] if step_differs(r, first)]
+    told.sort(key=lambda r: -abs((r["a_seconds"] or 0.0) - (r["b_seconds"] or 0.0)))
+    parts.append(sections.text([steps_beside(told, first)]))
+    if first is not None:
+        at = first["pass"] or "the beginning"
+        parts.append(f"The first difference is at {at}. {first['why']}")
+        if "counts" in first and (end is None or first["counts"] != end["counts"]):
+            parts.append(f"There: {sections.text(programs_beside(first))}")
+    if end is None:
+        parts.append("One of them has no graph: nodes are not compared.")
+    else:
+        parts.append(f"At the end: {sections.text(programs_beside(end))}")
+    if "groups" in document:
+        parts.append(sections.text(tables.alignment_sections(document)))
+    if document["times"]:
+        parts.append(_times_beside(document["times"]))
+    return "\n\n".join(filter(None, parts))
+
+
+def _times_beside(times: Document) -> str:
+    shown = "side; target; phase; median: median_ms; ratio: ratio_to_eager; max abs: max_abs_error"
+    parts = [text_table(times["rows"], shown), *times["notes"]]
+    if times["b_over_a"] is not None:
+        parts.insert(0, f"B takes {times['b_over_a']:.2f} times as long as A.")
+    return "\n".join(parts)

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 5024,
-    "commands": 3574,
+    "commands": 3559,
     "core": 1231,
-    "engine": 43136,
-    "passes": 11055,
+    "engine": 43121,
+    "passes": 11007,
     "recorder": 1580,
     "samples": 574,
-    "viz": 27249,
+    "viz": 27196,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -8,7 +8,7 @@ from engines import shared
 from faulty_session import FATAL_FUSE, SLOW_FUSE
 from page import LONG, press, settle, training, words
 from place import PAGES
-from relascope.commands.gate import text
+from relascope.commands import text
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource

@@ -13,9 +13,9 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes import cost
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.opened import KERNELS
 from relascope.viz.compare.origins import How, Origin, origins
 from relascope.viz.compare.text import text_diff
-from relascope.viz.compare.words import KERNELS
 
 Row = dict[str, Any]
 

@@ -27,8 +27,7 @@ from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import parameter_of
-from relascope.viz.compare.opened import FlatBodies
-from relascope.viz.compare.words import common_word, kernel_name
+from relascope.viz.compare.opened import FlatBodies, common_word, kernel_name
 
 
 class Rule(str, Enum):

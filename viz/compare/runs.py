@@ -16,7 +16,7 @@ from relascope.core.graph import Graph, Kind
 from relascope.core.identity import carry_pairs, flat
 from relascope.viz.compare import changes
 from relascope.viz.compare.match import Matching, match
-from relascope.viz.compare.words import KERNELS, kernel_name
+from relascope.viz.compare.opened import KERNELS, kernel_name
 
 Row = dict[str, Any]
 

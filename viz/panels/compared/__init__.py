@@ -13,8 +13,8 @@ from relascope.core.identity import flat
 from relascope.core.operators import category
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import Matching, Pair, match
+from relascope.viz.compare.opened import KERNELS, kernel_name
 from relascope.viz.compare.runs import SURE, ComparedRun, compare, program_document
-from relascope.viz.compare.words import KERNELS, kernel_name
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
