@@ -1,7 +1,5 @@
 """What taking the gradient of a program shares, whatever its IR."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar

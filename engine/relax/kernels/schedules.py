@@ -1,7 +1,5 @@
 """Our schedules in Relax's pipeline for the CPU; see `engine.cpu_kernels.schedules`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

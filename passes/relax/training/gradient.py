@@ -1,7 +1,5 @@
 """The reverse-mode gradient, with the provenance that TVM's own drops."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
