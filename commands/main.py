@@ -167,6 +167,8 @@ def _fail(error: EngineError, as_json: bool) -> int:
         _print(json.dumps({"error": error.to_json()}, ensure_ascii=False), sys.stdout)
     where = f" ({error.where})" if error.where else ""
     hint = f"\nhint: {error.hint}" if error.hint else ""
+    if error.instead:
+        hint += f"\nhint: Without it is --module {' or --module '.join(error.instead)}."
     _print(f"error: {error.message}{where}{hint}", sys.stderr)
     return 2 if error.kind == "usage" else 1
 

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,18 +18,32 @@ class EngineError(Exception):
         message: what was wrong, one sentence.
         where: the node, operator, module, file or value it was wrong with.
         hint: what to do about it.
+        instead: of a model that cannot be opened, paths of submodules without what is wrong, each
+            of which may be opened alone; None where it is no such error.
     """
 
-    def __init__(self, kind: str, message: str, where: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        where: str = "",
+        hint: str = "",
+        instead: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind, self.message, self.where, self.hint = kind, message, where, hint
+        self.instead = instead
+        # A script's traceback ends in them, from Python 3.11 on.
+        self.__notes__ = [*filter(None, (where and f"Where: {where}", hint))]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EngineError, (self.kind, self.message, self.where, self.hint)
+        return EngineError, (self.kind, self.message, self.where, self.hint, self.instead)
 
-    def to_json(self) -> dict[str, str]:
-        """The four parts, as the command line prints them."""
-        return {"kind": self.kind, "message": self.message, "where": self.where, "hint": self.hint}
+    def to_json(self) -> dict[str, Any]:
+        """Its parts, as the command line prints them; `instead` where there is something."""
+        parts = {"kind": self.kind, "message": self.message, "where": self.where}
+        more = {"instead": [*self.instead]} if self.instead else {}
+        return {**parts, "hint": self.hint, **more}
 
 
 def lines_of(error: object) -> list[str]:

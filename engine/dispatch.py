@@ -126,7 +126,13 @@ def add_tvm_dispatch(
     wanted = any(t.requires_grad for t in (*samples.tensors, *module.parameters()))
     about = samples, backend, (captures, budget), target, verify
     route = _Route(module, dispatch.own, *about)
-    mode = route.mode()
+    try:
+        mode = route.mode()
+    except EngineError as error:
+        if error.instead:
+            listed = ", ".join(error.instead)
+            error.__notes__.append(f"Submodules without it can be dispatched: {listed}.")
+        raise
     if mode.training and wanted:
         mode.live.joint()
     dispatch.routes.insert(0, route)

@@ -75,7 +75,8 @@ class LiveProgram:
         self._no_gradient = model.no_gradient
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
-        self.program = backend.import_model(model, silent)
+        with model.flat.naming_parts(model.module):
+            self.program = backend.import_model(model, silent)
         self.masks = self._run(REGISTRY[backend.ir].masks).masks
         self._joint: Any = None
         self._forward: Executable | None = None

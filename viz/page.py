@@ -35,7 +35,7 @@ def main() -> None:
     """Draw the page once."""
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
     frame.style()
-    st.session_state.progress_shown = []
+    frame.begin()
     try:
         check_python()
         if not gate.stands():
@@ -81,6 +81,8 @@ def main() -> None:
         if tab.open and screen is not None:
             with tab, frame.boundary(cache, picture=show in _PICTURES):
                 show(screen)
+            with tab:
+                keeping.way_back(screen)
         elif tab.open:
             with tab:
                 opening.zone(card=True)

@@ -21,7 +21,9 @@ from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.files.exported import (
     LIBRARY,
     PROGRAM,
+    at_line,
     check_program,
+    lines_in,
     nesting,
     open_sizes,
     takes_classes,
@@ -293,6 +295,8 @@ class Exported:
                 _fill_in(inner, sizes, self.path.name)
         with self._reading():
             module = torch.export.unflatten(program)
+        for inner in module.modules():  # code has lines, which name those of the model's source
+            inner.__dict__["_run_with_interpreter"] = False
         return module, tuple(inputs)
 
     @contextmanager
@@ -357,7 +361,8 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
         if node.op != "call_function":
             continue
         if isinstance(value := node.meta.get("val"), _SIZES):
-            numbers[node] = _number(value, sizes, node.name)
+            lines = lines_in(node.meta.get("stack_trace") or "")
+            numbers[node] = _number(value, sizes, at_line(node.name, lines))
         elif (name := str(node.target)).startswith("aten._assert_scalar"):
             if node.args[0] is False or node.args[0] == 0:
                 message = f"The program does not take these sizes: {node.args[1]}."

@@ -5,9 +5,14 @@ torch can inline a graph too, but what it keeps of the module path differs betwe
 modules itself, so both give the same paths, and each parameter keeps its own name.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +20,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.draws import draw_in_trace
 from relascope.engine.pytorch.nested import built, leaves, nesting, taken
+from relascope.engine.pytorch.watch import Programs, line_of
 from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
@@ -29,17 +35,36 @@ class TraceOrigin:
 
     Args:
         further: it is one of several that stand for an operator, and not the first.
+        line: of the model's own source, "model.py:12"; "" where that is not known.
     """
 
     scope: str
     operator: str
     ordinal: int
     further: bool = False
+    line: str = ""
+
+    @property
+    def place(self) -> str:
+        """The operator and its module: "aten::linear in encoder.layer.0.output.dense"."""
+        return f"{self.operator} in {self.scope}" if self.scope else f"{self.operator} at the top"
 
     @property
     def where(self) -> str:
-        """For an error's `where`: "aten::linear in encoder.layer.0.output.dense"."""
-        return f"{self.operator} in {self.scope}" if self.scope else f"{self.operator} at the top"
+        """The same for an error's `where`, with the line."""
+        return f"{self.place}, {self.line}" if self.line else self.place
+
+
+_FRAME = re.compile(r"^(.+?)\((\d+)\): ", re.MULTILINE)
+
+
+def line_in(frames: str, programs: Programs) -> str:
+    """The innermost line of a model's own source, "model.py:12"; "" without one.
+
+    Args:
+        frames: as TorchScript writes them, innermost first: `model.py(12): forward`.
+    """
+    return line_of(((file, int(line)) for file, line in _FRAME.findall(frames)), programs)
 
 
 @dataclass
@@ -90,6 +115,56 @@ class FlatTrace:
         found = ((n, draw_in_trace(n)) for n in self.graph.nodes())
         return [(node, draw) for node, draw in found if draw is not None]
 
+    def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
+        """The largest submodules without some operators, or beside some submodules: at most three.
+
+        Args:
+            module: the traced one.
+            places: names of operators, and paths of submodules.
+        """
+        count: Counter[str] = Counter()
+        inside = {""}  # modules that are looked into, for they cannot be taken whole
+        for origin in {o.ordinal: o for o in self.origins.values()}.values():
+            scope = LATER.sub("", origin.scope)
+            around = {*accumulate(scope.split("."), "{}.{}".format)}
+            count.update(around)
+            if origin.operator in places or not around.isdisjoint(places):
+                inside.update(around)
+        known = dict(module.named_modules(remove_duplicate=False))
+        found = []
+        for path in sorted(filter(None, count), key=lambda p: p.count(".")):
+            if path.rpartition(".")[0] not in inside:
+                continue
+            if path in inside or not runs_alone(known.get(path)):
+                inside.add(path)
+            elif count[path] > 1:
+                found.append(path)
+        return tuple(sorted(found, key=lambda p: -count[p])[:3])
+
+    @contextmanager
+    def naming_parts(self, module: torch.nn.Module) -> Iterator[None]:
+        """Where the model may be refused: the error then names submodules without the reason."""
+        try:
+            yield
+        except EngineError as error:
+            if error.kind == "operator" and error.instead is None:
+                place = error.where.partition(", ")[0]
+                operator = place.partition(" ")[0]
+                error.instead = self.parts_without(module, {operator, place})
+            raise
+
+
+def runs_alone(module: torch.nn.Module | None) -> bool:
+    """Whether a submodule has a forward(), and is no mere list of others."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return bool(module._c._has_method("forward"))
+    if isinstance(graph := getattr(module, "graph", None), torch.fx.Graph):  # of a program
+        return len(graph.nodes) > 0
+    return module is not None and type(module).forward is not torch.nn.Module.forward
+
+
+LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
+
 
 @dataclass(frozen=True)
 class TraceCall:
@@ -116,6 +191,7 @@ def flatten(
     inputs: tuple[torch.Tensor, ...],
     allowed: Callable[[str], bool] = lambda kind: True,
     call: TraceCall | None = None,
+    programs: Programs = MappingProxyType({}),
 ) -> FlatTrace:
     """Inline a traced module's forward() into one flat graph.
 
@@ -126,13 +202,14 @@ def flatten(
         allowed: whether an operator may stand in it.
         call: what is inlined in place of forward(): another method, with arguments in which the
             tensors are `inputs`, in order, each once.
+        programs: see `engine.pytorch.watch.program_lines`.
 
     Raises:
         EngineError: kind "operator"; the module has control flow around its submodules, returns
             something else than tensors (the message names it), uses an operator that is not
             allowed, or is too long; kind "input": another number of inputs than forward() takes.
     """
-    return _Flattener(module, input_names, inputs, allowed).run(call)
+    return _Flattener(module, input_names, inputs, allowed, programs).run(call)
 
 
 def calls_in(
@@ -161,7 +238,9 @@ class _Flattener:
         input_names: tuple[str, ...],
         inputs: tuple[torch.Tensor, ...],
         allowed: Callable[[str], bool],
+        programs: Programs = MappingProxyType({}),
     ) -> None:
+        self.programs = programs
         self.module, self.allowed, self.visited = module, allowed, 0
         self.graph: Any = torch._C.Graph()  # its methods have no stubs
         self.flat = FlatTrace(self.graph, input_names)
@@ -302,7 +381,8 @@ class _Flattener:
             self.visited += 1
             if self.visited > _LONGEST:
                 message = f"The trace has more than {_LONGEST:,} operators."
-                raise EngineError("operator", message, scope or "the top", "Open a part of it.")
+                where, hint = scope or "the top", "Open a submodule of it alone."
+                raise EngineError("operator", message, where, hint)
             first = next((values.get(v.debugName()) for v in node.inputs()), None)
             parts = taken(node, first) if isinstance(first, dict) else None
             if parts is not None:
@@ -341,19 +421,24 @@ class _Flattener:
         for inner in (node, *_inside(node)):
             if inner is not node and inner.kind() in ("prim::CallMethod", "prim::GetAttr"):
                 message = f"A branch or loop ({kind}) uses a submodule or parameter."
-                raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
+                where = TraceOrigin(scope, kind, -1, line=self.line(node)).where
+                raise EngineError("operator", message, where, _TRACE_HINT)
             if not self.allowed(inner.kind()):
                 message = f"The file uses the operator {inner.kind()}, which no trace uses."
-                raise EngineError("operator", message, scope or "the top", _TRACE_HINT)
+                where = TraceOrigin(scope, inner.kind(), -1, line=self.line(inner)).where
+                raise EngineError("operator", message, where, _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
-        origin = TraceOrigin(scope, kind, self.ordinal)
+        origin = TraceOrigin(scope, kind, self.ordinal, line=self.line(node))
         for index, (old, new) in enumerate(zip(node.outputs(), clone.outputs(), strict=True)):
             # Debug names survive copies of the graph; node objects do not.
             new.setDebugName(f"n{self.ordinal}_{index}")
             self.flat.origins[new.debugName()] = origin
             values[old.debugName()] = new
         self.ordinal += 1
+
+    def line(self, node: Any) -> str:
+        return "" if node.kind() == "prim::Constant" else line_in(node.sourceRange(), self.programs)
 
     def call_function(self, node: Any, scope: str, values: dict[str, Any]) -> None:
         """Inline a scripted function: torch's own inliner serves, for there is no module in it."""

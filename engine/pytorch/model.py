@@ -23,7 +23,6 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
-from relascope.engine.files.exported import at_line, lines_in
 from relascope.engine.files.opening import opening
 from relascope.engine.files.operators import allowed
 from relascope.engine.files.tensors import Saved, read_tensors
@@ -34,7 +33,7 @@ from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_di
 from relascope.engine.pytorch import named
 from relascope.engine.pytorch.draws import filled
 from relascope.engine.pytorch.exported_program import Exported, reader
-from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten
+from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten, line_in, runs_alone
 from relascope.engine.pytorch.in_place import without_writes
 from relascope.engine.pytorch.inputs import (
     Input,
@@ -49,7 +48,7 @@ from relascope.engine.pytorch.inputs import (
     with_rows,
 )
 from relascope.engine.pytorch.nested import flat_tensors, leaves, nesting
-from relascope.engine.pytorch.watch import Watch, written_out
+from relascope.engine.pytorch.watch import Watch, line_of, written_out
 from relascope.samples import SAMPLES, build
 
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
@@ -458,17 +457,18 @@ def model_from_module(
     else:
         progress(0.4, "tracing")
         traced, outputs, drawn, watch = _trace(module, inputs, source, said)
-        flat = flatten(traced, names, inputs)
-    no_gradient = watch.no_gradient or _gradient_unlike(flat)
-    if no_gradient is not None and source.training:
-        raise no_gradient
-    _check_elements(flat, inputs, outputs)
-    _check_dropout(flat, source, said)
-    _check_momentum(module, flat)
-    if drawn is not None:
-        _check_draws(flat, source, drawn)
-    names = _apart(names, flat)
-    said += without_writes(flat, [n for n, _ in module.named_buffers()])
+        flat = flatten(traced, names, inputs, programs=watch.programs)
+    with flat.naming_parts(module):
+        no_gradient = watch.no_gradient or _gradient_unlike(flat)
+        if no_gradient is not None and source.training:
+            raise no_gradient
+        _check_elements(flat, inputs, outputs)
+        _check_dropout(flat, source, said)
+        _check_momentum(module, flat)
+        if drawn is not None:
+            _check_draws(flat, source, drawn)
+        names = _apart(names, flat)
+        said += without_writes(flat, [n for n, _ in module.named_buffers()])
     parameters = {n: p for n, p in module.named_parameters() if n in flat.tensors}
     buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
     # A script may have a tensor that is neither, in an attribute that is optional.
@@ -580,12 +580,13 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: An
     if left_out:
         torch._C._jit_pass_dce(flat.graph)
     message = "A tensor without elements (a dimension of 0) cannot be imported."
+    hint = "Leave it out, or give inputs of which it has some."
     for node in flat.graph.nodes():
         kinds = [v.type() for v in (*node.inputs(), *node.outputs())]
         if any(k.kind() == "TensorType" and 0 in (k.sizes() or ()) for k in kinds):
-            raise EngineError("operator", message, flat.origin(node).where)
+            raise EngineError("operator", message, flat.origin(node).where, hint)
     if not all(t.numel() for t in (*inputs, *outputs)):
-        raise EngineError("operator", message, "forward()")
+        raise EngineError("operator", message, "forward()", hint)
 
 
 def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
@@ -680,7 +681,9 @@ def _first_run(
         message = f"The model does not run with these inputs ({given}): {reason}"
         listed = ", ".join(names)
         hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."
-        raise EngineError("input", message, _failed_at(str(wrong)) or listed, hint) from wrong
+        line = line_in(str(wrong).partition("original code")[2], {})
+        where = ", ".join(filter(None, (_failed_at(str(wrong)) or listed, line)))
+        raise EngineError("input", message, where, hint) from wrong
 
 
 def _failed_at(text: str) -> str:
@@ -720,7 +723,7 @@ def _trace(
     hooks = (
         module.register_forward_hook(flat),
         register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)),
-        register_module_forward_hook(lambda *_: watch.inside.__delitem__(-1)),
+        register_module_forward_hook(lambda *_: watch.done.append(watch.inside.pop())),
     )
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
@@ -728,10 +731,13 @@ def _trace(
             with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             state = torch.get_rng_state()
-    except EngineError:
+    except EngineError as error:
+        error.instead = _that_ran(module, inputs, watch)
         raise
     except Exception as wrong:  # of the model's own code
-        raise _untraced(wrong, watch.where) from wrong
+        untraced = _untraced(wrong, watch)
+        untraced.instead = _that_ran(module, inputs, watch)
+        raise untraced from wrong
     finally:
         for hook in hooks:
             hook.remove()
@@ -739,6 +745,25 @@ def _trace(
         notes.append("The trace holds for these input shapes only.")
     notes.extend(watch.reads)
     return traced, seen[-1], state, watch
+
+
+def _that_ran(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], watch: Watch
+) -> tuple[str, ...]:
+    """The largest submodules that were traced before what cannot be, where the module itself runs:
+    at most three."""
+    done = dict.fromkeys(watch.done)
+    try:
+        with torch.no_grad(), seeded(0), kept_buffers(module):
+            module(*inputs)
+    except Exception:  # the model's own code, which a person has been told of
+        return ()
+    sizes: dict[str, int] = {}
+    for inner in done:
+        path = watch.paths.get(inner, "")
+        sizes[path] = sum(p.numel() for p in inner.parameters()) if runs_alone(inner) else 0
+    whole = [p for p in sizes if sizes[p] and not any(p.startswith(f"{o}.") for o in sizes if o)]
+    return tuple(sorted(filter(None, whole), key=lambda p: -sizes[p])[:3])
 
 
 _UNTRACED = (
@@ -765,10 +790,12 @@ _UNTRACED = (
 """What PyTorch says, the same for people, and what to do."""
 
 
-def _untraced(error: Exception, module: str) -> EngineError:
+def _untraced(error: Exception, watch: Watch) -> EngineError:
     """That a model cannot be traced, in which module, and at which line of its own source."""
-    text, _, program = str(error).partition("\n\nWhile executing ")
-    where = at_line(module, lines_in(program) or [*_own_lines(error)])
+    text = str(error)
+    frames = ((f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__))
+    line = line_of(reversed([*frames]), watch.programs)
+    where = f"{watch.where}, {line}" if line else watch.where
     for pattern, said, hint in _UNTRACED:
         if found := re.search(pattern, text):
             message = f"PyTorch cannot trace the model: {said.format(*found.groups())}"
@@ -777,14 +804,6 @@ def _untraced(error: Exception, module: str) -> EngineError:
     said = plainly(RuntimeError(lines_of(text)[-1])) if text.strip() else "no word of what it is"
     message = f"PyTorch cannot run or trace the model: {name}{said}."
     return EngineError("operator", message, where, "Run the module in PyTorch with these inputs.")
-
-
-def _own_lines(error: BaseException) -> Iterator[tuple[str, int]]:
-    """Files and lines that led to an error, outermost first, without torch's and the engine's."""
-    others = f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/", "<"
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if not (file := frame.f_code.co_filename).startswith(others):
-            yield file, line
 
 
 @contextmanager

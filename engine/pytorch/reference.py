@@ -61,7 +61,7 @@ def run_inside(model: Model, gradients: bool) -> Reference:
     if not gradients:
         return Reference(results)
     named = [(n, t) for n, t in leaves.items() if t.requires_grad]
-    named += [(o.where, t) for o, t in zip(values, live, strict=True) if t.requires_grad]
+    named += [(o.place, t) for o, t in zip(values, live, strict=True) if t.requires_grad]
     floating = [o for o in outputs if o.is_floating_point()]
     roots = [(o, g) for o, g in zip(floating, model.grad_outs(), strict=True) if o.requires_grad]
     found = torch.autograd.grad(

@@ -6,7 +6,6 @@ its own paths; the whole is not changed.
 """
 
 import difflib
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,13 +21,12 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.engine.protocol.results import ModuleRow
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.flat_trace import TraceCall, calls_in
+from relascope.engine.pytorch.flat_trace import LATER, TraceCall, calls_in
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
 from relascope.engine.pytorch.nested import Given, given, opened, taking, unlike
 
 _LIST = "`relascope modules MODEL` lists the modules."
-_LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
 _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
 
 
@@ -100,7 +98,7 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
         EngineError: kind "input"; the model does not run.
     """
     seen: dict[str, list[_Seen]] = defaultdict(list)
-    paths = {m: _LATER.sub("", p) for p, m in whole.module.named_modules()}
+    paths = {m: LATER.sub("", p) for p, m in whole.module.named_modules()}
     with _running(source.model):
         if isinstance(whole.module, torch.jit.ScriptModule):
             for one in calls_in(whole.module, whole.names, whole.inputs, whole.allowed):
@@ -124,7 +122,7 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
                     _run(whole, source)
     rows = []
     for path, module in whole.module.named_modules(remove_duplicate=False):
-        if _LATER.search(path):
+        if LATER.search(path):
             continue
         calls = seen.get(paths[module], [])
         kind = _kind(module)
@@ -191,7 +189,7 @@ def _opened(
 def _called(whole: torch.nn.Module, path: str) -> list[torch.nn.Module]:
     """The module of a path; more than one where torch.export made one for each call."""
     known = list(whole.named_modules(remove_duplicate=False))
-    found = dict.fromkeys(m for p, m in known if p and _LATER.sub("", p) == path)
+    found = dict.fromkeys(m for p, m in known if p and LATER.sub("", p) == path)
     if not found:
         close = difflib.get_close_matches(path, [p for p, _ in known], 3)
         hint = f"There is {' or '.join(close)}. {_LIST}" if close else _LIST

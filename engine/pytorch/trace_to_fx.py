@@ -162,7 +162,7 @@ class _FxWriter:
             if not self.unknown:  # what stands behind such an operator may be wrong for it
                 raise
         if self.unknown:
-            raise all_unknown(self.frontend, self.unknown)
+            raise all_unknown(self.frontend, self.unknown, self.model)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)

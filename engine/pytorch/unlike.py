@@ -38,11 +38,15 @@ _INSIDE = ("Error:", "Check failed", "span=", "object has no attribute")
 
 def unknown(frontend: str, operator: str) -> tuple[str, str]:
     """What is said of an operator that TVM's frontend does not know, and what to do."""
-    return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", REWRITE
+    more = "" if frontend == "Relax" else "Try Relax, which knows more operators, or "
+    hint = f"{more}{REWRITE[0].lower()}{REWRITE[1:]}" if more else REWRITE
+    return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", hint
 
 
-def all_unknown(frontend: str, found: Sequence[tuple[str, TraceOrigin]]) -> EngineError:
-    """The same of all those of a model.
+def all_unknown(
+    frontend: str, found: Sequence[tuple[str, TraceOrigin]], model: Model
+) -> EngineError:
+    """The same of all those of a model, with submodules that have none of them.
 
     Args:
         found: operators, each with what it stands for and where; at least one.
@@ -60,7 +64,8 @@ def all_unknown(frontend: str, found: Sequence[tuple[str, TraceOrigin]]) -> Engi
         )
         several = "these operators" if len(inner) > 1 else "this operator"
         message = f"{frontend}'s PyTorch frontend does not know {several}: {listed}."
-    return EngineError("operator", message, found[0][1].where, hint)
+    parts = model.flat.parts_without(model.module, {o.operator for _, o in found})
+    return EngineError("operator", message, found[0][1].where, hint, parts)
 
 
 _NAMED = 5
@@ -78,7 +83,7 @@ def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
 def unconverted(frontend: str, operator: str, origin: TraceOrigin, wrong: Exception) -> EngineError:
     """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
     words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here"
-    return EngineError("operator", words + reason(wrong), origin.where)
+    return EngineError("operator", words + reason(wrong), origin.where, REWRITE)
 
 
 def reason(wrong: Exception) -> str:

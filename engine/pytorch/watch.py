@@ -7,9 +7,10 @@ hooks on tensors, nor `tensor.data`. A number that is read out of a tensor is a 
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.exported import lines_in
 
 _DATA: Any = torch.Tensor.data
 _SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -150,7 +152,9 @@ class Watch(TorchFunctionMode):
         module: what is traced.
 
     Attributes:
-        inside: the modules that run now, outermost first; whoever traces keeps it.
+        inside, done: the modules that run now, outermost first, and those that have run; whoever
+            traces keeps them.
+        paths: of all modules.
         no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
         reads: sentences about each number that the module reads out of a tensor and that depends
             on an input, parameter or buffer, in order.
@@ -162,14 +166,16 @@ class Watch(TorchFunctionMode):
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.inside: list[torch.nn.Module] = []
+        self.done: list[torch.nn.Module] = []
         self.no_gradient: EngineError | None = None
-        self._paths = {m: n for n, m in module.named_modules()}
+        self.paths = {m: n for n, m in module.named_modules()}
         # Through which no gradient flows. They are held, so that an address means one tensor.
         self._constant = {id(b): b for b in module.buffers()}
         # Made during the run of no input, parameter or buffer, such as a shape.
         self._fixed: dict[int, torch.Tensor] = {}
         self.reads: dict[str, None] = {}
-        for inner, path in self._paths.items():
+        self.programs = program_lines(module)
+        for inner, path in self.paths.items():
             if path and (inner._backward_hooks or inner._backward_pre_hooks):
                 message = "A module has a hook on its gradient, which no program runs."
                 raise EngineError("operator", message, path, "Take the hook off.")
@@ -177,11 +183,16 @@ class Watch(TorchFunctionMode):
     @property
     def where(self) -> str:
         """The module that runs now."""
-        return next((p for m in reversed(self.inside) if (p := self._paths.get(m))), "forward()")
+        return next((p for m in reversed(self.inside) if (p := self.paths.get(m))), "forward()")
+
+    @property
+    def _here(self) -> str:
+        line = line_of(_frames(), self.programs)
+        return f"{self.where}, {line}" if line else self.where
 
     def _keep(self, message: str) -> None:
-        hint = "Take the part that does so out of the module."
-        error = EngineError("operator", message, self.where, hint)
+        hint = "Take the part that does so out of the module, or open it for inference."
+        error = EngineError("operator", message, self._here, hint)
         self.no_gradient = self.no_gradient or error
 
     def flows(self, tensor: torch.Tensor) -> bool:
@@ -212,10 +223,8 @@ class Watch(TorchFunctionMode):
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         fixed = all(id(t) in self._fixed for t in given)
         if name in _READS and not fixed:
-            call = name.strip("_").partition(".")[0]
-            text = (
-                f"{call}() in {self.where} ({_line()}) reads a tensor's value, which stays as it is"
-            )
+            call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)
+            text = f"{call}() in {self.where} ({line}) reads a tensor's value, which stays as it is"
             self.reads[f"{text} with these inputs."] = None
         made = self._run(func, name, given, args, kwargs)
         if fixed or name in _SHAPES or func == _SHAPE:
@@ -237,10 +246,10 @@ class Watch(TorchFunctionMode):
             return self._ends(tensor)
         if func == _DATA.__set__:
             message = "forward() replaces the data of a tensor, which a trace does not see."
-            raise EngineError("operator", message, self.where, "Compute a new tensor.")
+            raise EngineError("operator", message, self._here, "Compute a new tensor.")
         if func in _GRADIENTS:
             message = "forward() takes a gradient itself, which cannot be imported."
-            raise EngineError("operator", message, self.where, "Take it outside of the module.")
+            raise EngineError("operator", message, self._here, "Take it outside of the module.")
         if func in _HOOKS:
             self._keep(f"forward() calls {func.__name__} on a tensor; no program runs hooks.")
             return func(*args, **kwargs)
@@ -270,9 +279,46 @@ class Watch(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _line() -> str:
-    """The line that runs now, outside of PyTorch and of this file."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PYTORCH, __file__)):
+Programs = Mapping[str, Mapping[int, tuple[str, int]]]
+"""Of code that torch writes for an exported program, which file and line of the model's own source
+a line stands for, by the code's name."""
+_ROOT = Path(__file__).parents[2]
+_OTHERS = (f"{_PYTORCH}/", f"{_ROOT}/engine/", f"{_ROOT}/core/")
+_NOT_THE_MODELS = re.compile(r".*/site-packages/torch/|<").match
+
+
+def line_of(frames: Iterable[tuple[str, int]], programs: Programs) -> str:
+    """The first line of a model's own source, "model.py:12"; "" without one.
+
+    Args:
+        frames: files and lines, innermost first.
+    """
+    for file, line in frames:
+        file, line = programs.get(file, {}).get(line, (file, line))
+        if not file.startswith(_OTHERS) and not _NOT_THE_MODELS(file):
+            return f"{PurePath(file).name}:{line}"
+    return ""
+
+
+def program_lines(module: torch.nn.Module) -> Programs:
+    """See `Programs`; of a module that is none, nothing."""
+    found: dict[str, dict[int, tuple[str, int]]] = {}
+    for inner in module.modules():
+        made: Any = getattr(inner, "graph_module", None)
+        if not isinstance(made, torch.fx.GraphModule):
+            continue
+        nodes, lines = [*made.graph.nodes], {}
+        for line, index in (made._lineno_map or {}).items():
+            trace = "" if index is None else nodes[index].meta.get("stack_trace")
+            if of_model := lines_in(trace or ""):
+                file, number = of_model[-1]
+                lines[line + made._prologue_start] = file, int(number)
+        found[type(made).forward.__code__.co_filename] = lines
+    return found
+
+
+def _frames() -> Iterator[tuple[str, int]]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

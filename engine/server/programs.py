@@ -327,6 +327,14 @@ class Programs:
             return replace(loaded, model=replace(loaded.model, inputs=inputs))
 
         def make() -> Loaded:
+            try:
+                return opened()
+            except EngineError as error:
+                inside = f"{source.module}." if source.module else ""
+                error.instead = tuple(inside + path for path in error.instead or ())
+                raise
+
+        def opened() -> Loaded:
             began = time.perf_counter()
             check_gradient_of(self.ir, source)
             first = part(progress, 0.0, 0.5)
@@ -339,7 +347,8 @@ class Programs:
                 program = imported.program
             else:
                 model = submodules.load(source, first, lambda: self.opened(source, first))
-                program = self.backend.import_model(model, part(progress, 0.5, 0.9))
+                with model.flat.naming_parts(model.module):
+                    program = self.backend.import_model(model, part(progress, 0.5, 0.9))
             progress(0.9, "drawing up the graph")
             graph, exprs = self.backend.to_graph(program)
             if graph.forward_outputs is not None:  # it was imported with its gradient

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 5024,
     "commands": 3559,
-    "core": 1231,
-    "engine": 43119,
+    "core": 1245,
+    "engine": 43295,
     "passes": 11003,
     "recorder": 1580,
     "samples": 574,
-    "viz": 27196,
+    "viz": 27235,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

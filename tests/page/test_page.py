@@ -31,13 +31,34 @@ def test_the_first_look_shows_the_sample_and_its_facts(page):
 
 
 def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
+    before = page.session_state["session"], dict(page.query_params)
     settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
     assert "aten::frobnicate" in page.error[0].value
-    assert "encoder.layer.0" in page.error[0].value
+    assert "Where: `encoder.layer.0, net.py:12`" in page.error[0].value
     assert "Take this module out" in page.error[0].value
+    assert (page.session_state["session"], dict(page.query_params)) == before
     settle(page.number_input(key="keep_seed").set_value(0).run())
     assert not page.error
     assert "<b>7</b> nodes" in words(page)
+
+
+@pytest.mark.parametrize("tab", ["Graph", "Passes"])
+def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(page, tab):
+    open_tab(page, tab)
+    before = page.session_state["session"]
+    settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
+    press(page, "way_back")
+    settle(page.run())  # as a browser says what it has been sent
+    assert not page.error
+    assert page.number_input(key="keep_seed").value == 0
+    assert page.session_state["session"].model == before.model
+    settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
+    assert page.button(key="instead_head").label == "Open head alone"
+    press(page, "instead_layers.0")
+    assert not page.error
+    assert "Only <code>layers.0</code>" in words(page)
+    assert page.session_state["session"].model.module == "layers.0"
+    assert not [b for b in page.button if b.key == "way_back"]
 
 
 def test_every_sample_can_be_chosen(page):

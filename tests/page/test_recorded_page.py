@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from crafted.recorded import HOSTILE, recorded
 from engines import shared
 from graphs import graph_of
-from page import LONG, words
+from page import LONG, settle, words
 from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
@@ -252,7 +252,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     client = shared("relax", "page_session:PageSession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     page.button(key="recorded_model_False").click()
-    run(page)
+    settle(run(page))  # the address says it once it is open
     assert "Compile & time" in [t.label for t in page.tabs]
     said = dict(page.query_params)
     assert (said["model"], said["engine"]) == ("before_3__img_src_x_onerror_alert_1_.json", "relax")

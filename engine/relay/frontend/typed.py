@@ -110,7 +110,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
             made = outputs.get(name)
             if made is None and wanted and value.uses():
                 message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
-                raise EngineError("operator", message, where)
+                raise EngineError("operator", message, where, REWRITE)
             typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
             if not isinstance(typed, relay.TensorType):
                 continue
@@ -124,7 +124,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
                 outputs[name] = set_span(_cast(made, wanted.dtype), self.source_map[node])
             elif found != wanted:
                 message = f"Relay's PyTorch frontend makes {found} of {kind}, and PyTorch {wanted}."
-                raise EngineError("operator", message, where)
+                raise EngineError("operator", message, where, REWRITE)
 
     def _castable(self, kind: str, found: str, wanted: str) -> bool:
         if found == wanted:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,7 +29,13 @@ from relascope.engine.protocol.source import (
 from relascope.engine.pytorch import submodules
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.known_operators import in_known_operators
-from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module, open_model
+from relascope.engine.pytorch.model import (
+    Opened,
+    flat_tensors,
+    load_model,
+    model_from_module,
+    open_model,
+)
 from relascope.passes.program import Mask
 from traces import forget_inputs, net, save
 
@@ -60,7 +67,95 @@ def test_all_operators_that_are_not_known_are_named():
         "Relay's PyTorch frontend does not know these operators: aten::fft_fft (made of "
         "aten::_fft_r2c) 2 times, in one, in other; aten::linalg_inv (made of aten::linalg_inv_ex"
     )
-    assert caught.value.where == "aten::fft_fft in one"
+    assert re.fullmatch(r"aten::fft_fft in one, test_model\.py:\d+", caught.value.where)
+    assert caught.value.instead == ()
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.narrow(self.wide(x).relu()) + x
+
+
+class Odd(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        self.layer, self.run = Layer(), run
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.run(x) + x
+
+
+class Several(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        self.first, self.layers, self.last = Layer(), nn.ModuleList([Layer(), Odd(run)]), Layer()
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
+def opens(path, module, x, known=lambda name: True):
+    """Open a module as a file of its ending, or as it is, with the operators that are known."""
+    if path.suffix == ".pt":
+        torch.jit.trace(module, x, check_trace=False).save(path)
+    elif path.suffix:
+        torch.export.save(torch.export.export(module, (x,)), path)
+    if path.suffix:
+        model = load_model(source_from_file(path), quiet)
+    else:
+        model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
+    in_known_operators(model, known, "Relay")
+
+
+ODD = {
+    "fft": lambda x: torch.fft.rfft(x).abs().sum(),
+    "multinomial": lambda x: torch.multinomial(x.abs(), 1).sum(),
+    "cond": lambda x: torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,)),
+}
+
+
+@pytest.mark.parametrize("ending", ["", ".pt", ".pt2"])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_refusal_names_the_line_and_submodules_that_open(odd, ending, tmp_path):
+    if (odd, ending) == ("cond", ".pt"):
+        return  # PyTorch traces none
+    module, x = Several(ODD[odd]).eval(), torch.randn(4, 4)
+    known = lambda name: not re.search("fft|multinomial", name)  # noqa: E731
+    with pytest.raises(EngineError) as caught:
+        opens(tmp_path / f"model{ending}", module, x, known)
+    error, lines = caught.value, Path(__file__).read_text(encoding="utf-8").splitlines()
+    place, _, line = error.where.rpartition(", test_model.py:")
+    assert place.split()[-1] == "layers.1"
+    # A program has the lines of forward() alone.
+    said = "return self.run(x) + x" if ending == ".pt2" else f'"{odd}": lambda x: '
+    assert said in lines[int(line) - 1]
+    # What runs behind that which cannot be traced, nobody knows.
+    last = "layers.1.layer" if odd == "cond" else "last"
+    assert {*error.instead} == {"first", "layers.0", last}
+    source = ModelSource("own")
+    if ending:
+        source = source_from_file(tmp_path / f"model{ending}")
+    whole = open_model(source, quiet) if ending else Opened(module, ("x",), (x,))
+    for path in error.instead:
+        part = submodules.cut_out(whole, replace(source, module=path))
+        about = part.module, part.names, part.inputs, source, quiet
+        assert model_from_module(*about, call=part.call).forward()[0].shape == (4, 4)
+
+
+def test_no_submodule_is_named_where_the_model_does_not_run():
+    with pytest.raises(EngineError, match="cannot be multiplied") as caught:
+        opens(Path("live"), Several(lambda x: x @ torch.ones(7, 7)), torch.randn(4, 4))
+    assert caught.value.instead == ()
+    told = pickle.loads(pickle.dumps(caught.value))
+    assert told.to_json() == caught.value.to_json() and told.instead == ()
 
 
 # What a model is run on.

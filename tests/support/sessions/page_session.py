@@ -74,6 +74,12 @@ def joint_graph() -> Graph:
     return Graph("main", "relay", tuple(nodes), inputs, outputs, forward_outputs=1)
 
 
+def check_opens(source):
+    if source.seed == BROKEN_SEED and not source.module:
+        said = "Relay knows no operator aten::frobnicate.", "encoder.layer.0, net.py:12"
+        raise EngineError("operator", *said, "Take this module out.", ("layers.0", "head"))
+
+
 class PageSession(FakeTuning):
     """See the module."""
 
@@ -96,9 +102,7 @@ class PageSession(FakeTuning):
         return tuple(r for r in rows if pattern in ("*", r.name))
 
     def load(self, source, judged=False, *, progress):
-        if source.seed == BROKEN_SEED:
-            said = "Relay knows no operator aten::frobnicate.", "encoder.layer.0"
-            raise EngineError("operator", *said, "Take this module out.")
+        check_opens(source)
         if "not_a_trace" in source.model:
             raise EngineError("file", "This is no TorchScript file.", source.model, "Trace it.")
         graph = forward_graph()
@@ -119,6 +123,7 @@ class PageSession(FakeTuning):
         )
 
     def step(self, source, pipeline, runs=1, *, progress):
+        check_opens(source)
         records, before = [], self._graph(source, pipeline, -1)
         for index, one in enumerate(pipeline):
             after = self._graph(source, pipeline, index)
@@ -136,6 +141,7 @@ class PageSession(FakeTuning):
         return tuple(records)
 
     def graph_after(self, source, pipeline, index, built=False, *, progress):
+        check_opens(source)
         return self._graph(source, pipeline, index)
 
     def example(self, name, *, progress):

@@ -18,6 +18,7 @@ from relascope.engine.limits import kind_of
 from relascope.viz.drawing.palette import PAGE
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
+from relascope.viz.panels.shell.screen import look_at
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -67,6 +68,12 @@ def looked_at(text: str) -> None:
     st.html(f'<style>:root {{ --rs-looked: "{safe}"; }}</style>')
 
 
+def begin() -> None:
+    """At the beginning of a run of the page, or of a tab by itself: nothing is shown yet."""
+    st.session_state.progress_shown = []
+    st.session_state.model_refused = st.session_state.model_waits = False
+
+
 @contextmanager
 def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
@@ -81,10 +88,13 @@ def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Itera
     try:
         yield
     except Waiting:
+        st.session_state.model_waits = True
         waiting(cache, key)
         if picture:
             st.html("<div class='rs-skeleton'></div>")
     except EngineError as problem:
+        if problem.instead is not None or problem.kind == "file":
+            st.session_state.model_refused = True
         show_error(problem, cache, key)
 
 
@@ -131,7 +141,12 @@ def progress_bar(cache: RequestCache, fraction: float, text: str, key: str, **mo
 
 
 def show_error(error: EngineError, cache: RequestCache | None = None, key: str = "") -> None:
-    """An error as sentences: what was wrong, with what, and what to do."""
+    """An error as sentences: what was wrong, with what, and what to do.
+
+    Args:
+        cache: that answered so; with it there are buttons to try again, and to look at a submodule
+            in place of a model that cannot be opened.
+    """
     if error.kind == "cancelled":
         st.info(plain_text(error.message))
     else:
@@ -141,8 +156,13 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
         if error.hint:
             parts.append(plain_text(error.hint))
         st.error("  \n".join(parts))
-    if cache is not None and error.kind != "usage":
-        st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
+    with st.container(horizontal=True):
+        if cache is not None and error.kind != "usage":
+            st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
+        for module in (cache is not None and error.instead) or ():
+            about = f"Without what is wrong, on the inputs that {module} gets in the whole model."
+            label, place = f"Open {plain_text(module)} alone", f"instead_{module}{key}"
+            st.button(label, key=place, on_click=look_at, args=(module,), help=about)
 
 
 def strip(*facts: tuple[str, ...], large: bool = False, quiet: bool = False) -> None:

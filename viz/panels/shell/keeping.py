@@ -19,6 +19,7 @@ from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
+from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.settings import recall
@@ -293,12 +294,28 @@ def so_far(screen: Screen) -> Session:
 
 
 def keep(screen: Screen) -> None:
-    """After everything is drawn: keep the session, and have the address say what it is."""
+    """After everything is drawn: keep the session, and have the address say what it is.
+
+    Where the model cannot be opened, both stay as they were before, as until it is known.
+    """
     state = st.session_state
-    session = so_far(screen)
+    session, before = so_far(screen), state.get("session")
+    other = before is not None and before.model != session.model
+    if state.get("model_refused") or (other and state.get("model_waits")):
+        return
     source = screen.source
     files = [(source.model, source.digest)] if source.digest else []
-    _keep(noting.noted(screen, session, state.get("session")), [*files, *source.tensors])
+    _keep(noting.noted(screen, session, before), [*files, *source.tensors])
+
+
+def way_back(screen: Screen) -> None:
+    """Below why a model cannot be opened: a button that goes back to what was looked at."""
+    ident, session = now()
+    refused = st.session_state.get("model_refused")
+    if refused and session is not None and session.model != current(screen).model:
+        label = f"Back to {plain_text(about(session))}"
+        icon, to = ":material/undo:", (session, ident)
+        st.button(label, key="way_back", icon=icon, on_click=go_to, args=to)
 
 
 def keep_recorded(path: str, digest: str) -> None:

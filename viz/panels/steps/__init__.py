@@ -20,7 +20,7 @@ from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
-from relascope.viz.panels.shell.frame import boundary, show_error
+from relascope.viz.panels.shell.frame import begin, boundary, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import (
@@ -64,7 +64,7 @@ class _StepState:
 @st.fragment
 def show(screen: Screen) -> None:
     """Draw the tab, without the page around it, which a click on a step leaves as it is."""
-    st.session_state.progress_shown = []
+    begin()
     screen = _current(screen)
     with boundary(screen.cache, "steps"):
         _draw(screen)

@@ -14,7 +14,7 @@ from relascope.viz.component import View, graph_view
 from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
-from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, side_by_side
+from relascope.viz.panels.shell.frame import begin, one_of, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import rerun
 from relascope.viz.panels.steps import changes, memory
 from relascope.viz.panels.steps.recorded import numbers
@@ -43,7 +43,7 @@ def show(opened: OpenedRecording) -> None:
 @st.fragment
 def _board(opened: OpenedRecording) -> None:
     """The tab without the page around it, which a click on a pass leaves as it is."""
-    st.session_state.progress_shown = []
+    begin()
     if st.session_state.pop(_OPENED, False):
         rerun()
     number = chosen(opened)
