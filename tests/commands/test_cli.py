@@ -551,9 +551,10 @@ def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
     done = run_apart("graph", "mlp", "--seed", "13", "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
-    assert set(error) == {"kind", "message", "where", "hint"}
+    assert set(error) == {"kind", "message", "where", "hint", "instead"}
     assert "aten::frobnicate" in error["message"]
-    assert "encoder.layer.0" in done.stderr
+    assert "encoder.layer.0, net.py:12" in done.stderr
+    assert "Without it is --module layers.0 or --module head.\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 
