@@ -8,11 +8,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from answers import quiet
-from limits import LIMITS, POINTWISE, rounding
+from limits import GRADIENT, LIMITS, POINTWISE, rounding
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import cut
@@ -243,3 +245,29 @@ def bert_layer(hidden=32, heads=2, dropout=0.1, dtype=torch.float32):
     for parameter in layer.parameters():  # biases and norms are not to be zeros and ones
         nn.init.normal_(parameter, std=0.3)
     return layer, (torch.randn(2, 5, hidden, dtype=dtype), torch.zeros(2, 1, 1, 5, dtype=dtype))
+
+
+def hold_against_itself(session, path, weight):
+    """Holds a module from a file against itself, as nothing else judges its gradients; returns what
+    its nodes were held against both whole and split.
+
+    Args:
+        weight: the name of its one parameter; its one argument is x.
+    """
+    source, pipeline = source_from_file(path, training=True), default_pipeline(session.ir, True)
+    info = session.load(source, progress=silent)
+    assert info.against.endswith("operator by operator (its gradients with the imported program)")
+    assert info.input_count == 1
+    found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
+    assert [c.name for c in found] == ["output 0", "gradient of x", f"gradient of {weight}"]
+    assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
+    request = BuildRequest(source, pipeline, QUICK)
+    seen = []
+    for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
+        nodes = session.inside(asked, progress=silent)
+        seen.append({e.counterpart for e in nodes})
+        assert f"gradient of {weight}" in seen[-1]
+        assert any(n.startswith("gradient of the program, at ") for n in seen[-1])
+        assert max(e.max_rel for e in nodes) < GRADIENT
+    return set.intersection(*seen)

@@ -8,15 +8,11 @@ import re
 from types import SimpleNamespace
 
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 import faulty_session
 import page_session
 import relascope.commands.main as cli
-from engines import shared
-from page import LONG, press, settle, step
-from place import PAGES
+from page import press, settle, step
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.jobs import bisect as bisection
@@ -29,7 +25,6 @@ from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 from relascope.viz.panels import steps as steps_panel
-from relascope.viz.panels.shell import tab_engines
 
 GOOD, BAD, DARK = Verdict
 
@@ -174,13 +169,6 @@ def test_the_way_to_the_gradient_is_kept_and_its_middle_is_no_place_to_look(ir):
 
 
 PIPELINE = "bind|fold|cse|fuse"
-
-
-@pytest.fixture
-def connect():
-    """Gives clients of the faulty engine."""
-    yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
-    shared("relay", "faulty_session:FaultySession").stop()
 
 
 @pytest.fixture
@@ -470,17 +458,6 @@ def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one(
 
 
 # On the page.
-
-
-@pytest.fixture
-def page(monkeypatch, connect):
-    monkeypatch.setattr(tab_engines, "EngineClient", connect)
-    st.cache_resource.clear()
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
-    settle(page.run())
-    page.session_state["keep_tab"] = "Passes"
-    yield page
-    st.cache_resource.clear()
 
 
 def find(page, seed):

@@ -12,15 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 import faulty_session
 import relascope.commands.main as cli
-from engines import shared
 from graphs import chain
-from page import LONG, press, settle
-from place import PAGES
+from page import press, settle
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.faults import bundle, replay
@@ -41,7 +37,6 @@ from relascope.passes.search.reduce import (
     reduce,
     whole,
 )
-from relascope.viz.panels.shell import tab_engines
 from relascope.viz.rows import fault as reports
 
 GOOD, BAD, DARK = Verdict
@@ -480,13 +475,6 @@ PIPELINE = "bind|fold|cse|fuse"
 
 
 @pytest.fixture
-def connect():
-    """Gives clients of the faulty engine."""
-    yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
-    shared("relay", "faulty_session:FaultySession").stop()
-
-
-@pytest.fixture
 def asked(connect, capsys, tmp_path):
     """Runs `reduce` on the command line; returns its document."""
 
@@ -567,17 +555,6 @@ def test_as_text_it_has_the_pieces_and_the_program(asked):
 
 
 # On the page.
-
-
-@pytest.fixture
-def page(monkeypatch, connect):
-    monkeypatch.setattr(tab_engines, "EngineClient", connect)
-    st.cache_resource.clear()
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
-    settle(page.run())
-    page.session_state["keep_tab"] = "Passes"
-    yield page
-    st.cache_resource.clear()
 
 
 def bisect(page, seed):

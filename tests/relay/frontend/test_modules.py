@@ -11,7 +11,8 @@ import tvm
 from tvm import relay, te
 
 from answers import refused
-from limits import ELEMENTWISE, GRADIENT
+from gradients import hold_against_itself
+from limits import ELEMENTWISE
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -24,8 +25,6 @@ from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend import judge
 from relascope.engine.relay.frontend.modules import read_program
 from relascope.engine.relay.session import RelaySession
-from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
 from relascope.passes.relay.ir.program import RelayProgram
@@ -130,23 +129,8 @@ def test_what_pytorch_has_not_is_held_against_the_program_and_the_notes_say_so(t
 
 
 def test_its_gradients_are_held_against_itself(tmp_path):
-    session = RelaySession()
-    source = source_from_file(saved(tmp_path, "relay", product()), training=True)
-    pipeline = default_pipeline("relay", True)
-    info = session.load(source, progress=silent)
-    assert info.against.endswith("operator by operator (its gradients with the imported program)")
-    assert info.input_count == 1
-    found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
-    assert [c.name for c in found] == ["output 0", "gradient of x", "gradient of 1.weight"]
-    assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)
-    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
-    request = BuildRequest(source, pipeline, QUICK)
-    for asked in (request, request.split_at(cut(joint, "min_cut").ids)):
-        nodes = session.inside(asked, progress=silent)
-        names = {e.counterpart for e in nodes}
-        assert {"nn.dense, as imported", "tanh, as imported", "gradient of 1.weight"} < names
-        assert any(n.startswith("gradient of the program, at ") for n in names)
-        assert max(e.max_rel for e in nodes) < GRADIENT
+    seen = hold_against_itself(RelaySession(), saved(tmp_path, "relay", product()), "1.weight")
+    assert {"nn.dense, as imported", "tanh, as imported"} < seen
 
 
 def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path, monkeypatch):

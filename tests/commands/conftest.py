@@ -1,0 +1,29 @@
+"""An engine whose passes are at fault, and the page on it."""
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engines import shared
+from page import LONG, settle
+from place import PAGES
+from relascope.viz.panels.shell import tab_engines
+
+
+@pytest.fixture
+def connect():
+    """Gives clients of the faulty engine."""
+    yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
+    shared("relay", "faulty_session:FaultySession").stop()
+
+
+@pytest.fixture
+def page(monkeypatch, connect):
+    """The tab of the passes."""
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
+    st.cache_resource.clear()
+    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    settle(page.run())
+    page.session_state["keep_tab"] = "Passes"
+    yield page
+    st.cache_resource.clear()
