@@ -265,7 +265,7 @@ def look(
                 made[way] = module, *_imported(backend, target, module, way == "file")
             more = way == "forward" and entry.name not in _FREE
             for variant, inputs in _variants(entry, dtype, module.part.tensors, more):
-                if (phase, variant) == ("gradient", "strange") and _crashes(entry):
+                if variant == "strange" and _unlike(entry, phase):
                     continue
                 found = _hold(*made[way], inputs, phase == "gradient", spare)
                 if found is not None:
@@ -278,11 +278,12 @@ def look(
             yield {**base, "phase": phase, **failed(error)}
 
 
-def _crashes(entry: Any) -> bool:
-    """Whether PyTorch's own kernel reads outside of memory where a gradient is NaN."""
-    return entry.name == "grid_sample" and any(
-        padding in entry.full_name for padding in ("border", "reflection")
-    )
+def _unlike(entry: Any, phase: str) -> bool:
+    """Whether PyTorch has no result to hold against where values are not finite: what its Fourier
+    transforms make of them is their order's, and a gradient of its reads outside of memory."""
+    around = any(padding in entry.full_name for padding in ("border", "reflection"))
+    reads = phase == "gradient" and entry.name == "grid_sample" and around
+    return reads or entry.name.startswith("fft.")
 
 
 def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
@@ -570,7 +571,8 @@ Each operator stands alone here. Where several make one kernel, LLVM may reorder
 products for the CPU's own target (`fast-math-reassoc`, `-contract` and `-nsz`, without which no sum
 becomes vectors): `(x + 1e8) - 1e8` is x, nearer to float64 than PyTorch is, and `x + 1 - x` is 1
 where x is infinite, too. A value minus itself is NaN where it should be. The target
-`llvm -opt-level=0` computes in the order that is written.
+`llvm -opt-level=0` computes in the order that is written. A Fourier transform is a product with a
+matrix here: of infinity it makes NaN in more places than PyTorch's does.
 
 Entries by their samples in float32:
 """

@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
 from relascope.engine.pytorch.operators.compositions import is_dilated_pool
 from relascope.engine.pytorch.operators.number_formats import widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
@@ -45,6 +46,12 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
         if (origin := flat.origins[name]).ordinal in others:
             raise EngineError("operator", *_ordered(frontend, origin))
     trace = trace_to_fx(model, known, frontend)
+    pairs = {n for n, v in trace.values.items() if isinstance(v, ComplexPair)}
+    others |= {
+        flat.origin(n).ordinal
+        for n in flat.graph.nodes()
+        if any(v.debugName() in pairs for v in (*n.inputs(), *n.outputs()))
+    }
     writer = _TraceWriter(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
     parts: dict[int, list[Node]] = defaultdict(list)
     for part in trace.graph.nodes:
@@ -91,7 +98,10 @@ class _TraceWriter:
             elif part.target is not operator.getitem:
                 self.call(part)
         for output in node.outputs():
-            output.replaceAllUsesWith(self.value(self.trace.values[output.debugName()]))
+            made = self.trace.values[output.debugName()]  # of a pair, what reads it is replaced too
+            output.replaceAllUsesWith(
+                self.value(made[0] if isinstance(made, ComplexPair) else made)
+            )
         node.destroy()
 
     def call(self, part: Node) -> None:

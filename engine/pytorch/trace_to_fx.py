@@ -27,6 +27,7 @@ from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.along_axes import WHOLE
+from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
 from relascope.engine.pytorch.operators.compositions import (
     composing,
     is_dilated_pool,
@@ -133,7 +134,8 @@ def note_values(model: Model, values: Mapping[str, Any]) -> None:
 
 
 def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not value.dim() and value.dtype == torch.float64
+    kinds = torch.float64, torch.complex128
+    return isinstance(value, torch.Tensor) and not value.dim() and value.dtype in kinds
 
 
 class _FxWriter:
@@ -164,6 +166,11 @@ class _FxWriter:
         if self.unknown:
             raise all_unknown(self.frontend, self.unknown, self.model)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
+        if any(isinstance(r, ComplexPair) for r in results):
+            message = "The model returns complex numbers."
+            raise EngineError(
+                "operator", message, "forward()", "Return torch.view_as_real of them."
+            )
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
         updates = {name: self.values[value] for value, name in changed.items()}
@@ -272,6 +279,8 @@ class _FxWriter:
             op = torch.ops.aten.repeat_interleave.self_int  # a number that a trace has as a tensor
             args = [args[0], int(args[1]), *args[2:]]
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
+        if makes_pairs(name_of(op), self.value([args, kwargs])):
+            return self.in_pairs(op, args, kwargs)
         if halves and widens(name_of(op), self.value([args, kwargs])):
             return self.widened(op, args, kwargs)
         if lacks_axes(op, self.value(args)):
@@ -282,6 +291,39 @@ class _FxWriter:
         if taken_apart or (not self.known(name_of(op)) and not stays(op, self.value(args))):
             return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
         return self.added(op, args, kwargs)
+
+    def in_pairs(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """An operator on complex tensors, as operators on their parts; see `complex_pairs`."""
+        with self.without_memory(op):
+            made = op(*self.value(args), **self.value(kwargs))
+        args = [self.parts(a) for a in args]
+        done = self.decomposed(op, partial(in_pairs, op), args, kwargs)
+
+        def paired(found: Any, like: Any) -> Any:
+            if isinstance(like, list | tuple):
+                return [paired(f, k) for f, k in zip(found, like, strict=True)]
+            if not like.is_complex():
+                return found
+            pair = ComplexPair(found)
+            pair.meta = {"val": like}
+            return pair
+
+        return paired(done, made)
+
+    def parts(self, value: Any) -> Any:
+        """A complex constant as a pair of them."""
+        if isinstance(value, list) and not isinstance(value, ComplexPair):
+            return [self.parts(v) for v in value]
+        if not isinstance(value, Node) or not value.meta["val"].is_complex():
+            return value
+        if value.op != "get_attr":
+            dtype = str(value.meta["val"].dtype).removeprefix("torch.")
+            name = self.arguments[int(str(value.target).removeprefix("arg"))]
+            message = f"{name} is {dtype}, and {self.frontend} has no complex numbers."
+            hint = "Take real and imaginary part as two tensors (torch.view_as_real)."
+            raise EngineError("operator", message, name, hint)
+        held = self.constants[str(value.target)]
+        return ComplexPair(self.node_of(p.contiguous()) for p in (held.real, held.imag))
 
     def widened(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An operator in 16 bits, in float32 between casts; see `number_formats`."""
@@ -423,7 +465,7 @@ class _FxWriter:
     def nodes_of(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {k: self.nodes_of(v) for k, v in value.items()}
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and not isinstance(value, ComplexPair):
             return [self.nodes_of(v) for v in value]
         return self.node_of(value)
 
@@ -431,9 +473,9 @@ class _FxWriter:
         """What a node, or what nodes in lists and dicts, are without memory."""
         if isinstance(value, dict):
             return {k: self.value(v) for k, v in value.items()}
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and not isinstance(value, ComplexPair):
             return [self.value(v) for v in value]
-        return value.meta["val"] if isinstance(value, Node) else value
+        return value.meta["val"] if isinstance(value, Node | ComplexPair) else value
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, self.origin.where, hint)

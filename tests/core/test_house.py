@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5024,
+    "bench": 5026,
     "commands": 3559,
     "core": 1245,
-    "engine": 43295,
+    "engine": 43670,
     "passes": 11003,
     "recorder": 1580,
     "samples": 574,

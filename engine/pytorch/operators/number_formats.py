@@ -5,8 +5,6 @@ So an operator in float16 or bfloat16 is written as one in float32 between casts
 and gradients are rounded where PyTorch rounds them. What moves elements or casts them stays.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
