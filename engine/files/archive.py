@@ -77,7 +77,7 @@ class Archive:
             said = f"are {whole / MIB:,.0f} MiB unpacked in a file of {has / MIB:,.1f}"
             raise self.refused("", said)
 
-    def refused(self, member: str, why: str) -> EngineError:
+    def refused(self, member: str, why: str, hint: str = "") -> EngineError:
         """That this file is not opened.
 
         Args:
@@ -88,7 +88,8 @@ class Archive:
         if not member and why.startswith("are "):
             what = "its members together"
         message = f"{self.path.name} is not opened: {what} {why}."
-        return EngineError("file", message, f"{self.path.name}: {member[:200]}".rstrip(": "), HINT)
+        where = f"{self.path.name}: {member[:200]}".rstrip(": ")
+        return EngineError("file", message, where, hint or HINT)
 
     def read(self, name: str) -> bytes:
         """A member, unpacked.

@@ -6,6 +6,12 @@ from typing import Any
 
 import torch
 
+UNPACKED = (
+    "PyTorch packs quantized weights for one library and processor, and rounds as these do. Give "
+    "the model as it was before torch.ao.quantization."
+)
+"""What to do where a model computes with `quantized::` operators."""
+
 _PRIM_NAMES = """
     Constant ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice DictConstruct
     NumToTensor ConstantChunk If Loop RaiseException Uninitialized unchecked_cast

@@ -18,7 +18,7 @@ import re
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import MIB, Archive
-from relascope.engine.files.operators import allowed, schemas
+from relascope.engine.files.operators import UNPACKED, allowed, schemas
 from relascope.engine.files.pickles import skeleton
 from relascope.engine.files.script import dotted
 
@@ -119,7 +119,8 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     except (SyntaxError, ValueError) as wrong:
         line, why = getattr(wrong, "lineno", None) or 1, "is no statement"
     line += before.count("\n")
-    raise archive.refused(name, f"is not a trace's code: line {line} {why}")
+    hint = UNPACKED if "operator quantized::" in why else ""
+    raise archive.refused(name, f"is not a trace's code: line {line} {why}", hint)
 
 
 class _TraceRefused(Exception):

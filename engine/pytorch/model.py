@@ -24,7 +24,7 @@ from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.files.opening import opening
-from relascope.engine.files.operators import allowed
+from relascope.engine.files.operators import UNPACKED, allowed
 from relascope.engine.files.tensors import Saved, read_tensors
 from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
@@ -593,13 +593,17 @@ def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
     """An option that changes the gradient alone, which no engine reads.
 
     Raises:
-        EngineError: kind "operator"; the model calls an autograd function that is not PyTorch's.
+        EngineError: kind "operator"; the model calls an autograd function that is not PyTorch's, or
+            computes with quantized weights.
     """
     for node in flat.graph.nodes():
         if node.kind() == "prim::PythonOp":
             message = f"The model calls the autograd function {node.pyname()}, which no engine has."
             hint = "Write it with PyTorch's own operators."
             raise EngineError("operator", message, flat.origin(node).where, hint)
+        if node.kind().startswith("quantized::"):
+            message = f"{node.kind()} computes with packed weights, which no engine reads."
+            raise EngineError("operator", message, flat.origin(node).where, UNPACKED)
         embeds = node.kind() in ("aten::embedding", "aten::embedding_bag")
         if embeds and node.inputsAt(3).toIValue():
             message = "The option scale_grad_by_freq changes the gradient, and is not imported."

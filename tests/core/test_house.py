@@ -37,7 +37,7 @@ LINES = {
     "bench": 5026,
     "commands": 3559,
     "core": 1245,
-    "engine": 43670,
+    "engine": 43682,
     "passes": 11003,
     "recorder": 1580,
     "samples": 574,

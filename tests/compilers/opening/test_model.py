@@ -151,6 +151,15 @@ def test_a_refusal_names_the_line_and_submodules_that_open(odd, ending, tmp_path
         assert model_from_module(*about, call=part.call).forward()[0].shape == (4, 4)
 
 
+@pytest.mark.parametrize("ending", ["", ".pt"])
+def test_quantized_weights_are_refused_with_what_to_do(ending, tmp_path):
+    plain = nn.Sequential(nn.Linear(4, 3)).eval()
+    module = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear})
+    with pytest.raises(EngineError, match="quantized::linear_dynamic") as caught:
+        opens(tmp_path / f"model{ending}", module, torch.randn(2, 4))
+    assert "before torch.ao.quantization" in caught.value.hint
+
+
 def test_no_submodule_is_named_where_the_model_does_not_run():
     with pytest.raises(EngineError, match="cannot be multiplied") as caught:
         opens(Path("live"), Several(lambda x: x @ torch.ones(7, 7)), torch.randn(4, 4))
