@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from command_line import document, run
-from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, session_of
+from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, session_of
 from relascope.commands.gate import workers
 from relascope.commands.gate.workers import in_threads, on_dask
 from relascope.core.errors import EngineError
@@ -74,11 +74,10 @@ class Session:
             return (Comparison("output 0", size, size, 1.0, first.source.dtype),)
         if method in ("applications", "inside", "step"):
             return ()
+        graph = forward_graph()
         if method == "graph_after":
-            from page_session import forward_graph
-
-            return forward_graph()
-        return type("Answer", (), {"best": "llvm", "against": "PyTorch"})()
+            return graph
+        return type("Answer", (), {"best": "llvm", "against": "PyTorch", "graph": graph})()
 
 
 def test_a_bad_line_is_bisected_once_and_a_killed_engine_is_asked_again():
