@@ -91,6 +91,25 @@ class Dialect:
         """The buffer of a region that is read."""
         return getattr(region, self.region)
 
+    def reads(self, expression: Any, variables: Sequence[Any]) -> bool:
+        """Whether an expression has one of these variables."""
+        found: list[Any] = []
+        self.walk(expression, found.append)
+        return any(v.same_as(f) for f in found for v in variables)
+
+    def divisors(self, statement: Any, variables: Sequence[Any]) -> set[int]:
+        """Numbers by which a statement divides what has one of these variables."""
+        found: set[int] = set()
+
+        def visit(node: Any) -> None:
+            divides = isinstance(node, (self.tir.FloorDiv, self.tir.FloorMod))
+            by = int(node.b) if divides and isinstance(node.b, self.tir.IntImm) else 1
+            if by > 1 and self.reads(node.a, variables):
+                found.add(by)
+
+        self.walk(statement, visit)
+        return found
+
     def called(self, statement: Any) -> tuple[frozenset[str], int]:
         """Names of the intrinsics that a statement calls, without their dialect's prefix, and how
         many expressions it has."""
@@ -118,6 +137,7 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
         if sure and not kernel.known():
             return None
         kernel.schedule()
+        kernel.unfold()
     except (
         dialect.scheduling.ScheduleError
     ):  # it has no root, or a primitive refused: that is not the same
@@ -166,6 +186,34 @@ class _Kernel:
         for block in blocks:
             if self._name(block) not in opaque:
                 (self._reduction if self._is_reduction(block) else self._pointwise)(block)
+
+    def unfold(self) -> None:
+        """Split innermost loops where an index divides their counter, as a reshape's does.
+
+        LLVM makes vectors of a loop that reads at k // 4 and at k % 4, and reads the second past
+        the end of its four (in LLVM 22, wherever the divisor is as long as the vector).
+        """
+        for block in self._blocks():
+            loops = self.sch.get_loops(block)
+            loop = self.sch.get(loops[-1]) if loops else None
+            if loop is None or int(loop.kind) != self.tvm.tir.ForKind.SERIAL:
+                continue
+            inside = getattr(loop.body, "iter_values", None)
+            if inside is None or not isinstance(loop.extent, self.tvm.tir.IntImm):
+                continue
+            made = self.sch.get(block)
+            counted = [
+                v.var
+                for v, value in zip(made.iter_vars, inside, strict=True)
+                if self.tvm.reads(value, [loop.loop_var])
+            ]
+            rest, factors = int(loop.extent), []
+            for divisor in sorted(self.tvm.divisors(made.body, counted), reverse=True):
+                if divisor < rest and rest % divisor == 0:
+                    factors.append(rest // divisor)
+                    rest = divisor
+            if factors:
+                self.sch.split(loops[-1], factors=[*factors, rest])
 
     def _name(self, block: Any) -> str:
         return str(self.sch.get(block).name_hint)

@@ -148,3 +148,18 @@ def test_kernels_of_unknown_shape_are_left_alone():
     n = tirx.Var("n", "int64")
     (text,) = kernels(program(relax.op.exp, ((n, 8), "float32")))
     assert "T.parallel" not in text
+
+
+@pytest.mark.parametrize("side", [4, 8, 16])
+def test_outer_products_laid_out_flat_are_read_at_their_places(side):
+    """LLVM reads past the end where a loop divides its counter by the length of its vectors."""
+    rows = 8
+    flat = program(
+        lambda x, y: relax.op.reshape(
+            relax.op.expand_dims(x, 2) * relax.op.expand_dims(y, 1), (rows, side * side)
+        ),
+        ((rows, side), "float32"),
+        ((rows, side), "float32"),
+    )
+    x, y = (np.random.default_rng(s).normal(size=(rows, side)).astype("float32") for s in (0, 1))
+    assert np.array_equal(run(flat, OURS, x, y), (x[:, :, None] * y[:, None]).reshape(rows, -1))
