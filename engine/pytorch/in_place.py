@@ -9,6 +9,7 @@ what is read later is taken from there anew, as torch.func.functionalize does.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -36,6 +37,8 @@ _VIEWS = (*_SCATTERS, *_RESHAPED, *_TURNED, *_READ)
 _DRAWS = "normal uniform bernoulli random exponential geometric log_normal cauchy dropout"
 _NO_WRITES = "set resize resize_as t transpose squeeze unsqueeze detach requires_grad swapaxes"
 _IMPURE = {f"aten::{name}_" for name in f"{_DRAWS} {_NO_WRITES}".split()}
+_OF_SHAPE = ("aten::size", "aten::dim", "aten::numel", "aten::len")
+"""What reads a tensor's shape alone, which no change of values moves."""
 _SAME_VALUE = tuple(
     f"aten::{name}" for name in ("lift_fresh", "lift_fresh_copy", "detach", "clone")
 )
@@ -74,7 +77,7 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
     for name, argument in arguments.items():
         given[groups.of(argument)].append((name, argument))
     for index, node in enumerate(nodes):
-        for value in filter(_is_tensor, node.inputs()):
+        for value in filter(_is_tensor, () if node.kind() in _OF_SHAPE else node.inputs()):
             reads[groups.of(value)].append((index, node.kind(), value))
     for index, node in enumerate(nodes):
         if not changes_in_place(node.kind()):
@@ -97,7 +100,8 @@ class _Groups:
     def __init__(self, nodes: Sequence[Any], aliases: Any) -> None:
         self._found: dict[str, str] = {}
         for node in nodes:
-            for made, read in product(node.outputs(), node.inputs()):
+            made_anew = node.kind().startswith("aten::") and _is_new(node.schema())
+            for made, read in () if made_anew else product(node.outputs(), node.inputs()):
                 if _may_share(made) and _may_share(read) and aliases.may_contain_alias(made, read):
                     self._found[self.of(made)] = self.of(read)
 
@@ -109,6 +113,13 @@ class _Groups:
         while path != name:  # for the next who asks
             self._found[path], path = name, self._found[path]
         return str(name)
+
+
+@cache
+def _is_new(schema: str) -> bool:
+    """Whether an operator's results share no storage with its arguments. What stands in a list
+    PyTorch takes for a part of every other: the members of an einsum's, or an index's."""
+    return all(r.alias_info is None for r in torch._C.parse_schema(schema).returns)
 
 
 def _may_share(value: Any) -> bool:
