@@ -37,11 +37,7 @@ LINES = {
     "bench": 5026,
     "commands": 3559,
     "core": 1245,
-<<<<<<< HEAD
     "engine": 43741,
-=======
-    "engine": 43741,
->>>>>>> 6870721 (Say in the changelog what was wrong, and budget its lines)
     "passes": 11003,
     "recorder": 1580,
     "samples": 574,
