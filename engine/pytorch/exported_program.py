@@ -297,6 +297,11 @@ class Exported:
             module = torch.export.unflatten(program)
         for inner in module.modules():  # code has lines, which name those of the model's source
             inner.__dict__["_run_with_interpreter"] = False
+            own: Any = getattr(inner, "graph_module", None)
+            for node in own.graph.nodes if own is not None else ():
+                if node.name == "self":  # a submodule's name, which the code has for the module
+                    node._rename("self_")
+                    own.recompile()
         return module, tuple(inputs)
 
     @contextmanager

@@ -197,6 +197,7 @@ class Converter(ExportedProgramImporter):
             self.padded: "pad.default",
             self.permuted: "permute.default",
             self.of_one: "cat.default",
+            self.in_order: "topk.default",
             self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
@@ -384,6 +385,16 @@ class Converter(ExportedProgramImporter):
         if mode is not None:
             self.refuse(node, "A truncating division of integers cannot be imported.")
         return self.op.divide(left, right)
+
+    def in_order(self, theirs: Convert) -> Convert:
+        """What may come in any order comes sorted."""
+
+        def convert(reading: Any) -> Any:
+            node = reading.node
+            node.args = (*node.args[:4], True) if len(node.args) > 4 else node.args
+            return theirs(reading)
+
+        return convert
 
     def of_one(self, theirs: Convert) -> Convert:
         """TVM's gradient of a concatenation takes no single tensor."""

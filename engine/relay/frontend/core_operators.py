@@ -92,9 +92,10 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
 
     def topk(self, inputs: Any, input_types: Any) -> Any:
-        """For a gradient values are taken where the indices say; TVM's alone cannot be laid out."""
+        """For a gradient values are taken where the indices say; TVM's alone cannot be laid out.
+        What may come in any order comes sorted."""
         if not self.model.differentiable:
-            return super().topk(inputs, input_types)
+            return super().topk([*inputs[:4], True, *inputs[5:]], input_types)
         data, count, axis, largest = inputs[:4]
         end = list(self.infer_shape(data))
         axis = int(axis) % max(len(end), 1)
@@ -104,8 +105,11 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return relay.gather(data, axis, found), found
 
     def scatter(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes no axis that is counted from the last."""
+        """TVM's takes no axis that is counted from the last, and no number."""
         inputs = [inputs[0], int(inputs[1]) % len(self.infer_shape(inputs[0])), *inputs[2:]]
+        if isinstance(inputs[3], int | float):
+            number = relay.const(inputs[3], self.infer_type(inputs[0]).dtype)
+            inputs[3] = relay.broadcast_to(number, list(self.infer_shape(inputs[2])))
         return super().scatter(inputs, input_types)
 
     def scatter_add(self, inputs: Any, input_types: Any) -> Any:

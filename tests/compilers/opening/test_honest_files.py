@@ -17,6 +17,7 @@ from relascope.engine.protocol.source import source_from_file
 from relascope.engine.pytorch.model import load_model
 
 FEW = {
+    "ModulesCalledSelf": "export.pt2",
     "CausalAttention": "export.pt2",
     "AssertedMessage": "export.pt2",
     "ReturnsPartOfDataclass": "export.pt2",

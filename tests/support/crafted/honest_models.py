@@ -62,6 +62,25 @@ IMAGE = normal(4, 3, 12, 12)
 # Infinities, NaN, limits.
 
 
+class Answer(Model):
+    def make(self):
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, found, given):
+        return self.fc(found) + given
+
+
+@case(normal(2, 4))
+class ModulesCalledSelf(Model):
+    """As BERT's attention names its parts; a program's code calls the whole module self, too."""
+
+    def make(self):
+        self.self, self.output = nn.Linear(4, 4), Answer()
+
+    def forward(self, x):
+        return self.output(self.self(x), x)
+
+
 @case(SEQUENCE)
 class CausalAttention(Model):
     def make(self):
