@@ -37,7 +37,7 @@ LINES = {
     "bench": 5026,
     "commands": 3559,
     "core": 1245,
-    "engine": 43741,
+    "engine": 43761,
     "passes": 11003,
     "recorder": 1580,
     "samples": 574,
