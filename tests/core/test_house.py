@@ -38,7 +38,7 @@ LINES = {
     "commands": 3559,
     "core": 1245,
     "engine": 43761,
-    "passes": 11003,
+    "passes": 11004,
     "recorder": 1580,
     "samples": 574,
     "viz": 27235,

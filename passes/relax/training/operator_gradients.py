@@ -186,9 +186,10 @@ def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
         if step == 1:
             widths[axis] = (first, size[axis] - first - places[axis])
         else:
+            end = first + step * (places[axis] - 1) + 1
             places[axis] = size[axis]
             zeros = op.zeros(places, dtype(x))
-            grad = op.slice_scatter(zeros, grad, first, size[axis], step, axis)
+            grad = op.slice_scatter(zeros, grad, first, end, step, axis)
     return [_around(grad, widths), *_none(call, 1)]
 
 
