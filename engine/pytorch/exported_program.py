@@ -298,10 +298,12 @@ class Exported:
         for inner in module.modules():  # code has lines, which name those of the model's source
             inner.__dict__["_run_with_interpreter"] = False
             own: Any = getattr(inner, "graph_module", None)
-            for node in own.graph.nodes if own is not None else ():
-                if node.name == "self":  # a submodule's name, which the code has for the module
+            if own is None:
+                continue
+            for node in own.graph.nodes:
+                if node.name == "self":  # which in the code is the module
                     node._rename("self_")
-                    own.recompile()
+            own.recompile()  # modules that are called twice were joined after it was written
         return module, tuple(inputs)
 
     @contextmanager

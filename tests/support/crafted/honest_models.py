@@ -72,13 +72,14 @@ class Answer(Model):
 
 @case(normal(2, 4))
 class ModulesCalledSelf(Model):
-    """As BERT's attention names its parts; a program's code calls the whole module self, too."""
+    """As BERT's attention names its parts; and one that is called twice, as T5 has it."""
 
     def make(self):
         self.self, self.output = nn.Linear(4, 4), Answer()
+        self.dropout = nn.Dropout()
 
     def forward(self, x):
-        return self.output(self.self(x), x)
+        return self.dropout(self.output(self.self(self.dropout(x)), x))
 
 
 @case(SEQUENCE)
