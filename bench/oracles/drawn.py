@@ -44,7 +44,7 @@ def draw(seed: int) -> Iterator[tuple[str, str]]:
 def declare_torchvision() -> None:
     """Import torchvision, before transformers does.
 
-    PyPI's build has its operators compiled for CUDA: beside a PyTorch for the CPU their names are
+    Its usual build has its operators compiled for CUDA: beside a PyTorch for the CPU their names are
     declared, so that its models import; none that is drawn may call one.
     """
     declared = torch.library.Library("torchvision", "FRAGMENT")

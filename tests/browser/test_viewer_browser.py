@@ -99,7 +99,7 @@ def test_the_card_of_a_kernels_call_has_its_loops_and_its_text_folded(graph_page
     assert "T.reads" not in text.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     view.ask("v.focus('second')")  # what was unfolded once stays so
-    assert text.is_visible() and "def other" in text.inner_text()
+    text.filter(has_text="def other").wait_for()  # in sight
     view.ask("v.focus('operator')")
     assert not text.count()
     assert page.problems == []

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from command_line import document, run
+from page_session import forward_graph
 from place import ROOT
 from relascope.commands.main import main
 from relascope.core.errors import EngineError
@@ -77,7 +78,8 @@ def test_a_pipeline_is_called_by_what_it_does_whether_it_is_bisected_or_not(show
             if isinstance(shows, EngineError):
                 raise shows
             return (shows,)
-        return () if method == "applications" else SimpleNamespace(best="llvm", against="PyTorch")
+        opened = SimpleNamespace(best="llvm", against="PyTorch", graph=forward_graph())
+        return () if method == "applications" else opened
 
     source, pipeline = ModelSource("mlp", dtype="float64"), read_pipeline("relay", "FuseOps")
     row = bulk.run(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
