@@ -402,6 +402,9 @@ built once. *forward*: as far as the outputs; the gradient is refused. *refused*
 names what cannot be imported, and where. *wrong* and *crash* are faults. An empty field: PyTorch
 itself cannot write the file. A model counts as right where all its files are; what has *not run*
 counts nowhere.
+
+What becomes of models that nobody chose stands in
+[bench/results/draws.md](../bench/results/draws.md).
 """
 
 
