@@ -58,7 +58,13 @@ BFLOAT16 = 15
 """The same of one that has no name among these."""
 
 _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
-_NUMBERS = ["Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit", "item"]
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("Int", "IntImplicit"), int),
+    **dict.fromkeys(("Float", "FloatImplicit"), float),
+    "Bool": bool,
+    **dict.fromkeys(("ScalarImplicit", "item"), lambda number: number),
+}
+"""Operators of a trace that make a number of a tensor, and of which kind."""
 
 
 _SIZES = 8
@@ -195,7 +201,7 @@ class _FxWriter:
         elif kind == "prim::NumToTensor":
             result = torch.tensor(self.number(inputs[0]))
         elif kind.removeprefix("aten::") in _NUMBERS:
-            result = self.number(inputs[0])
+            result = _NUMBERS[kind.removeprefix("aten::")](self.number(inputs[0]))
         elif kind == "aten::size":
             shape = self.value(inputs[0]).shape
             result = shape[inputs[1]] if len(inputs) > 1 else list(shape)

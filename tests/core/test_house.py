@@ -37,7 +37,7 @@ LINES = {
     "bench": 5026,
     "commands": 3559,
     "core": 1245,
-    "engine": 43763,
+    "engine": 43769,
     "passes": 11004,
     "recorder": 1580,
     "samples": 574,

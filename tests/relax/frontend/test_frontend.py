@@ -25,6 +25,18 @@ def test_operators_that_tvm_lacks_are_written_with_others():
     check(Function(lambda x: torch.logsumexp(x, 1)), draw(3, 5))
 
 
+def test_a_size_that_a_trace_computes_in_floats():
+    def padded(x):  # to what a convolution with a stride of 2 takes, as TensorFlow has it
+        size = x.shape[-1]
+        if not isinstance(size, torch.Tensor):  # while nothing is traced
+            return torch.nn.functional.pad(x, (0, 1), value=0.0)
+        around = torch.clamp(((size / 2).ceil() - 1) * 2 + 3 - size, min=0)
+        before = around // 2
+        return torch.nn.functional.pad(x, (before, around - before), value=0.0)
+
+    check(Function(padded), draw(2, 3, 6))
+
+
 def test_names_order_and_provenance(tmp_path):
     module, inputs = net()
     path = save(module, inputs, tmp_path / "net.pt")
