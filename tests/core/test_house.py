@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5026,
+    "bench": 5029,
     "commands": 3559,
     "core": 1245,
     "engine": 43769,
