@@ -168,7 +168,8 @@ def _fail(error: EngineError, as_json: bool) -> int:
     where = f" ({error.where})" if error.where else ""
     hint = f"\nhint: {error.hint}" if error.hint else ""
     if error.instead:
-        hint += f"\nhint: Without it is --module {' or --module '.join(error.instead)}."
+        parts = " or --module ".join(error.instead)
+        hint += f"\nhint: To open a part without it, add --module {parts}."
     _print(f"error: {error.message}{where}{hint}", sys.stderr)
     return 2 if error.kind == "usage" else 1
 

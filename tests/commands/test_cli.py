@@ -554,7 +554,7 @@ def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
     assert set(error) == {"kind", "message", "where", "hint", "instead"}
     assert "aten::frobnicate" in error["message"]
     assert "encoder.layer.0, net.py:12" in done.stderr
-    assert "Without it is --module layers.0 or --module head.\n" in done.stderr
+    assert "To open a part without it, add --module layers.0 or --module head.\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -35,7 +35,7 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 5029,
-    "commands": 3559,
+    "commands": 3560,
     "core": 1245,
     "engine": 43769,
     "passes": 11004,
