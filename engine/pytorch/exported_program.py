@@ -300,10 +300,11 @@ class Exported:
             own: Any = getattr(inner, "graph_module", None)
             if own is None:
                 continue
-            for node in own.graph.nodes:
-                if node.name == "self":  # which in the code is the module
-                    node._rename("self_")
-            own.recompile()  # modules that are called twice were joined after it was written
+            mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
+            for node in mine:
+                node._rename("self_")
+            if mine or "@" in own.code:  # modules called twice were joined after it was written
+                own.recompile()
         return module, tuple(inputs)
 
     @contextmanager
