@@ -297,14 +297,12 @@ class Exported:
             module = torch.export.unflatten(program)
         for inner in module.modules():  # code has lines, which name those of the model's source
             inner.__dict__["_run_with_interpreter"] = False
-            own: Any = getattr(inner, "graph_module", None)
-            if own is None:
-                continue
-            mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
-            for node in mine:
-                node._rename("self_")
-            if mine or "@" in own.code:  # modules called twice were joined after it was written
-                own.recompile()
+            if own := getattr(inner, "graph_module", None):
+                mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
+                for node in mine:
+                    node._rename("self_")
+                if mine or "@" in own.code:  # modules called twice were joined after it was written
+                    own.recompile()
         return module, tuple(inputs)
 
     @contextmanager

@@ -37,7 +37,7 @@ LINES = {
     "bench": 5029,
     "commands": 3560,
     "core": 1245,
-    "engine": 43769,
+    "engine": 43768,
     "passes": 11004,
     "recorder": 1580,
     "samples": 574,
