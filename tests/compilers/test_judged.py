@@ -39,6 +39,17 @@ def test_pytorchs_own_error_in_float32_is_room():
     assert differences(ONE, theirs, none, again=[lambda: (ONE,)]) == ""
 
 
+def test_what_roundings_move_is_room():
+    zero = torch.tensor([1e-9, -1e-9])  # a gradient of zero, with another rounding
+
+    def moved():
+        yield (-zero,)
+
+    assert judged.differences((2 * zero,), (zero,), lambda: 1 / 0, 1e-5) != ""
+    assert judged.differences((2 * zero,), (zero,), lambda: 1 / 0, 1e-5, moved=moved) == ""
+    assert judged.differences((zero + 1e-8,), (zero,), lambda: 1 / 0, 1e-5, moved=moved) != ""
+
+
 def test_a_refusal_is_a_sentence_of_ours_and_all_else_a_crash():
     refusal = judged.failed(EngineError("operator", "Cannot.", "aten::x"))
     assert (refusal["verdict"], refusal["where"]) == ("refused", "aten::x")
