@@ -7,6 +7,7 @@ right goes on. What transformers does not have stands here as modules of a few l
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 Tensors = tuple[torch.Tensor, ...]
-_VOCABULARY, _TOKENS, _SIDE = 99, 7, 32
+VOCABULARY, _TOKENS, _SIDE = 99, 7, 32
 
 
 class Positional(nn.Module):
@@ -32,30 +33,52 @@ class Positional(nn.Module):
         return tuple(t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor))
 
 
-def _ids() -> torch.Tensor:
-    return torch.randint(5, _VOCABULARY - 5, (2, _TOKENS))
+def _ids(end: int | None = None) -> torch.Tensor:
+    ids = torch.randint(5, VOCABULARY - 5, (2, _TOKENS))
+    if end is not None:
+        ids[:, -1] = end
+    return ids
 
 
-def _mask() -> torch.Tensor:
+def _mask(padding: int) -> torch.Tensor:
     mask = torch.ones(2, _TOKENS, dtype=torch.int64)
-    mask[1, -2:] = 0
+    mask[1, _TOKENS - padding :] = 0
     return mask
 
 
-_INPUTS: dict[str, Callable[[], torch.Tensor]] = {
-    "input_ids": _ids,
-    "attention_mask": _mask,
-    "decoder_input_ids": _ids,
-    "pixel_values": lambda: torch.randn(1, 3, _SIDE, _SIDE),
-    "input_values": lambda: torch.randn(1, 1000),
-    "input_features": lambda: torch.randn(1, 8, 40),
-    "past_values": lambda: torch.randn(1, 32, 2),
+def inputs_by_name(
+    batch: int = 1,
+    image: tuple[int, int] = (3, _SIDE),
+    sound: tuple[int, int] = (8, 40),
+    end: int | None = None,
+    padding: int = 2,
+) -> dict[str, Callable[[], torch.Tensor]]:
+    """What makes each input of a model of transformers; of tokens there are always two rows.
+
+    Args:
+        image: its channels and its side.
+        sound: bins and frames of a spectrogram.
+        end: the last token of each row.
+        padding: tokens at the end of the second row that its mask hides.
+    """
+    return {
+        "input_ids": partial(_ids, end),
+        "attention_mask": partial(_mask, padding),
+        "decoder_input_ids": partial(_ids, end),
+        "pixel_values": lambda: torch.randn(batch, *image, image[1]),
+        "input_values": lambda: torch.randn(batch, 1000),
+        "input_features": lambda: torch.randn(batch, *sound),
+        "past_values": lambda: torch.randn(batch, 32, 2),
+        "bbox": lambda: torch.randint(0, 30, (2, _TOKENS, 4)).sort(-1).values,
+    }
+
+
+_INPUTS = inputs_by_name() | {
     "spectrogram": lambda: torch.randn(1, 40, 16),
-    "bbox": lambda: torch.randint(0, 30, (2, _TOKENS, 4)).sort(-1).values,
     "inputs": lambda: torch.randn(1, 9, 12),
+    # Two: of one, PyTorch 2.13 takes another gradient of a batch norm whose result is transposed.
+    "images": lambda: torch.randn(2, 3, _SIDE, _SIDE),
 }
-_INPUTS["images"] = lambda: torch.randn(2, 3, _SIDE, _SIDE)
-"""Two: of one, PyTorch 2.13 takes another gradient of a batch norm whose result is transposed."""
 _RENAMED = {"spectrogram": "input_values", "images": "pixel_values"}
 
 
@@ -188,7 +211,7 @@ class _Recurrent(nn.Module):
 
     def __init__(self, kind: type[nn.RNNBase], both: bool = False) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(_VOCABULARY, 16)
+        self.embedding = nn.Embedding(VOCABULARY, 16)
         self.inner = kind(16, 12, num_layers=1, batch_first=True, bidirectional=both)
         self.end = nn.Linear(24 if both else 12, 10)
 
