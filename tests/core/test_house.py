@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 5045,
+    "bench": 4811,
     "commands": 3560,
     "core": 1245,
     "engine": 43768,

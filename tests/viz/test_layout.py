@@ -22,15 +22,6 @@ def _some_open(graph: Graph, seed: int) -> list[str]:
     return [g for g in module_groups(graph).groups if draw.random() < 0.6]
 
 
-def _overlap(a: Box, b: Box) -> bool:
-    return (
-        a.x < b.x + b.w - 0.2
-        and b.x < a.x + a.w - 0.2
-        and a.y < b.y + b.h - 0.2
-        and b.y < a.y + a.h - 0.2
-    )
-
-
 def _inside(a: Box, b: Box) -> bool:
     return (
         a.x >= b.x - 0.2
@@ -52,19 +43,11 @@ def _check(graph: Graph, drawn: Layout) -> None:
         else:
             assert not shown.open
             assert shown.group in tree.path(tree.group_of[node.id])
-    # Boxes lie apart or one, an open group, holds the other.
-    ordered = sorted(drawn.boxes, key=lambda b: b.y)
-    for i, a in enumerate(ordered):
-        for b in ordered[i + 1 :]:
-            if b.y >= a.y + a.h:
-                break
-            if _overlap(a, b):
-                assert (a.open and _inside(b, a)) or (b.open and _inside(a, b)), (a, b)
     # Every box lies in the drawing and in its group.
     for box in drawn.boxes:
         assert 0 <= box.x <= box.x + box.w <= drawn.width + 0.2
         assert 0 <= box.y <= box.y + box.h <= drawn.height + 0.2
-    assert flaws(drawn)[:2] == ((), ())
+    assert flaws(drawn) == ((), ())
     # Edges are just those of the graph, and begin and end at their boxes.
     wanted = {
         (drawn.shown[s], drawn.shown[n.id])
@@ -132,7 +115,7 @@ def test_weights_of_a_split_group_stand_in_the_part_that_reads_them():
 def test_no_line_runs_through_a_node_however_long_and_many_they_are(nodes):
     graph = random_graph(3, nodes)
     drawn = layout(graph, module_groups(graph).groups)
-    assert flaws(drawn)[:2] == ((), ())
+    assert flaws(drawn) == ((), ())
 
 
 def test_the_same_every_time():

@@ -1,4 +1,4 @@
-"""The viewer's layout as boxes and curves, and what is wrong with one: for tests and benches."""
+"""The viewer's layout as boxes and curves, and what is wrong with one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -127,12 +127,10 @@ class Flaws(NamedTuple):
     Args:
         through: edges (source, target) with a box that they run through and do not touch.
         overlaps: pairs of boxes that meet, neither an open group around the other.
-        crossings: how often two edges cross that share neither end.
     """
 
     through: tuple[tuple[str, str, str], ...]
     overlaps: tuple[tuple[str, str], ...]
-    crossings: int
 
 
 def flaws(drawn: Layout) -> Flaws:
@@ -158,7 +156,6 @@ def flaws(drawn: Layout) -> Flaws:
     return Flaws(
         tuple((drawn.edges[e].source, drawn.edges[e].target, ids[b]) for e, b in found["through"]),
         tuple((ids[a], ids[b]) for a, b in found["overlaps"]),
-        found["crossings"],
     )
 
 

@@ -1,15 +1,13 @@
-// What is wrong with a picture, by its geometry: for tests and for the bench.
+// What is wrong with a picture, by its geometry.
 
 import { flattened, meets } from "../../../viz/component/viewer/layout/curves.js";
 
 // Of a layout: `through`, pairs of an edge and a box that it runs through without touching it;
-// `crossings`, how often two edges cross that share neither end; `overlaps`, pairs of boxes that
-// meet, neither of which is an open group around the other.
+// `overlaps`, pairs of boxes that meet, neither of which is an open group around the other.
 export function flaws(drawn) {
   const lines = drawn.edge.p.map((p, e) => flattened(p, drawn.edge.kind[e], drawn.direction));
   return {
     through: throughBoxes(drawn, lines),
-    crossings: crossingsOf(lines, drawn.edge.s, drawn.edge.t),
     overlaps: overlapsOf(drawn.box),
   };
 }
@@ -42,40 +40,6 @@ function throughBoxes({ box, edge }, lines) {
     for (const b of hit) found.push([e, b]);
   });
   return found;
-}
-
-// How often lines cross that share neither the box they leave nor the one they enter.
-export function crossingsOf(lines, s, t) {
-  const pieces = [];
-  lines.forEach((line, e) => {
-    for (let i = 2; i < line.length; i += 2) {
-      pieces.push([e, line[i - 2], line[i - 1], line[i], line[i + 1]]);
-    }
-  });
-  const low = (p) => Math.min(p[2], p[4]), high = (p) => Math.max(p[2], p[4]);
-  pieces.sort((a, b) => low(a) - low(b));
-  let total = 0, active = [];
-  for (const one of pieces) {
-    active = active.filter((other) => high(other) >= low(one));
-    for (const other of active) {
-      const [e, f] = [one[0], other[0]];
-      if (e === f || s[e] === s[f] || t[e] === t[f]) continue;
-      if (Math.max(one[1], one[3]) < Math.min(other[1], other[3])
-        || Math.max(other[1], other[3]) < Math.min(one[1], one[3])) continue;
-      if (cross(one, other)) total += 1;
-    }
-    active.push(one);
-  }
-  return total;
-}
-
-function cross([, ax, ay, bx, by], [, cx, cy, dx, dy]) {
-  const side = (px, py, qx, qy, x, y) => Math.sign((qx - px) * (y - py) - (qy - py) * (x - px));
-  // A line's start counts as one of its sides, so that a bend is crossed once and not twice.
-  const above = (value) => (value >= 0 ? 1 : -1);
-  if (!side(ax, ay, bx, by, cx, cy) && !side(ax, ay, bx, by, dx, dy)) return false; // in one line
-  return above(side(ax, ay, bx, by, cx, cy)) !== above(side(ax, ay, bx, by, dx, dy))
-    && above(side(cx, cy, dx, dy, ax, ay)) !== above(side(cx, cy, dx, dy, bx, by));
 }
 
 function overlapsOf(box) {
