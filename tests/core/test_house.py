@@ -39,9 +39,9 @@ LINES = {
     "core": 1245,
     "engine": 43768,
     "passes": 11004,
-    "recorder": 1580,
+    "recorder": 1504,
     "samples": 574,
-    "viz": 27235,
+    "viz": 27172,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from sys import float_info
 from typing import Any
-from typing import Literal as OneOf
 
 from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.core.memo import Memo
@@ -22,7 +21,6 @@ from relascope.viz.drawing.kernel_text import kernel_card
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
 from relascope.viz.drawing.union import Union
 
-Direction = OneOf["TB", "LR"]
 MOST_NODES = 20_000
 """More nodes are not drawn: the layout would take minutes."""
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
@@ -92,7 +90,6 @@ class View:
             or a CSS colour, in place of the node's own.
         show_shapes: whether edges carry their types at first.
         details: whether what is told of the selection stands unfolded at first.
-        direction: "TB" from top to bottom, "LR" from left to right.
         family: graphs of one family (the steps of one program) keep the view when one replaces
             the other; another family starts with a fresh view. By default the graph's IR and the
             names of its inputs, without parameters, which passes may bind.
@@ -126,7 +123,6 @@ class View:
     highlight: Mapping[str, str] = field(default_factory=dict)
     show_shapes: bool = False
     details: bool = True
-    direction: Direction = "TB"
     family: str | None = None
     focus: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -287,7 +283,6 @@ class Drawing:
         return {
             "name": self.graph.name,
             "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
-            "direction": view.direction,
             "counts": self._counts(styles),
             "colours": view.colours
             or (_HALVES if any(n.role is not Role.NONE for n in nodes) else _SORTS),

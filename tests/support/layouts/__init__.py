@@ -9,7 +9,6 @@ from typing import Literal as OneOf
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.block import Strings, drawn_block
-from relascope.viz.drawing.drawing import Direction
 from relascope.viz.drawing.union import Union
 
 OUTSIDE = str(Path(__file__).parent / "outside"), "layoutOutside"
@@ -54,11 +53,10 @@ class Edge:
         source: the box it leaves.
         target: the box it enters.
         points: places it passes, ends included. Between two of them it is a cubic whose tangents
-            point along the drawing's direction, or across it where `kind` is "crossing".
+            run up and down, or across where `kind` is "crossing".
         label: type of the value; where several values pass, how many.
         kind: "plain", "long" (no lane was free: it passes beneath boxes) or "crossing" (from the
             forward half to the backward half).
-        count: how many of the graph's edges it stands for.
     """
 
     source: str
@@ -66,7 +64,6 @@ class Edge:
     points: tuple[Point, ...]
     label: str
     kind: EdgeKind = "plain"
-    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,45 +77,31 @@ class Layout:
     edges: tuple[Edge, ...]
     width: float
     height: float
-    direction: Direction
     shown: dict[str, str]
 
 
-def layout(
-    graph: Graph,
-    open_groups: Iterable[str],
-    direction: Direction = "TB",
-    union: Union | None = None,
-) -> Layout:
+def layout(graph: Graph, open_groups: Iterable[str], union: Union | None = None) -> Layout:
     """Lay a graph out.
 
     Args:
         graph: what to draw; it should be valid (producers first).
         open_groups: ids of the groups to draw open; a group inside a closed one does not show,
             an id that is no group is ignored.
-        direction: "TB" from top to bottom or "LR" from left to right.
         union: steps of which the graph is one, to draw it in the places that all of them have.
 
     Returns:
         The same drawing for the same arguments, always.
     """
-    return _read(graph, javascript.call(*OUTSIDE, question(graph, open_groups, direction, union)))
+    return _read(graph, javascript.call(*OUTSIDE, question(graph, open_groups, union)))
 
 
 def question(
-    graph: Graph,
-    open_groups: Iterable[str],
-    direction: Direction = "TB",
-    union: Union | None = None,
+    graph: Graph, open_groups: Iterable[str], union: Union | None = None
 ) -> dict[str, Any]:
     """What `layout` asks of the viewer's JavaScript, as JSON values."""
     strings = Strings()
     _, block = drawn_block(graph, union, strings)
-    return {
-        "block": block | {"strings": strings.all()},
-        "opened": sorted(set(open_groups)),
-        "options": {"direction": direction},
-    }
+    return {"block": block | {"strings": strings.all()}, "opened": sorted(set(open_groups))}
 
 
 class Flaws(NamedTuple):
@@ -140,7 +123,6 @@ def flaws(drawn: Layout) -> Flaws:
         str(Path(__file__).parent / "flaws"),
         "flaws",
         {
-            "direction": drawn.direction,
             "box": {
                 name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")
             },
@@ -185,14 +167,12 @@ def _read(graph: Graph, drawn: dict[str, Any]) -> Layout:
                 tuple(zip(points[::2], points[1::2], strict=True)),
                 label,
                 _EDGE_KINDS[kind],
-                count,
             )
-            for s, t, points, label, kind, count in zip(
-                *(edge[k] for k in ("s", "t", "p", "label", "kind", "count")), strict=True
+            for s, t, points, label, kind in zip(
+                *(edge[k] for k in ("s", "t", "p", "label", "kind")), strict=True
             )
         ),
         width=drawn["width"],
         height=drawn["height"],
-        direction=drawn["direction"],
         shown={n.id: ids[drawn["shown"][i]] for i, n in enumerate(graph.nodes)},
     )

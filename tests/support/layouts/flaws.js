@@ -5,7 +5,7 @@ import { flattened, meets } from "../../../viz/component/viewer/layout/curves.js
 // Of a layout: `through`, pairs of an edge and a box that it runs through without touching it;
 // `overlaps`, pairs of boxes that meet, neither of which is an open group around the other.
 export function flaws(drawn) {
-  const lines = drawn.edge.p.map((p, e) => flattened(p, drawn.edge.kind[e], drawn.direction));
+  const lines = drawn.edge.p.map((p, e) => flattened(p, drawn.edge.kind[e]));
   return {
     through: throughBoxes(drawn, lines),
     overlaps: overlapsOf(drawn.box),

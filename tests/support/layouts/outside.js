@@ -3,7 +3,7 @@
 import { laidOutGraph } from "../../../viz/component/viewer/layout/graph.js";
 import { layout } from "../../../viz/component/viewer/layout/layout.js";
 
-export function layoutOutside({ block, opened, options }) {
-  const drawn = layout(laidOutGraph(block), new Set(opened), options);
+export function layoutOutside({ block, opened }) {
+  const drawn = layout(laidOutGraph(block), new Set(opened));
   return { ...drawn, shown: Array.from(drawn.shown) };
 }

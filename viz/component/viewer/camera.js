@@ -101,41 +101,32 @@ export class Camera extends Picture {
     if (!d.box.id.length) return;
     const whole = this.fitZoom();
     if (whole >= 0.5) { this.fit(); return; }
-    const down = d.direction === "TB";
-    const fill = down ? this.wide / d.width : this.high / d.height;
-    this.zoom = clamp(fill, 0.5, 0.9);
-    const start = this.startPoint();
-    this.x = down ? this.wide / 2 - start[0] * this.zoom : 0;
-    this.y = down ? 0 : this.high / 2 - start[1] * this.zoom;
-    if (down && d.width * this.zoom <= this.wide) this.x = (this.wide - d.width * this.zoom) / 2;
+    this.zoom = clamp(this.wide / d.width, 0.5, 0.9);
+    const room = d.width * this.zoom <= this.wide;
+    this.x = room ? (this.wide - d.width * this.zoom) / 2 : this.wide / 2 - this.startMiddle() * this.zoom;
+    this.y = 0;
     const forward = this.index.get("group:forward:");
     if (forward !== undefined) { // the backward may reach far above where the forward starts
       const { x, y, w } = d.box;
-      const room = d.width * this.zoom <= this.wide;
-      if (down) this.y = 16 - y[forward] * this.zoom;
-      if (down && !room) this.x = this.wide * 0.4 - (x[forward] + w[forward] / 2) * this.zoom;
-      if (!down) this.x = 16 - x[forward] * this.zoom;
+      this.y = 16 - y[forward] * this.zoom;
+      if (!room) this.x = this.wide * 0.4 - (x[forward] + w[forward] / 2) * this.zoom;
     }
-    if (!down && d.height * this.zoom <= this.high) this.y = (this.high - d.height * this.zoom) / 2;
     this.redraw();
   }
 
-  // The middle of the screenful that has most nodes, among those at the start of the picture.
-  startPoint() {
-    const { box, width, height, direction } = this.drawing;
-    const down = direction === "TB";
-    const limit = (down ? this.high : this.wide) / this.zoom;
-    const room = (down ? this.wide : this.high) / this.zoom - 2 * EDGE;
-    const [from, size, along] = down ? [box.x, box.w, box.y] : [box.y, box.h, box.x];
-    const first = this.solid.filter((i) => along[i] <= limit).sort((a, b) => from[a] - from[b]);
-    let low = 0, most = 0, middle = (down ? width : height) / 2;
+  // The middle, across, of the screenful that has most nodes among those at the top of the picture.
+  startMiddle() {
+    const { box: { x, y, w }, width } = this.drawing;
+    const limit = this.high / this.zoom, room = this.wide / this.zoom - 2 * EDGE;
+    const first = this.solid.filter((i) => y[i] <= limit).sort((a, b) => x[a] - x[b]);
+    let low = 0, most = 0, middle = width / 2;
     for (let high = 0; high < first.length; high++) {
-      const end = from[first[high]] + size[first[high]];
-      while (low < high && end - from[first[low]] > room) low += 1;
+      const end = x[first[high]] + w[first[high]];
+      while (low < high && end - x[first[low]] > room) low += 1;
       if (high - low < most) continue;
-      most = high - low + 1; middle = (from[first[low]] + end) / 2;
+      most = high - low + 1; middle = (x[first[low]] + end) / 2;
     }
-    return [middle, middle];
+    return middle;
   }
 
   // Slide the picture so that what is seen of it fills the screen: it is in the middle where there

@@ -1,5 +1,6 @@
 // The picture on the canvas: boxes, edges, words and marks.
 
+import { CROSSING, LONG } from "./layout/curves.js";
 import { HEADER, SUBTITLE, TITLE, TWO_LINES, sizeText } from "./layout/words.js";
 import { clamp, Part } from "./parts.js";
 
@@ -312,7 +313,7 @@ export class Painter extends Part {
   }
 
   // Whether an edge runs up and down, and not across.
-  down(e) { return (this.viewer.drawing.direction === "TB") !== (this.edge.kind[e] === 2); }
+  down(e) { return this.edge.kind[e] !== CROSSING; }
 
   // Trace what is in sight of an edge; of edges that begin alike, the beginning once.
   trace(e, low, whole) {
@@ -357,8 +358,8 @@ export class Painter extends Part {
       if (lit?.into.has(e)) into.push(e);
       else if (lit?.outOf.has(e)) outOf.push(e);
       else if (bounds[b + 2] - bounds[b] < dot && bounds[b + 3] - bounds[b + 1] < dot) continue;
-      else if (edge.kind[e] === 2) crossing.push(e);
-      else if (edge.kind[e] === 1) long.push(e);
+      else if (edge.kind[e] === CROSSING) crossing.push(e);
+      else if (edge.kind[e] === LONG) long.push(e);
       else plain.push(e);
     }
     const dim = lit ? 0.22 : 1;
@@ -603,7 +604,7 @@ export class Painter extends Part {
       const hidden = box.kind[edge.s[e]];
       if (!text || (!hidden && done.has(edge.s[e]))) continue;
       const last = p.length - 2;
-      const back = edge.kind[e] !== 2 && p[last + 1] < p[1];
+      const back = this.down(e) && p[last + 1] < p[1];
       const x = hidden ? p[last] + 5 : p[0] + 5;
       const y = hidden ? p[last + 1] + (back ? 15 : -15) : p[1] + (back ? -13 : 13);
       if (x > near.right || y > near.bottom || x < near.left - 200 || y < near.top) continue;

@@ -67,8 +67,7 @@ export class Picture {
     const opened = openGroups((block.backdrop ?? block).groupIds, block.first, this.toggles);
     for (const id of groupIds) groups[id].open = opened.has(id);
     if (this.laidOut?.block !== block) this.laidOut = { block, graph: laidOutGraph(block) };
-    const { direction } = block;
-    const { box, edge, width, height, shown } = layout(this.laidOut.graph, opened, { direction });
+    const { box, edge, width, height, shown } = layout(this.laidOut.graph, opened);
     box.shape = box.node.map((n) => (n < 0 ? "box" : shapes[node.kind[n]]));
     return { ...block, box, edge, width, height, node: { ...node, box: shown } };
   }

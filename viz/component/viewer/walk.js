@@ -14,10 +14,8 @@ export class Walk extends Part {
   // The box beside one, that way; -1 where there is none.
   beside(i, key) {
     const v = this.viewer;
-    const { box, edge, direction } = v.drawing;
-    const across = direction === "TB" ? ["ArrowLeft", "ArrowRight"] : ["ArrowUp", "ArrowDown"];
-    const middle = (k) => (direction === "TB" ? box.x[k] + box.w[k] / 2 : box.y[k] + box.h[k] / 2);
-    const [back, on] = direction === "TB" ? ["ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight"];
+    const { box, edge } = v.drawing;
+    const middle = (k) => box.x[k] + box.w[k] / 2;
     const nearest = (boxes) => {
       let best = -1, least = Infinity;
       for (const k of boxes) {
@@ -27,18 +25,17 @@ export class Walk extends Part {
       return best;
     };
     const makers = v.into[i].map((e) => edge.s[e]), readers = v.outOf[i].map((e) => edge.t[e]);
-    if (key === back) return nearest(makers);
-    if (key === on) return nearest(readers);
+    if (key === "ArrowUp") return nearest(makers);
+    if (key === "ArrowDown") return nearest(readers);
     // Siblings: what the same makers are read by, what the same readers read; else in the same row.
     let others = new Set([...makers.flatMap((k) => v.outOf[k].map((e) => edge.t[e])),
       ...readers.flatMap((k) => v.into[k].map((e) => edge.s[e]))]);
-    const way = key === across[1] ? 1 : -1;
+    const way = key === "ArrowRight" ? 1 : -1;
     const there = (k) => k !== i && way * (middle(k) - middle(i)) > 0.5;
     let found = nearest([...others].filter(there));
     if (found < 0) {
-      const [at, size] = direction === "TB" ? ["y", "h"] : ["x", "w"];
-      others = v.solid.filter((k) => box[at][k] < box[at][i] + box[size][i]
-        && box[at][k] + box[size][k] > box[at][i]);
+      others = v.solid.filter((k) => box.y[k] < box.y[i] + box.h[i]
+        && box.y[k] + box.h[k] > box.y[i]);
       found = nearest(others.filter(there));
     }
     return found;

@@ -4,19 +4,16 @@ export const PLAIN = 0, LONG = 1, CROSSING = 2; // with lanes; without; from for
 
 const STEPS = 8;
 
-// Whether an edge runs up and down, and not across.
-export function runsDown(kind, direction) { return (direction === "TB") !== (kind === CROSSING); }
-
 // An edge's points with its curves cut into straight pieces.
-export function flattened(p, kind, direction) {
-  const down = runsDown(kind, direction);
+export function flattened(p, kind) {
+  const down = kind !== CROSSING;
   const line = [p[0], p[1]];
   for (let i = 2; i < p.length; i += 2) {
     const [x0, y0, x1, y1] = [p[i - 2], p[i - 1], p[i], p[i + 1]];
     if (x0 !== x1 && y0 !== y1) {
       for (let k = 1; k < STEPS; k++) {
         const u = k / STEPS, v = 1 - u;
-        // A cubic with its tangents along the direction: straight there at even pace, an S across.
+        // A cubic with its tangents along its direction: straight there at even pace, an S across.
         const along = 3 * v * v * u * 0.5 + 3 * v * u * u * 0.5 + u * u * u;
         const across = 3 * v * u * u + u * u * u;
         line.push(x0 + (x1 - x0) * (down ? across : along),

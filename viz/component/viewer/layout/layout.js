@@ -24,26 +24,22 @@ const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; it
 // Lay a graph out.
 //   graph: from `laidOutGraph`; producers before their readers.
 //   opened: a set of ids of the groups to draw open; a group inside a closed one does not show.
-//   options: `direction`, "TB" from top to bottom or "LR" from left to right.
 //
 // The answer is in lists: `box` has id ("group:" and the group's for a group, "#2" and on for its
 // further parts), kind (1 for a group), x, y, w, h, lines, group (for a node, the one it stands
 // in), open, depth and node (-1 for a group), a group before what is in it; `edge` has s and t
 // (boxes), p (points, x and y one after the other: between two of them it is a cubic whose tangents
-// point along the drawing's direction, or across it for the kind 2), label, kind (0 plain, 1 long:
-// no lane was free and it passes beneath boxes, 2 from the forward half to the backward half) and
-// count (of the graph's edges it stands for); `shown` gives for each node the box that stands for
-// it; and `width`, `height`, `direction`.
-export function layout(graph, opened, options = {}) {
+// run up and down, or across for the kind 2), label and kind (0 plain, 1 long: no lane was free and
+// it passes beneath boxes, 2 from the forward half to the backward half); `shown` gives for each
+// node the box that stands for it; and `width` and `height`.
+export function layout(graph, opened) {
   const open = Uint8Array.from(graph.groupId, (id) => (opened.has(id) ? 1 : 0));
-  return new Arrangement(graph, open, options.direction ?? "TB").run();
+  return new Arrangement(graph, open).run();
 }
 
 class Arrangement {
-  constructor(graph, opened, direction) {
+  constructor(graph, opened) {
     this.graph = graph;
-    this.direction = direction;
-    this.down = direction === "TB";
     Object.assign(this, itemsOf(graph, opened));
   }
 
@@ -71,7 +67,7 @@ class Arrangement {
     const box = this.boxes();
     const [width, height] = this.framed(box, edge);
     const shown = this.graph.readsNow ? this.currentShown() : this.slot.map((i) => this.shown[i]);
-    return { box, edge, width, height, direction: this.direction, shown };
+    return { box, edge, width, height, shown };
   }
 
   // Which edges there are, and which containers they pass.
@@ -137,7 +133,7 @@ class Arrangement {
 
   // How high a column may be for the whole to be about as wide as a screen; 0: there are no columns.
   columnHeight() {
-    if (!this.down || this.halves) return 0;
+    if (this.halves) return 0;
     let room = 0;
     for (const item of this.items) {
       if (item.isOpen) continue;
@@ -160,9 +156,6 @@ class Arrangement {
 
   // How large they are, and where.
 
-  // Between the drawing's [x, y] and [across, along] its direction, either way.
-  turned(across, along) { return this.down ? [across, along] : [along, across]; }
-
   size(item) {
     if (!item.isOpen) {
       [item.w, item.h] = this.closedSize(item);
@@ -172,7 +165,7 @@ class Arrangement {
     const sizes = [], kinds = [], values = new Map(), pull = [];
     for (const child of item.children) {
       const box = this.items[child];
-      sizes.push(...this.turned(box.w, box.h));
+      sizes.push(box.w, box.h);
       kinds.push(CHILD);
       pull.push(this.pull[child]);
     }
@@ -186,7 +179,7 @@ class Arrangement {
     }
     const { portOrder } = item;
     item.placed = place({ sizes, kinds, edges, ends, pull, tall: this.tall, portOrder });
-    const [wide, high] = this.turned(item.placed.width, item.placed.height);
+    const { width: wide, height: high } = item.placed;
     if (item.index === 0) { item.w = wide + 2 * MARGIN; item.h = high + 2 * MARGIN; return; }
     const name = textWidth(item.lines[0], TITLE, true) + 60;
     item.w = Math.max(wide + 2 * PAD, name);
@@ -204,8 +197,7 @@ class Arrangement {
       const x = (end, kind, value) => {
         const { corners } = placed;
         if (end >= n) return corners[2 * end];
-        const box = this.items[children[end]];
-        return corners[2 * end] + this.turned(box.w, box.h)[0] / 2
+        return corners[2 * end] + this.items[children[end]].w / 2
           + this.endShift(around, end, kind, value);
       };
       const seen = new Map(); // by group and port: places of the other ends
@@ -245,9 +237,9 @@ class Arrangement {
   }
 
   sizeHalves(root) {
-    const [one, other] = root.children.map((c) => this.turned(this.items[c].w, this.items[c].h));
-    [root.w, root.h] = this.turned(one[0] + other[0] + HALVES_APART + 2 * MARGIN,
-      Math.max(one[1], other[1]) + 2 * MARGIN);
+    const [one, other] = root.children.map((c) => this.items[c]);
+    root.w = one.w + other.w + HALVES_APART + 2 * MARGIN;
+    root.h = Math.max(one.h, other.h) + 2 * MARGIN;
   }
 
   put() {
@@ -260,34 +252,24 @@ class Arrangement {
 
   putChildren(item) {
     const { placed } = item;
-    const [wide] = this.turned(placed.width, placed.height);
-    item.left = item.index ? item.x + (item.w - wide) / 2 : MARGIN;
+    item.left = item.index ? item.x + (item.w - placed.width) / 2 : MARGIN;
     item.top = item.index ? item.y + HEADER + PAD : MARGIN;
     item.children.forEach((child, i) => {
       const box = this.items[child];
       let along = placed.corners[2 * i + 1];
-      if (item.flip) along = placed.height - along - this.turned(box.w, box.h)[1];
-      const [x, y] = this.turned(placed.corners[2 * i], along);
-      box.x = item.left + x; box.y = item.top + y;
+      if (item.flip) along = placed.height - along - box.h;
+      box.x = item.left + placed.corners[2 * i]; box.y = item.top + along;
     });
   }
 
   putHalves(root) {
-    const end = this.turned(root.w, root.h)[1];
     let across = MARGIN;
     const halves = root.children.map((c) => this.items[c]);
     const isForward = (half) => this.graph.groupId[half.group] === FORWARD;
     for (const half of halves.sort((a, b) => isForward(b) - isForward(a))) {
-      const [wide, high] = this.turned(half.w, half.h);
-      [half.x, half.y] = this.turned(across, end - MARGIN - high);
-      across += wide + HALVES_APART;
+      half.x = across; half.y = root.h - MARGIN - half.h;
+      across += half.w + HALVES_APART;
     }
-  }
-
-  // A point of a container's own layout in the drawing.
-  at(item, x, y) {
-    const [right, below] = this.turned(x, item.flip ? item.placed.height - y : y);
-    return [item.left + right, item.top + below];
   }
 
   // Which boxes are drawn, and their numbers: all but those of which the block has nothing.
@@ -324,19 +306,16 @@ class Arrangement {
       const box = items[slot[node]];
       if (current[node] < 0 || half(node) || readsNow[node].length || box.node !== node) continue;
       if (!readers[node].length || !readers[node].every(half)) continue;
-      const along = (reader) => this.turned(items[slot[reader]].x, items[slot[reader]].y)[1];
-      column.push([Math.min(...readers[node].map(along)), box]);
+      column.push([Math.min(...readers[node].map((reader) => items[slot[reader]].y)), box]);
     }
     const backward = items.find((item) => item.flip);
-    const edge = this.turned(backward.x, backward.y)[0] - 40;
+    const edge = backward.x - 40;
     let free = -Infinity;
     for (const [along, box] of column.sort((a, b) => a[0] - b[0])) {
-      const [wide, high] = this.turned(box.w, box.h);
-      const start = Math.max(along, free);
-      [box.x, box.y] = this.turned(edge - wide, start);
-      free = start + high + 20;
+      box.x = edge - box.w; box.y = Math.max(along, free);
+      free = box.y + box.h + 20;
       this.column.add(box.index);
-      this.columnLeft = Math.min(this.columnLeft, edge - wide);
+      this.columnLeft = Math.min(this.columnLeft, box.x);
       for (let i = box.parent; i > 0; i = items[i].parent) this.gone(i, box.node);
     }
   }
@@ -372,7 +351,7 @@ class Arrangement {
   // The curves.
 
   edges(pairs) {
-    const edge = { s: [], t: [], p: [], label: [], kind: [], count: [] };
+    const edge = { s: [], t: [], p: [], label: [], kind: [] };
     const arriving = new Map(), over = [];
     for (const pair of pairs) {
       const source = this.items[pair.source], target = this.items[pair.target];
@@ -394,22 +373,14 @@ class Arrangement {
       const distinct = values.length === 1 ? 1 : new Set(values).size;
       edge.label.push(distinct > 1 ? `${distinct} tensors`
         : typesText(this.graph.types(values[0])));
-      edge.count.push(values.length);
     }
     return edge;
   }
 
   // Lead lines around the boxes that they would run through, and across from half to half.
   goAround(pairs, over) {
-    const turn = (line) => {
-      if (this.down) return line;
-      return line.map((_, i) => line[i % 2 ? i - 1 : i + 1]);
-    };
-    const router = new Router(this.items.map((item, i) => {
-      if (item.isOpen || this.shown[i] < 0) return null;
-      const [x, y] = this.turned(item.x, item.y), [w, h] = this.turned(item.w, item.h);
-      return { x, y, w, h };
-    }));
+    const router = new Router(this.items.map((item, i) =>
+      (item.isOpen || this.shown[i] < 0 ? null : item)));
     const before = new Map(); // by source, a line that was free: what begins like it is, too
     for (const pair of pairs) {
       if (pair.kind === CROSSING) continue;
@@ -417,15 +388,14 @@ class Arrangement {
       let same = 0;
       while (other && same < way.length && way[same] === other[same]) same += 1;
       const rest = way.slice(Math.max(0, (same >> 1 << 1) - 4));
-      const line = turn(flattened(rest, pair.kind, this.direction));
-      if (router.free(line, [pair.source, pair.target], -1)) {
+      if (router.free(flattened(rest, pair.kind), [pair.source, pair.target], -1)) {
         before.set(pair.source, way);
         continue;
       }
-      const found = this.around(router, turn(pair.way), pair);
-      if (found) { pair.way = turn(found); pair.kind = PLAIN; }
+      const found = this.around(router, way, pair);
+      if (found) { pair.way = found; pair.kind = PLAIN; }
     }
-    if (over.length) this.crossOver(router, over, turn);
+    if (over.length) this.crossOver(router, over);
   }
 
   around(router, way, pair) {
@@ -440,19 +410,16 @@ class Arrangement {
   }
 
   // From half to half: out to the side, over the gap between the halves, and in from the side.
-  crossOver(router, over, turn) {
+  crossOver(router, over) {
     const halves = this.items[0].children.map((c) => this.items[c]);
     const forward = halves.find((half) => !half.flip), backward = halves.find((half) => half.flip);
-    const across = (item) => this.turned(item.x, item.y)[0];
-    const wide = (item) => this.turned(item.w, item.h)[0];
     // What stands beside its readers is in the gap: other lines go to the left of it.
-    const near = across(backward) - 12, far = Math.min(near, this.columnLeft - 12);
-    const exit = Math.min(across(forward) + wide(forward) + 12, far - 20);
+    const near = backward.x - 12, far = Math.min(near, this.columnLeft - 12);
+    const exit = Math.min(forward.x + forward.w + 12, far - 20);
     const outs = new Map();
     const entering = new Map();
     const side = (index, right) => {
-      const item = this.items[index];
-      const [x, y] = this.turned(item.x, item.y), [w, h] = this.turned(item.w, item.h);
+      const { x, y, w, h } = this.items[index];
       return [x + (right ? w : 0), y + h / 2, h];
     };
     // A way from a box's side to the vertical line at x, straight if it can be.
@@ -488,7 +455,7 @@ class Arrangement {
         const into = lead(target, enter, false, at, pair.source);
         const back = [];
         for (let i = into.length - 2; i >= 0; i -= 2) back.push(into[i], into[i + 1]);
-        pair.way = turn([...outs.get(pair.source), ...back]);
+        pair.way = [...outs.get(pair.source), ...back];
       });
     }
     for (const pair of over) {
@@ -516,50 +483,41 @@ class Arrangement {
 
   // The places of a lane in the drawing, onto the end of a way.
   pass(way, { left, top, flip, placed }, lane) {
-    const [first, second] = this.down ? [0, 1] : [1, 0];
     for (let i = 0; i < lane.length; i += 2) {
-      const at = [lane[i], flip ? placed.height - lane[i + 1] : lane[i + 1]];
-      way.push(left + at[first], top + at[second]);
+      way.push(left + lane[i], top + (flip ? placed.height - lane[i + 1] : lane[i + 1]));
     }
   }
 
   // Where a long edge bows out to, so that it does not hide behind a column of boxes.
-  aside(way) {
-    const [x, y] = this.turned(way[0], way[1]), [endX, endY] = this.turned(way[2], way[3]);
+  aside([x, y, endX, endY]) {
     const bow = Math.min(60 + Math.abs(endY - y) * 0.06, 400);
-    return this.turned((x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2);
+    return [(x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2];
   }
 
   // A port lies on the border of its group's box.
   atPort(container, port) {
-    const { corners } = container.placed, at = 2 * (container.children.length + port);
-    const [x, y] = this.at(container, corners[at], corners[at + 1]);
+    const x = container.placed.corners[2 * (container.children.length + port)];
     const far = (container.portKinds[port] === IN) === container.flip ? 1 : 0;
-    return this.down ? [x, container.y + container.h * far] : [container.x + container.w * far, y];
+    return [container.left + x, container.y + container.h * far];
   }
 
   end(item, leaving) {
-    const [right, below] = this.turned(0.5, leaving !== item.flip ? 1 : 0);
-    return [item.x + item.w * right, item.y + item.h * below];
+    return [item.x + item.w * 0.5, item.y + item.h * (leaving !== item.flip ? 1 : 0)];
   }
 
   sideways(source, target) {
     const onward = source.flip ? 0 : 1;
-    const [right, below] = this.turned(onward, 0.5);
-    const [otherRight, otherBelow] = this.turned(1 - onward, 0.5);
-    return [source.x + source.w * right, source.y + source.h * below,
-      target.x + target.w * otherRight, target.y + target.h * otherBelow];
+    return [source.x + source.w * onward, source.y + source.h * 0.5,
+      target.x + target.w * (1 - onward), target.y + target.h * 0.5];
   }
 
   // Let the edges into one box end side by side, in the order in which they come.
   spread(target, ways) {
     if (ways.length < 2) return;
-    const room = this.turned(target.w, target.h)[0] * 0.6;
-    const step = Math.min(16, room / (ways.length - 1));
-    const axis = this.down ? 0 : 1;
-    ways = ways.slice().sort((a, b) => a[a.length - 4 + axis] - b[b.length - 4 + axis]);
+    const step = Math.min(16, target.w * 0.6 / (ways.length - 1));
+    ways = ways.slice().sort((a, b) => a[a.length - 4] - b[b.length - 4]);
     ways.forEach((way, turn) => {
-      way[way.length - 2 + axis] += (turn - (ways.length - 1) / 2) * step;
+      way[way.length - 2] += (turn - (ways.length - 1) / 2) * step;
     });
   }
 
