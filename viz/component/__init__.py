@@ -16,7 +16,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.drawing import View, drawing_of, family_of, group_of, opened_groups
+from relascope.viz.drawing.drawing import View, drawing_of, family_of, opened_groups
 from relascope.viz.drawing.modules import BACKWARD, fold_constants
 from relascope.viz.drawing.union import Union
 
@@ -31,14 +31,12 @@ class ViewState:
     Args:
         selected: id of the selected node, or None; always a node of the graph that was passed.
         open_groups: ids of the groups that are drawn open.
-        group: id of the selected group, or None; always one of the graph's.
         focus: what `focus` came to: None where it named nothing that is drawn, and the first node
             of a module that has no group.
     """
 
     selected: str | None
     open_groups: tuple[str, ...]
-    group: str | None = None
     focus: str | None = None
 
 
@@ -76,13 +74,7 @@ def graph_view(
         on_show_change=partial(_show, key, view.present),
     )
     selected = result.get("selected")
-    group = group_of(selected)
-    return ViewState(
-        selected if selected in drawing.graph.by_id else None,
-        opened,
-        group if group in drawing.tree.groups else None,
-        view.focus,
-    )
+    return ViewState(selected if selected in drawing.graph.by_id else None, opened, view.focus)
 
 
 def select(key: str, selected: str) -> None:

@@ -1,8 +1,8 @@
 """A graph or a recording in a notebook, and a file of it from a script."""
 
 import sys
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -13,29 +13,32 @@ from relascope.core.graph import Graph
 from relascope.recorder.reading import Recording, read
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
-from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
+_AROUND = 170  # pixels of the page around what it shows
 
-class NotebookView:
-    """What a notebook draws, and `save` writes; see `show`."""
 
-    formats: Collection[str] = FORMATS
-    height = 640
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """What a notebook draws, and `save` writes; see `show`.
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        raise NotImplementedError
+    Args:
+        title: what it is called.
+        words: what it is, and how large.
+        file: makes a file of it, in one of `formats`.
+        height: in a notebook, in pixels.
+    """
 
-    def written(self, ending: str) -> bytes:
-        """A file of it, in one of its `formats`."""
-        raise NotImplementedError
+    title: str
+    words: str
+    file: Callable[[str], bytes]
+    height: int
+    formats: Collection[str] = (".html",)
 
     def html(self) -> str:
         """One page that needs no server, as text."""
-        return self.written(".html").decode()
+        return self.file(".html").decode()
 
     def save(self, path: str | Path) -> Path:
         """Write it to a file, in the format that its name ends in.
@@ -46,7 +49,7 @@ class NotebookView:
         path = Path(path)
         ending = ending_of(path.name, self.formats, "save")
         try:
-            path.write_bytes(self.written(ending))
+            path.write_bytes(self.file(ending))
         except OSError as wrong:
             said = f"Cannot write: {wrong.strerror or wrong}."
             raise EngineError("file", said, str(path), "Give another path.") from wrong
@@ -56,67 +59,15 @@ class NotebookView:
         """The same page in a frame; its scripts reach nothing of the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts allow-downloads" '
-            f'style="width: 100%; height: {self.height + 170}px; border: 0" loading="lazy" '
-            f'title="{escape(self.name)}"></iframe>'
+            f'style="width: 100%; height: {self.height}px; border: 0" loading="lazy" '
+            f'title="{escape(self.title)}"></iframe>'
         )
 
-
-@dataclass(frozen=True, repr=False)
-class ShownGraph(NotebookView):
-    """A graph to look at.
-
-    Args:
-        graph: what is shown.
-        view: how it is drawn.
-    """
-
-    graph: Graph
-    view: View = PLAIN
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"Graph {self.graph.name}"
-
-    @property
-    def height(self) -> int:  # type: ignore[override]
-        """Of the picture, in pixels."""
-        return self.view.height or NotebookView.height
-
-    def written(self, ending: str) -> bytes:
-        """A file of it, in one of `FORMATS`."""
-        about = {"IR": self.graph.ir.capitalize(), "function": self.graph.name}
-        look = Appearance(self.view, sheet=lambda: Sheet(self.graph.name, about))
-        return graph_file(ending, self.graph, look)
-
     def __repr__(self) -> str:
-        count, name = len(self.graph), self.graph.name
-        return f"<relascope graph {name!r} ({self.graph.ir}), {count} nodes: .save(path) writes it>"
+        return f"<relascope {self.words}: .save(path) writes it>"
 
 
-@dataclass(frozen=True, repr=False)
-class ShownRecording(NotebookView):
-    """A recording to look at: its passes, what each changed, and their times."""
-
-    formats = (".html",)
-    height = 900
-    recording: Recording
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"Recording {self.recording.path.name}"
-
-    def written(self, ending: str) -> bytes:
-        """A page of it."""
-        return recording_sheet(self.recording).html().encode()
-
-    def __repr__(self) -> str:
-        count, name = len(self.recording.passes), self.recording.path.name
-        return f"<relascope recording {name!r}, {count} passes: .save(path) writes it>"
-
-
-def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
+def show(what: Any, function: str = "main", height: int = 640) -> Shown:
     """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
     Args:
@@ -132,9 +83,23 @@ def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
     if isinstance(what, str | Path):
         what = read(Path(what))
     if isinstance(what, Recording):
-        return ShownRecording(what)
+        recording, name = what, what.path.name
+        return Shown(
+            f"Recording {name}",
+            f"recording {name!r}, {len(recording.passes)} passes",
+            lambda ending: recording_sheet(recording).html().encode(),
+            900 + _AROUND,
+        )
     graph = what if isinstance(what, Graph) else _drawn(what, function)
-    return ShownGraph(graph, replace(PLAIN, height=height))
+    about = {"IR": graph.ir.capitalize(), "function": graph.name}
+    look = Appearance(View(height), sheet=lambda: Sheet(graph.name, about))
+    return Shown(
+        f"Graph {graph.name}",
+        f"graph {graph.name!r} ({graph.ir}), {len(graph)} nodes",
+        lambda ending: graph_file(ending, graph, look),
+        height + _AROUND,
+        FORMATS,
+    )
 
 
 def _drawn(what: Any, name: str) -> Graph:

@@ -46,20 +46,14 @@ def origin(
     }
 
 
-def graph_tab(
-    file: Sheet,
-    graph: Graph,
-    view: View = PLAIN,
-    info: ModelInfo | None = None,
-    title: str = "Graph",
-) -> None:
+def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:
     """Add the tab of a graph.
 
     Args:
         info: of the model whose graph it is, where that is known.
     """
     shown = tables.graph_sections(tables.graph_facts(graph, info))
-    file.tab("graph", title, _around(sheet.graph(file.block(drawing(graph, view))), shown))
+    file.tab("graph", "Graph", _around(sheet.graph(file.block(drawing(graph, view))), shown))
 
 
 def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from relascope.core.graph import Graph
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import ASIDE, DiffEffort, brief
-from relascope.viz.drawing.drawing import MOST_NODES, View
+from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
@@ -17,7 +17,7 @@ _STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work: for any recording, and by
 _GRAPH_STEPS = 5  # of work, for a character of a graph
 
 
-def recording_sheet(recording: Recording, view: View = PLAIN) -> Sheet:
+def recording_sheet(recording: Recording) -> Sheet:
     """The file of a recording.
 
     Raises:
@@ -38,7 +38,7 @@ def recording_sheet(recording: Recording, view: View = PLAIN) -> Sheet:
     title = f"{recording.path.name}, a compile recorded with TVM {about.get('tvm')}"
     file = Sheet(title, made, rows_of.gaps(document))
     if rows:
-        steps_tab(file, _passes(recording, rows), view)
+        steps_tab(file, _passes(recording, rows), PLAIN)
     file.tab("times", "Times", rows_of.times_sections(document))
     return file
 
