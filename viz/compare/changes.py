@@ -69,14 +69,19 @@ def change_rows(before: Graph, matched: Matched) -> list[Row]:
     ]
 
 
+_ALONE = {
+    How.CHANGED: "",
+    How.DEAD: "dead: nothing reads it",
+    How.ARGUMENT: "a new argument of the program",
+}
+"""What is said of a node without others; of a changed one, what is different."""
+_BEGIN = {How.LEFT_OUT: "left out: its readers read", How.NEW: "new: it reads"}
+
+
 def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str:
     """An origin in words."""
-    if origin.how is How.CHANGED:
-        return origin.detail
-    if origin.how is How.DEAD:
-        return "dead: nothing reads it"
-    if origin.how is How.ARGUMENT:
-        return "a new argument of the program"
+    if origin.how in _ALONE:
+        return _ALONE[origin.how] or origin.detail
     first, other = (new, old) if origin.what == "removed" else (old, new)
     scope = (other if origin.id in other else first)[origin.id].scope
     nodes = [first.get(i) or other[i] for i in origin.nodes]
@@ -89,12 +94,7 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
         named += f" and {len(titles) - _TOLD} more"
     if origin.how is How.FOLDED and titles == ["constant"]:
         named = "a constant"
-    if origin.how is How.LEFT_OUT:
-        text = f"left out: its readers read {named}"
-    elif origin.how is How.NEW:
-        text = f"new: it reads {named}"
-    else:
-        text = f"{origin.how.value} {named}"
+    text = f"{_BEGIN.get(origin.how, origin.how.value)} {named}"
     return text if origin.sure else f"{text} (going by its place)"
 
 

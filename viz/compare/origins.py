@@ -20,9 +20,10 @@ graphs; nothing recurses over edges.
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, flat, own_key
@@ -100,6 +101,16 @@ class _Link:
     how: How
     nodes: tuple[str, ...]
     sure: bool
+
+
+_DEAD = _Link(How.DEAD, (), True)
+
+
+def _joined(links: Sequence[_Link]) -> _Link:
+    """Of several the first, with the nodes of all that are of its kind."""
+    how = links[0].how
+    nodes = _first(n for link in links if link.how is how for n in link.nodes)
+    return _Link(how, nodes, all(link.sure for link in links))
 
 
 class _OriginSearch:
@@ -188,21 +199,22 @@ class _OriginSearch:
                 continue  # another operator: its arguments mean something else
             placed = bool(reader.source) and reader.source == other.source
             shared = any(a == b for a, b in zip(self._now(was), now, strict=False))
-            if len(was) == len(now):
-                # Beside another weight, another value may do what the weight did, or leave it.
-                weighs = any(map(self._is_another_constant, was, now))
-                for old, new in zip(was, now, strict=True):
-                    certain = known or self.went[other.id].sure
-                    certain = certain and (old in self.constant or not weighs)
-                    lone = not known and len(was) == 1
-                    self._takes_the_place(
-                        old, new, certain and (placed or (alike and (shared or lone)))
-                    )
-            else:
-                gone = [i for i in was if self.becomes.get(i, i) not in now]
-                fresh = [i for i in now if i in self.added]
-                for old, new in zip(gone, fresh, strict=False):
-                    self._takes_the_place(old, new, False)
+            lone = not known and len(was) == 1
+            certain = known or self.went[other.id].sure
+            self._pair_arguments(was, now, certain and (placed or (alike and (shared or lone))))
+
+    def _pair_arguments(self, was: tuple[str, ...], now: tuple[str, ...], sure: bool) -> None:
+        """A reader has now what it had, one in the other's place; `sure` where it is the same."""
+        if len(was) != len(now):
+            gone = [i for i in was if self.becomes.get(i, i) not in now]
+            fresh = [i for i in now if i in self.added]
+            for old, new in zip(gone, fresh, strict=False):
+                self._takes_the_place(old, new, False)
+            return
+        # Beside another weight, another value may do what the weight did, or leave it.
+        weighs = any(a != b and self._constants(a, b) for a, b in zip(was, now, strict=True))
+        for old, new in zip(was, now, strict=True):
+            self._takes_the_place(old, new, sure and (old in self.constant or not weighs))
 
     def _takes_the_place(self, old: str, new: str, sure: bool) -> None:
         """Some reader has `new` where it had `old`."""
@@ -210,26 +222,29 @@ class _OriginSearch:
             return
         was, now = self.old.nodes[old], self.new.nodes[new]
         typed = sure and was.outputs[:1] == now.outputs[:1]
-        if old in self.removed and old in self.went:
+        if old not in self.removed:
+            if new in self.added and new not in self.came:
+                behind = self._reads(new, old)
+                self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
+        elif old in self.went:
             if typed and self.becomes.get(old) == new:  # a second witness
-                self.went[old] = _Link(self.went[old].how, (new,), True)
+                self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
                 if new in self.came and old in self.came[new].nodes:
-                    self.came[new] = _Link(self.came[new].how, self.came[new].nodes, True)
-        elif old in self.removed:
-            if now.kind is Kind.CONSTANT and old in self.constant:
-                self._stand(old, new, How.FOLDED, typed)
-            elif new not in self.added and self._computed_from(old, new):
-                # Where it reads what is new, it may compute something else than before.
-                fresh = [i for i in self.new.reads[new] if i in self.added]
-                self._stand(old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh)
-                taken = tuple(i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT)
-                if taken and self._weighs(old):  # a scale that a weight has taken over
-                    self.went[old] = _Link(How.FOLDED, taken[:1], False)
-            else:
-                self._stand(old, new, How.REPLACED, typed)
-        elif new in self.added and new not in self.came:
-            behind = self._reads(new, old)
-            self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
+                    self.came[new] = replace(self.came[new], sure=True)
+        elif now.kind is Kind.CONSTANT and old in self.constant:
+            self._stand(old, new, How.FOLDED, typed)
+        elif new not in self.added and self._computed_from(old, new):
+            self._is_left_out(old, new, sure)
+        else:
+            self._stand(old, new, How.REPLACED, typed)
+
+    def _is_left_out(self, old: str, new: str, sure: bool) -> None:
+        # Where it reads what is new, it may compute something else than before.
+        fresh = [i for i in self.new.reads[new] if i in self.added]
+        self._stand(old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh)
+        taken = [i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT]
+        if taken and self._weighs(old):  # a scale that a weight has taken over
+            self.went[old] = _Link(How.FOLDED, tuple(taken[:1]), False)
 
     def _stand(self, old: str, new: str, how: How, sure: bool) -> None:
         self.went[old] = _Link(how, (new,), sure)
@@ -256,21 +271,18 @@ class _OriginSearch:
             fates = [self.went[r] for r in self.old.readers[ident] if r in self.removed]
             links = [link for f in fates if (link := self._served(ident, f)).how is not How.DEAD]
             if not links:
-                guess = self._in_place_of_an_end(ident) if ident in ends else None
-                self.went[ident] = guess or _Link(How.DEAD, (), True)
+                end = next((i for i in self.new.outputs if i in self.added), None)
+                guess = ident in ends and end is not None
+                self.went[ident] = _Link(How.REPLACED, (end,), False) if guess else _DEAD
                 continue
-            how = links[0].how
-            nodes = _first(n for link in links if link.how is how for n in link.nodes)
-            self.went[ident] = _Link(how, nodes, all(link.sure for link in links))
+            self.went[ident] = _joined(links)
 
     def _served(self, ident: str, fate: _Link) -> _Link:
         """Where a node went whose reader had this fate."""
         if fate.how is How.LEFT_OUT:
-            through = self._computed_from(ident, fate.nodes[0])
-            return fate if through else _Link(How.DEAD, (), True)
-        if fate.how is How.FOLDED and ident not in self.constant and not self._weighs(ident):
-            return _Link(How.REPLACED, fate.nodes, False)
-        if fate.how is How.MERGED:
+            return fate if self._computed_from(ident, fate.nodes[0]) else _DEAD
+        decided = ident in self.constant or self._weighs(ident)
+        if fate.how is How.MERGED or (fate.how is How.FOLDED and not decided):
             return _Link(How.REPLACED, fate.nodes, False)
         return fate
 
@@ -278,11 +290,7 @@ class _OriginSearch:
         inside = () if node.body is None else tuple(n.id for n in flat(node.body))
         kept = _first(i for i in inside if i in self.new.nodes)
         to = kept or _first(n for i in inside if i in self.went for n in self.went[i].nodes)
-        return _Link(How.REPLACED, to, bool(kept)) if to else _Link(How.DEAD, (), True)
-
-    def _in_place_of_an_end(self, ident: str) -> _Link | None:
-        new = [i for i in self.new.outputs if i in self.added]
-        return _Link(How.REPLACED, tuple(new[:1]), False) if new else None
+        return _Link(How.REPLACED, to, bool(kept)) if to else _DEAD
 
     def follow_the_added(self) -> None:
         by_place: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -292,7 +300,7 @@ class _OriginSearch:
         for ident in reversed(tuple(self.new.nodes)):
             node = self.new.nodes[ident]
             if ident in self.added and node.body is not None:
-                inside = [n.id for n in flat(node.body)]
+                inside = [n.id for n in flat(node.body) if n.id in self.new.nodes]
                 old = _first(i for i in inside if i in self.old.nodes)
                 self.came[ident] = _Link(How.FUSES, old or tuple(inside[:MOST]), bool(old))
             elif ident in self.added and ident not in self.came:
@@ -311,10 +319,8 @@ class _OriginSearch:
         kinds = (How.REPLACES, How.FOLDS, How.INSERTED, How.GRADIENT)
         links = [s for s in serves if s.how in kinds]
         if links:
-            how = links[0].how
-            nodes = _first(n for link in links if link.how is how for n in link.nodes)
-            sure = all(link.sure for link in links) and how is not How.GRADIENT
-            return _Link(how, nodes, sure)
+            link = _joined(links)
+            return replace(link, sure=link.sure and link.how is not How.GRADIENT)
         gone = [i for i in by_place.get((node.scope, node.source), ()) if i in self.removed]
         if node.source and gone:
             return _Link(How.REPLACES, tuple(gone[:MOST]), False)
@@ -323,26 +329,22 @@ class _OriginSearch:
 
     # What they share.
 
-    @property
+    @cached_property
     def constant(self) -> set[str]:
         """Nodes of the graph before that constants alone decide."""
-        if not hasattr(self, "_constant"):
-            self._constant: set[str] = set()
-            for ident, node in self.old.nodes.items():
-                read = [i for i in self.old.reads[ident] if i in self.old.nodes]
-                if node.kind is Kind.CONSTANT or (
-                    node.inputs and all(i in self._constant for i in read)
-                ):
-                    self._constant.add(ident)
-        return self._constant
+        found: set[str] = set()
+        for ident, node in self.old.nodes.items():
+            read = [i for i in self.old.reads[ident] if i in self.old.nodes]
+            if node.kind is Kind.CONSTANT or (node.inputs and found.issuperset(read)):
+                found.add(ident)
+        return found
 
     def _now(self, read: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.becomes.get(i, i) for i in read)
 
-    def _is_another_constant(self, old: str, new: str) -> bool:
+    def _constants(self, old: str, new: str) -> bool:
         was, now = self.old.nodes.get(old), self.new.nodes.get(new)
-        both = was is not None and now is not None and was.kind is now.kind is Kind.CONSTANT
-        return both and old != new
+        return was is not None and now is not None and was.kind is now.kind is Kind.CONSTANT
 
     def _weighs(self, ident: str) -> bool:
         """Whether a node before the step reads both what constants decide and what they do not."""
@@ -359,49 +361,37 @@ class _OriginSearch:
 
     def result(self) -> tuple[Origin, ...]:
         into: dict[str, list[str]] = defaultdict(list)
+        found: list[Origin] = []
         for ident in self.old.nodes:
             link = self.went.get(ident)
             if link is not None and link.how in (How.FOLDED, How.MOVED):
                 into[link.nodes[0]].append(ident)
-        found = [
-            self._origin(i, "removed", self.went[i]) for i in self.old.nodes if i in self.removed
-        ]
+            if link is not None and ident in self.removed:
+                found.append(Origin(ident, "removed", link.how, link.nodes, link.sure))
         for ident, node in self.new.nodes.items():
             if ident in self.added:
                 link = self.came[ident]
-                more = into.get(ident)
-                if more:
-                    link = _Link(link.how, _first((*link.nodes, *more)), link.sure)
-                found.append(self._origin(ident, "added", link))
+                nodes = _first((*link.nodes, *into.get(ident, ())))
+                found.append(Origin(ident, "added", link.how, nodes, link.sure))
             elif ident in self.matched.changed:
-                other = self.old.nodes[ident]
-                nodes, detail = self._difference(other, node)
+                nodes, detail = self._difference(self.old.nodes[ident], node)
                 found.append(Origin(ident, "changed", How.CHANGED, nodes, True, detail))
         return tuple(found)
-
-    def _origin(self, ident: str, what: str, link: _Link) -> Origin:
-        return Origin(ident, what, link.how, link.nodes, link.sure)
 
     def _difference(self, old: Node, new: Node) -> tuple[tuple[str, ...], str]:
         """What a changed node reads now that it did not, and what else is different."""
         was, now = self.old.reads[old.id], self.new.reads[new.id]
-        parts = []
-        if old.kind is not new.kind:
-            parts.append(f"{old.kind.value} → {new.kind.value}")
-        if old.op != new.op:
-            parts.append(f"{old.op} → {new.op}")
-        if old.outputs != new.outputs:
-            parts.append(f"{_types(old)} → {_types(new)}")
+        facts = [(n.kind.value, n.op, ", ".join(map(str, n.outputs))) for n in (old, new)]
+        parts = [f"{a} → {b}" for a, b in zip(*facts, strict=True) if a != b]
         for key in dict.fromkeys((*old.attrs, *new.attrs)) if old.kind is new.kind else ():
             a, b = old.attrs.get(key), new.attrs.get(key)
             if a != b:
                 parts.append(f"{key}: {_short(a)} → {_short(b)}")
-        pairs = list(zip(was, now, strict=False)) if len(was) == len(now) else []
-        for a, b in pairs:
-            if a != b:
-                parts.append(f"reads {self._title(b)}, not {self._title(a)}")
         if len(was) != len(now):
             parts.append(f"reads {len(now)} values, not {len(was)}")
+        else:
+            pairs = ((a, b) for a, b in zip(was, now, strict=True) if a != b)
+            parts += [f"reads {self._title(b)}, not {self._title(a)}" for a, b in pairs]
         fresh = _first(i for i in now if i in self.new.nodes and i not in was)
         return fresh, "; ".join(parts)
 
@@ -447,10 +437,6 @@ def _reaches(
 
 def _first(ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))[:MOST]
-
-
-def _types(node: Node) -> str:
-    return ", ".join(map(str, node.outputs))
 
 
 def _short(value: object) -> str:

@@ -116,29 +116,26 @@ def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
 
 
 def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> Row:
-    ours = None if i is None else a.steps[i]
-    theirs = None if j is None else b.steps[j]
-    was = ours.seconds if ours is not None else None
-    now = theirs.seconds if theirs is not None else None
-    slower = ""
-    if was is not None and now is not None:
-        if now > SLOWER * was and now - was > LEAST:
-            slower = "b"
-        elif was > SLOWER * now and was - now > LEAST:
-            slower = "a"
-    one = ours or theirs
-    assert one is not None
+    steps = {side: run.steps[at] for side, run, at in (("a", a, i), ("b", b, j)) if at is not None}
+    seconds = {side: steps[side].seconds if side in steps else None for side in "ab"}
     return {
-        "pass": one.name,
+        "pass": next(iter(steps.values())).name,
         "a": i,
         "b": j,
-        "only": "a" if theirs is None else "b" if ours is None else None,
-        "a_seconds": was,
-        "b_seconds": now,
-        "slower": slower or None,
-        "a_failure": (ours and ours.failure) or None,
-        "b_failure": (theirs and theirs.failure) or None,
+        "only": None if len(steps) == 2 else next(iter(steps)),
+        **{f"{side}_seconds": time for side, time in seconds.items()},
+        "slower": _slower(seconds["a"], seconds["b"]),
+        **{f"{side}_failure": (side in steps and steps[side].failure) or None for side in "ab"},
     }
+
+
+def _slower(a: float | None, b: float | None) -> str | None:
+    """Which of two runs took longer over a step, if any did by much."""
+    if a is None or b is None:
+        return None
+    less, more = sorted((a, b))
+    much = more > SLOWER * less and more - less > LEAST
+    return ("a" if a > b else "b") if much else None
 
 
 def _first_difference(
@@ -152,30 +149,35 @@ def _first_difference(
     at = {"a": -1, "b": -1}
     for row in rows:
         at |= {side: row[side] for side in ("a", "b") if row[side] is not None}
-        about = {"pass": row["pass"], **at}
-        ours, theirs = (r.steps[at[s]] if at[s] >= 0 else None for r, s in ((a, "a"), (b, "b")))
-        if row["only"]:
-            if (a if row["only"] == "a" else b).steps[row[row["only"]]].idle:
-                continue
-            why = f"Only {row['only'].upper()} has it."
-        elif ours and theirs and bool(ours.failure) != bool(theirs.failure):
-            failed = "A" if ours.failure else "B"
-            return {**about, "why": f"It fails in {failed}: {ours.failure or theirs.failure}"}
-        else:
-            why = "It made other programs."
-        known = ours is not None and theirs is not None and ours.state and theirs.state
-        if known and ours and theirs and ours.state == theirs.state:
+        about, only = {"pass": row["pass"], **at}, row["only"]
+        why = f"Only {only.upper()} has it." if only else "It made other programs."
+        if only and {"a": a, "b": b}[only].steps[row[only]].idle:
             continue
-        if known and a.settled and b.settled and a.settled(at["a"]) == b.settled(at["b"]):
+        failures = {s: row[f"{s}_failure"] for s in ("a", "b") if row[f"{s}_failure"]}
+        if not only and len(failures) == 1:
+            ((side, message),) = failures.items()
+            return {**about, "why": f"It fails in {side.upper()}: {message}"}
+        same = _same_text(a, b, at)
+        if same:
             continue
         here = program(at["a"], at["b"])
         if here is not None and not here["same"]:
             return {**about, "why": why, **here}
-        if known or (here is None and row["only"]):
+        if same is not None or (here is None and only):
             # Of two TVMs all texts may differ: a graph that does says more.
-            why = why if row["only"] else "It left other texts, though no other graph."
+            why = why if only else "It left other texts, though no other graph."
             texts = texts or {**about, "why": why, **(here or {})}
     return texts
+
+
+def _same_text(a: ComparedRun, b: ComparedRun, at: Mapping[str, int]) -> bool | None:
+    """Whether programs after two steps have the same texts; None where that is not known."""
+    states = [run.steps[i].state if i >= 0 else "" for run, i in ((a, at["a"]), (b, at["b"]))]
+    if not all(states):
+        return None
+    if states[0] != states[1] and a.settled and b.settled:
+        return a.settled(at["a"]) == b.settled(at["b"])
+    return states[0] == states[1]
 
 
 def program_document(matching: Matching) -> Row:

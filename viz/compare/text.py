@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 _NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
@@ -27,7 +28,6 @@ _WIDEST = 2_000  # characters of a line that are shown
 _LONGEST = 4 << 20  # characters of a text that are read
 _STEPS_PER_LINE = 300  # of work, and for each word in which a line changed
 _MOST_PAIRS = 4_000  # pairs of lines that are weighed to find which became which
-_MOST_MARKED = 2_000  # changed lines in which words are marked
 _ALIKE = 0.4  # share of two lines' words that both have, from which one became the other
 
 
@@ -108,12 +108,13 @@ class Stretch:
     """Lines that are the same on both sides, or lines that are not.
 
     Args:
-        same: whether they are the same; then `rows` have both sides equal but for their numbers.
-        rows: what stands beside one another; None where one side has nothing.
+        same: whether they are the same.
+        rows: what stands beside one another, a `Line` or None of each side; of what is the same the
+            numbers of its first line, and the lines.
     """
 
     same: bool
-    rows: list[tuple[Line | None, Line | None]]
+    rows: Sequence[Any]
 
     @property
     def changed(self) -> int:
@@ -136,26 +137,18 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
     work.left -= _STEPS_PER_LINE * (len(was) + len(now))
     was, now = _same_numbers(was, now, work)
     found: list[Stretch] = []
-    marked = 0
     for kind, i, i_end, j, j_end in _opcodes(was, now, work):
         if kind == "equal":
-            pairs = zip(range(i, i_end), range(j, j_end), strict=True)
-            same = [((a + 1, [(was[a], False)]), (b + 1, [(now[b], False)])) for a, b in pairs]
-            found.append(Stretch(True, list(same)))
+            found.append(Stretch(True, (i + 1, j + 1, now[j:j_end])))
             continue
         rows: list[tuple[Line | None, Line | None]] = []
-        for left, right in _paired(was[i:i_end], now[j:j_end], work):
-            one = None if left is None else was[i + left]
-            other = None if right is None else now[j + right]
-            if one is not None and other is not None and marked < _MOST_MARKED:
-                parts = _words(one, other, work)
-                marked += 1
-            else:
-                parts = [(one or "", True)], [(other or "", True)]
+        for a, b in _paired(was[i:i_end], now[j:j_end], work):
+            one, other = "" if a is None else was[i + a], "" if b is None else now[j + b]
+            left, right = _words(one, other, work)
             rows.append(
                 (
-                    None if left is None else (i + left + 1, parts[0]),
-                    None if right is None else (j + right + 1, parts[1]),
+                    None if a is None else (i + a + 1, left),
+                    None if b is None else (j + b + 1, right),
                 )
             )
         found.append(Stretch(False, rows))
@@ -169,17 +162,11 @@ def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> 
         titles: of the two sides.
         same: what is said where nothing differs.
     """
-    plain = [
-        [s.rows[0][0][0], s.rows[0][1][0], [row[1][1][0][0] for row in s.rows if row[1]]]
-        if s.same and s.rows[0][0] and s.rows[0][1]
-        else s.rows
-        for s in stretches
-    ]
     return {
         "titles": titles,
         "sameText": same,
         "same": [s.same for s in stretches],
-        "rows": plain,
+        "rows": [s.rows for s in stretches],
         "changed": sum(s.changed for s in stretches),
     }
 
@@ -189,16 +176,15 @@ def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[lis
     old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
     numbers: dict[str, str] = {}
     pairs: list[tuple[int, int]] = []
-    opcodes = _opcodes(old, new, work)
-    for kind, i, i_end, j, j_end in opcodes:
+    # What is equal first; but a line that changed gives its value, too.
+    for kind, i, i_end, j, j_end in sorted(_opcodes(old, new, work)):
         if kind == "equal":
             pairs += zip(range(i, i_end), range(j, j_end), strict=True)
-    for kind, i, i_end, j, j_end in opcodes:  # a line that changed gives its value, too
-        if kind == "replace" and (i_end - i) * (j_end - j) <= _MOST_PAIRS:
+        elif kind == "replace" and (i_end - i) * (j_end - j) <= _MOST_PAIRS:
             found = _paired(old[i:i_end], new[j:j_end], work)
             pairs += [(i + a, j + b) for a, b in found if a is not None and b is not None]
     for a, b in pairs:
-        settled = [list(_settled(line)) for line in (was[a], now[b])]
+        settled = _settled(was[a]), _settled(now[b])
         if len(settled[0]) == len(settled[1]):
             for one, other in zip(*settled, strict=True):
                 numbers.setdefault(one, other)
@@ -206,10 +192,10 @@ def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[lis
     return renamed, now
 
 
-def _settled(line: str) -> Iterator[str]:
+def _settled(line: str) -> list[str]:
     """The number that a line gives to its value, and those of constants, which no line makes."""
     start = len(line) - len(line.lstrip())
-    return (m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit())
+    return [m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit()]
 
 
 def _opcodes(
@@ -238,8 +224,7 @@ def _paired(
     if 0 < pairs <= _MOST_PAIRS:
         work.left -= 5 * (len(now) * sum(map(len, was)) + len(was) * sum(map(len, now)))
     if not 0 < pairs <= _MOST_PAIRS or work.left < 0:
-        for k in range(max(len(was), len(now))):
-            yield (k if k < len(was) else None), (k if k < len(now) else None)
+        yield from zip_longest(range(len(was)), range(len(now)))
         return
     words = [[set(_WORD.findall(line)) for line in lines] for lines in (was, now)]
     like = [[_likeness(a, b) for b in words[1]] for a in words[0]]
@@ -250,17 +235,18 @@ def _paired(
             pair = like[i][j] + best[i + 1][j + 1] if like[i][j] >= _ALIKE else 0.0
             best[i][j] = max(pair, best[i + 1][j], best[i][j + 1])
     i = j = 0
-    while i < len(was) or j < len(now):
-        both = i < len(was) and j < len(now)
-        if both and like[i][j] >= _ALIKE and best[i][j] == like[i][j] + best[i + 1][j + 1]:
+    while i < len(was) and j < len(now):
+        if like[i][j] >= _ALIKE and best[i][j] == like[i][j] + best[i + 1][j + 1]:
             yield i, j
             i, j = i + 1, j + 1
-        elif i < len(was) and (j == len(now) or best[i][j] == best[i + 1][j]):
+        elif best[i][j] == best[i + 1][j]:
             yield i, None
             i += 1
         else:
             yield None, j
             j += 1
+    yield from zip_longest(range(i, len(was)), ())
+    yield from zip_longest((), range(j, len(now)))
 
 
 def _likeness(one: set[str], other: set[str]) -> float:
@@ -268,8 +254,8 @@ def _likeness(one: set[str], other: set[str]) -> float:
 
 
 def _words(one: str, other: str, work: DiffEffort) -> tuple[list[Part], list[Part]]:
-    """The parts of two lines, what differs marked; all, where little is the same."""
-    if work.left < 0:
+    """The parts of two lines, what differs marked; all, where one of them is empty."""
+    if not one or not other or work.left < 0:
         return [(one, True)], [(other, True)]
     was, now = _WORD.findall(one), _WORD.findall(other)
     work.left -= _STEPS_PER_LINE * (len(was) + len(now))

@@ -94,7 +94,7 @@ def test_two_columns_pair_lines_and_mark_words():
     assert "".join(t for t, _ in left) == "%1 = c(%1', axis=1);"
     assert [t for t, marked in right if marked] == ["0", "2"]
     assert came == (None, (3, [("new thing", True)]))
-    assert last.rows == [((4, [("end", False)]), (4, [("end", False)]))]
+    assert last.rows == (4, 4, ["end"])
 
 
 def test_columns_of_what_was_made_and_of_huge_lines():

@@ -128,6 +128,12 @@ def test_fusing_names_what_is_fused_and_a_kernel_the_function_that_it_was():
     assert set(rows["k"][2]) == {"f", "f.1", "f.2"}
 
 
+def test_a_group_of_new_nodes_names_them_and_not_its_arguments():
+    inside = graph_of("f.x; f.1 sin f.x; f.2 cos f.1")
+    after = graph_of(["x", group("f", "sin+cos", "x", inside)])
+    assert found(graph_of("x; a exp x"), after)["f"] == ("added", How.FUSES, ("f.1", "f.2"), False)
+
+
 def test_the_backward_names_the_forward_and_new_arguments_say_so():
     before = graph_of("x; a exp x @m <aten::exp")
     after = graph_of(
