@@ -261,6 +261,7 @@ class _OriginSearch:
 
     def follow_the_removed(self) -> None:
         ends = set(self.old.outputs)
+        end = tuple(i for i in self.new.outputs if i in self.added)[:1]
         for ident in reversed(tuple(self.old.nodes)):
             if ident not in self.removed or ident in self.went:
                 continue
@@ -271,9 +272,8 @@ class _OriginSearch:
             fates = [self.went[r] for r in self.old.readers[ident] if r in self.removed]
             links = [link for f in fates if (link := self._served(ident, f)).how is not How.DEAD]
             if not links:
-                end = next((i for i in self.new.outputs if i in self.added), None)
-                guess = ident in ends and end is not None
-                self.went[ident] = _Link(How.REPLACED, (end,), False) if guess else _DEAD
+                guess = end and ident in ends
+                self.went[ident] = _Link(How.REPLACED, end, False) if guess else _DEAD
                 continue
             self.went[ident] = _joined(links)
 

@@ -20,7 +20,7 @@ _AROUND = 170  # pixels of the page around what it shows
 
 
 @dataclass(frozen=True, repr=False)
-class Shown:
+class NotebookView:
     """What a notebook draws, and `save` writes; see `show`.
 
     Args:
@@ -67,7 +67,7 @@ class Shown:
         return f"<relascope {self.words}: .save(path) writes it>"
 
 
-def show(what: Any, function: str = "main", height: int = 640) -> Shown:
+def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
     """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
     Args:
@@ -84,7 +84,7 @@ def show(what: Any, function: str = "main", height: int = 640) -> Shown:
         what = read(Path(what))
     if isinstance(what, Recording):
         recording, name = what, what.path.name
-        return Shown(
+        return NotebookView(
             f"Recording {name}",
             f"recording {name!r}, {len(recording.passes)} passes",
             lambda ending: recording_sheet(recording).html().encode(),
@@ -93,7 +93,7 @@ def show(what: Any, function: str = "main", height: int = 640) -> Shown:
     graph = what if isinstance(what, Graph) else _drawn(what, function)
     about = {"IR": graph.ir.capitalize(), "function": graph.name}
     look = Appearance(View(height), sheet=lambda: Sheet(graph.name, about))
-    return Shown(
+    return NotebookView(
         f"Graph {graph.name}",
         f"graph {graph.name!r} ({graph.ir}), {len(graph)} nodes",
         lambda ending: graph_file(ending, graph, look),
