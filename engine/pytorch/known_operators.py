@@ -14,7 +14,7 @@ from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
-from relascope.engine.pytorch.operators.compositions import is_dilated_pool
+from relascope.engine.pytorch.operators.forms import form_of
 from relascope.engine.pytorch.operators.number_formats import widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
@@ -38,7 +38,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     others = {
         flat.origin(n).ordinal
         for n in flat.graph.nodes()
-        if not known(_name(n)) or (model.differentiable and _is_dilated_pool(n)) or _widens(n)
+        if not known(_name(n)) or _widens(n) or _has_form(n, model.differentiable)
     }
     if not others:
         return flat
@@ -166,11 +166,32 @@ class _TraceWriter:
         self.count += 1
 
 
-def _is_dilated_pool(node: Any) -> bool:
-    kind = node.kind().removeprefix("aten::")
-    if not kind.startswith("max_pool"):
+def _has_form(node: Any, training: bool) -> bool:
+    """Whether an operator is written with others for its arguments, in place or not."""
+    if node.schema() == "(no schema)":
         return False
-    return is_dilated_pool(kind, [[i.toIValue() for i in v.node().inputs()] for v in node.inputs()])
+    given = {}
+    arguments = torch._C.parse_schema(node.schema()).arguments
+    for argument, value in zip(arguments, node.inputs(), strict=True):
+        given[argument.name] = plain = _plain(value)
+        unknown_type = plain is None and value.type().kind() != "NoneType"
+        if unknown_type and "Tensor" in str(argument.type):
+            return False
+    base, _, overload = _name(node).partition(".")
+    return form_of(f"{base.removesuffix('_')}.{overload}", given, training) is not None
+
+
+def _plain(value: Any) -> Any:
+    """What a trace knows of a value: a constant, a list of such, a tensor without memory; else
+    None."""
+    node, kind = value.node(), value.type()
+    if node.kind() == "prim::ListConstruct":
+        return [_plain(v) for v in node.inputs()]
+    if node.kind() == "prim::Constant" or kind.kind() != "TensorType":
+        return value.toIValue()
+    if kind.sizes() is None or kind.dtype() is None:
+        return None
+    return torch.empty(kind.sizes(), dtype=kind.dtype(), device="meta")
 
 
 def _widens(node: Any) -> bool:

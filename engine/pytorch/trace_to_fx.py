@@ -26,16 +26,9 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
-from relascope.engine.pytorch.operators.along_axes import WHOLE
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
-from relascope.engine.pytorch.operators.compositions import (
-    composing,
-    is_dilated_pool,
-    lacks_axes,
-    name_of,
-    stays,
-    with_an_axis,
-)
+from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
+from relascope.engine.pytorch.operators.forms import form_of
 from relascope.engine.pytorch.operators.number_formats import (
     HALVES,
     NOTE,
@@ -284,19 +277,17 @@ class _FxWriter:
         if op is torch.ops.aten.repeat_interleave.self_Tensor and self.is_small(args[1:2]):
             op = torch.ops.aten.repeat_interleave.self_int  # a number that a trace has as a tensor
             args = [args[0], int(args[1]), *args[2:]]
+        given = {a.name: a.default_value for a in op._schema.arguments}
+        given |= dict(zip(given, self.value(args), strict=False)) | self.value(kwargs)
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if makes_pairs(name_of(op), self.value([args, kwargs])):
             return self.in_pairs(op, args, kwargs)
         if halves and widens(name_of(op), self.value([args, kwargs])):
             return self.widened(op, args, kwargs)
-        if lacks_axes(op, self.value(args)):
-            return self.decomposed(op, partial(with_an_axis, op), args, kwargs)
-        training = self.model.differentiable
-        dots = op is torch.ops.aten.einsum.default and "..." in args[0]
-        taken_apart = training and (dots or is_dilated_pool(name_of(op), args))
-        if taken_apart or (not self.known(name_of(op)) and not stays(op, self.value(args))):
-            return self.decomposed(op, WHOLE.get(op, op), args, kwargs)
-        return self.added(op, args, kwargs)
+        form = form_of(name_of(op), given, self.model.differentiable)
+        if form is None and (self.known(name_of(op)) or stays(op, self.value(args))):
+            return self.added(op, args, kwargs)
+        return self.decomposed(op, form or op, args, kwargs)
 
     def in_pairs(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An operator on complex tensors, as operators on their parts; see `complex_pairs`."""
@@ -408,7 +399,7 @@ class _FxWriter:
             given = dict(zip(nodes, tensors, strict=True))
             return form(*_replaced(args, given), **_replaced(kwargs, given))
 
-        given, table = [n.meta["val"] for n in nodes], composing(op, self.known)
+        given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
         with self.without_memory(op):
             with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
                 inner = make_fx(run, decomposition_table=table)(*given)

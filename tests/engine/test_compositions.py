@@ -7,7 +7,8 @@ import torch
 
 from limits import ELEMENTWISE, GRADIENT, close
 from relascope.engine.pytorch.operators import along_axes
-from relascope.engine.pytorch.operators.compositions import compositions
+from relascope.engine.pytorch.operators.compositions import compositions, name_of
+from relascope.engine.pytorch.operators.forms import form_of
 
 aten = torch.ops.aten
 ANY = [-math.inf, -30.0, -2.5, -1.0, -0.75, -0.0, 0.0, 1e-4, 0.5, 1.0, 2.0, 7.5, 30.0, math.inf]
@@ -144,7 +145,47 @@ def test_running_extremes_by_scan_and_by_comparing(most, monkeypatch):
 @pytest.mark.parametrize("around", [[0, 2, 1, 1], [-1, 3, 2, -1], [-2, -1]])
 def test_padding_in_a_circle(around):
     given = CUBE, around, "circular"
-    alike(along_axes.WHOLE[aten.pad.default](*given), aten.pad.default(*given))
+    alike(along_axes.padded(*given), aten.pad.default(*given))
+
+
+PLACES = torch.tensor([[0, 1, 2, 0, 0, 3], [2, 0, 0, 1, 1, 3]])
+TWICE = [torch.tensor([1, -1, 1]), torch.tensor([0, 2, 0])]
+FORMS = [
+    (aten.topk.default, (MATRIX, 2, 1, True, False)),
+    (aten.mul.Tensor, (WAVES, 0.0)),
+    (aten.mul.Tensor, (torch.tensor(0.0), WAVES)),
+    (aten.div.Tensor, (WAVES, -0.0)),
+    (aten.pow.Tensor_Scalar, (WAVES, -0.5)),
+    (aten.linear.default, (MATRIX[0], MATRIX[1])),
+    (aten.cat.default, ([MATRIX], 1)),
+    (aten.index_put.default, (MATRIX, TWICE, MATRIX[0, :3], True)),
+    (aten.index_put.default, (CUBE, [None, TWICE[0]], CUBE[:, :3])),
+    (aten.index_put.default, (CUBE, [TWICE[1] % 2, None, TWICE[0]], MATRIX.T[:3])),
+    (aten.index_put.default, (MATRIX, [MATRIX > 1], torch.tensor(2.0))),
+    (aten.index_put.default, (MATRIX > 1, TWICE, MATRIX[0, :3] > 0, True)),
+    *(
+        (aten.scatter_reduce.two, (x, 0, PLACES, x[:3], how), {"include_self": how == "mean"})
+        for x in (MATRIX, MATRIX.long())
+        for how in ("sum", "mean", "prod", "amax", "amin")
+    ),
+    (aten.scatter_reduce.two, (MATRIX > 1, 0, PLACES, MATRIX[:2] > 0, "sum")),
+    (aten.cumsum.default, (torch.tensor(2.0), 0)),
+    (aten.sort.default, (torch.tensor(2.0),)),
+    (aten.upsample_nearest2d.vec, (CUBE[None], None, [1.7, 0.6])),
+]
+
+
+@pytest.mark.parametrize("case", FORMS, ids=lambda case: str(case[0]))
+def test_forms_are_pytorchs(case):
+    op, given, *options = case
+    options = options[0] if options else {}
+    named = {a.name: a.default_value for a in op._schema.arguments}
+    named |= dict(zip(named, given, strict=False)) | options
+    form = form_of(name_of(op), named, True)
+    made, theirs = form(*given, **options), op(*given, **options)
+    pairs = (m if isinstance(m, tuple) else (m,) for m in (made, theirs))
+    for ours, wanted in zip(*pairs, strict=True):
+        alike(ours, wanted)
 
 
 IMAGE = torch.arange(140.0).reshape(2, 2, 5, 7).sin()

@@ -261,10 +261,8 @@ def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
     return _largest(x, size, sides)
 
 
-def _pad(x: Tensor, around: list[int], mode: str = "constant", value: Any = None) -> Tensor:
+def padded(x: Tensor, around: list[int], *_: Any) -> Tensor:
     """In a circle, of what stands there: PyTorch writes that side by side in place."""
-    if mode != "circular":
-        return _aten.pad.default(x, around, mode, value)
     for back, sides in enumerate(zip(around[::2], around[1::2], strict=True), 1):
         if any(sides):
             before, after = sides
@@ -347,7 +345,7 @@ def _instance_norm(
     return made if bias is None else made + bias.reshape(along)
 
 
-def _cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Whose gradient takes a norm that is bounded for one that is not."""
     dtype = torch.result_type(x, y)
     x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
@@ -417,12 +415,6 @@ def _embedding_bag(
         made = made / empty.scatter_add(0, places, kept).clamp(min=1)
     return made, blank, blank, blank
 
-
-WHOLE: dict[Any, Callable[..., Any]] = {
-    _aten.pad.default: _pad,
-    _aten.cosine_similarity.default: _cosine_similarity,
-}
-"""Operators that PyTorch takes apart before any composition of them could be asked for."""
 
 ALONG: dict[str, Callable[..., Any]] = {
     "_embedding_bag.default": _embedding_bag,

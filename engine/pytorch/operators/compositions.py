@@ -6,7 +6,7 @@ writes through it is refused elsewhere.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -39,19 +39,20 @@ def name_of(op: Any) -> str:
     return f"{name}.{op._schema.overload_name or 'default'}"
 
 
-def composing(op: Any, known: Known) -> dict[Any, Callable[..., Any]]:
+def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any]]:
     """What an operator is composed by: functions of PyTorch by the ATen operators they are for.
 
     Args:
         known: those that the frontend has stay whole.
+        apart: but the operator itself, and the max pools that one is made of.
     """
-    pools = name_of(op).startswith(_POOLS)
+    pools = name_of(op).startswith("max_pool")
     table = {
         o: made
         for o, made in compositions().items()
-        if not known(name_of(o)) or (pools and name_of(o).startswith(_POOLS))
+        if not known(name_of(o)) or (apart and (o is op or (pools and "max_pool" in name_of(o))))
     }
-    if op in decomposition_table and not known(name_of(op)):
+    if op in decomposition_table and (apart or not known(name_of(op))):
         table.setdefault(op, decomposition_table[op])
     return table
 
@@ -70,19 +71,6 @@ def compositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-_POOLS = "max_pool"
-
-
-def is_dilated_pool(name: str, args: Sequence[Any]) -> bool:
-    """Whether an operator takes maxima of elements apart: no engine has that gradient.
-
-    Args:
-        args: what it is given, in order.
-    """
-    dilation = args[4] if name.startswith(_POOLS) and len(args) > 4 else 1
-    return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
-
-
 def stays(op: Any, args: list[Any]) -> bool:
     """Whether an operator stays whole though a frontend does not know it: it does of integers."""
     made = compositions().get(op)
@@ -91,32 +79,6 @@ def stays(op: Any, args: list[Any]) -> bool:
 
 def _in_floats(x: Any, y: Any) -> bool:
     return torch.result_type(x, y).is_floating_point
-
-
-_NEED_AXES = (
-    "amax amin argmax argmin argsort cummax cummin cumprod cumsum gather index_add index_copy "
-    "index_select kthvalue linalg_vector_norm logcumsumexp logsumexp max min prod roll scatter "
-    "scatter_add scatter_reduce sort topk"
-)
-
-
-def lacks_axes(op: Any, args: list[Any]) -> bool:
-    """Whether an operator along an axis is given a tensor that has none."""
-    alone = name_of(op) in ("argmax.default", "argmin.default")
-    first = args[0] if len(args) > 1 or alone else None
-    if not isinstance(first, Tensor) or first.dim() or name_of(op) in ("max.other", "min.other"):
-        return False
-    return name_of(op).partition(".")[0] in _NEED_AXES.split()
-
-
-def with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
-    """An operator's results, for tensors of no axes given as ones of a single element."""
-
-    def raised(value: Any) -> Any:
-        return value.reshape(1) if isinstance(value, Tensor) and not value.dim() else value
-
-    made = op(*(raised(a) for a in args), **options)
-    return tuple(m.reshape(()) for m in made) if isinstance(made, tuple) else made.reshape(())
 
 
 def _floating(x: Tensor) -> Tensor:
@@ -707,6 +669,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
+    "bucketize.Scalar": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
     "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
     "clamp.Tensor": _clamp,
     "clamp_max.Tensor": lambda x, high: _clamp(x, high=high),

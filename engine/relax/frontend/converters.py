@@ -190,15 +190,9 @@ class Converter(ExportedProgramImporter):
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
         mended: dict[Callable[[Convert], Convert], str] = {
             self.index: "index.Tensor",
-            self.resized: "upsample_bicubic2d.vec upsample_bilinear2d.vec",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
-            self.put: "index_put.default",
+            self.counted: "index_put.default",
             self.backwards: "arange.start_step",
-            self.padded: "pad.default",
-            self.permuted: "permute.default",
-            self.of_one: "cat.default",
-            self.in_order: "topk.default",
-            self.by_zero: "div.Tensor mul.Tensor",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
@@ -385,62 +379,6 @@ class Converter(ExportedProgramImporter):
         if mode is not None:
             self.refuse(node, "A truncating division of integers cannot be imported.")
         return self.op.divide(left, right)
-
-    def in_order(self, theirs: Convert) -> Convert:
-        """What may come in any order comes sorted."""
-
-        def convert(reading: Any) -> Any:
-            node = reading.node
-            node.args = (*node.args[:4], True) if len(node.args) > 4 else node.args
-            return theirs(reading)
-
-        return convert
-
-    def of_one(self, theirs: Convert) -> Convert:
-        """TVM's gradient of a concatenation takes no single tensor."""
-
-        def convert(node: Node) -> Any:
-            parts: Any = node.args[0]
-            if len(parts) != 1:
-                return theirs(node)
-            _ = node.args[1:]  # whatever the axis
-            return self.env[parts[0]]
-
-        return convert
-
-    def padded(self, theirs: Convert) -> Convert:
-        """TVM's pads around a circle with what is cut off, too."""
-
-        def convert(node: Node) -> Any:
-            widths, how = self.every(node)[1:3]
-            if how == "circular" and min(widths) < 0:
-                message = "Circular padding by negative widths cannot be imported."
-                self.refuse(node, message, "Slice first.")
-            return theirs(node)
-
-        return convert
-
-    def permuted(self, theirs: Convert) -> Convert:
-        """TVM has no gradient where there are no axes."""
-        return lambda node: theirs(node) if node.args[1] else self.env[node.args[0]]
-
-    def by_zero(self, theirs: Convert) -> Convert:
-        """TVM takes a product with the number 0 for 0, where infinity and NaN give NaN, and has no
-        quotient by it."""
-
-        def convert(node: Node) -> Any:
-            left, right = node.args
-            floating = node.meta["val"].is_floating_point()
-            if isinstance(right, Node) or right or not (floating and isinstance(left, Node)):
-                return theirs(node)
-            data = self.cast(self.env[left], node.meta["val"].dtype)
-            if "mul" in str(node.target):
-                finite, zero = self.op.isfinite(data), self.number(0, data)
-                return self.op.where(finite, zero, self.number(math.nan, data))
-            infinity = math.copysign(math.inf, float(right))  # type: ignore[arg-type]
-            return self.op.multiply(data, self.number(infinity, data))
-
-        return convert
 
     # Normalisations.
 
@@ -647,52 +585,6 @@ class Converter(ExportedProgramImporter):
             made = op.permute_dims(made, order)
         return made
 
-    def put(self, theirs: Convert) -> Convert:
-        """TVM's takes an index for each axis, none of them a mask."""
-
-        def convert(node: Node) -> Any:
-            data, places, values, *accumulate = node.args
-            size = shape(self.env[data])
-            found = [None if p is None else self.env[p] for p in places]  # type: ignore[union-attr]
-            if any(p is not None and str(p.ty.dtype) == "bool" for p in found):
-                value = self.env[values]
-                if len(found) > 1 or any(accumulate) or math.prod(shape(value)) > 1:
-                    self.refuse(node, "Values written where a mask is true cannot be imported.")
-                value = self.cast(value, node.meta["val"].dtype)
-                mask, value = found[0], self.op.reshape(value, [])
-                missing = [1] * (len(size) - len(shape(mask)))
-                mask = self.op.reshape(mask, [*shape(mask), *missing])
-                return self.op.where(mask, value, self.env[data])
-            axes = [i for i, p in enumerate(found) if p is not None]
-            if any(accumulate) and str(self.env[data].ty.dtype) == "bool":
-                self.refuse(node, "Bools added up at indices cannot be imported.")
-            if len(axes) == len(size):
-                return self.counted(theirs)(node)
-            return self.put_apart(node, found, axes, any(accumulate))
-
-        return convert
-
-    def put_apart(self, node: Node, found: list[Any], axes: list[int], adding: bool) -> Any:
-        """Values written at indices of some axes: these come first, and the others are whole."""
-        data, value = self.env[node.args[0]], self.env[node.args[2]]
-        op, size = self.op, shape(data)
-        rest = [i for i in range(len(size)) if i not in axes]
-        among = list(np.broadcast_shapes(*(tuple(shape(found[i])) for i in axes)))
-        first = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0  # where PyTorch has theirs
-        written = [*(size[i] for i in rest[:first]), *among, *(size[i] for i in rest[first:])]
-        end = first + len(among)
-        turned = [*range(first, end), *range(first), *range(end, len(written))]
-        value = op.permute_dims(op.broadcast_to(value, written), turned)
-        places = [self.from_front(found[i], size[i]) for i in axes]
-        places = [op.reshape(p, [*shape(p), *[1] * len(rest)]) for p in places]
-        for place, axis in enumerate(rest):
-            along = [1] * len(written)
-            along[len(among) + place] = size[axis]
-            places.append(relax.const(np.arange(size[axis]).reshape(along), "int64"))
-        index = relax.Tuple([op.astype(p, "int64") for p in places])
-        made = op.index_put(op.permute_dims(data, [*axes, *rest]), index, value, adding)
-        return op.permute_dims(made, [(axes + rest).index(i) for i in range(len(size))])
-
     def wide_index(self, theirs: Convert) -> Convert:
         """Indices along an axis, of any whole number; TVM's take int64."""
 
@@ -706,41 +598,14 @@ class Converter(ExportedProgramImporter):
     def scattered(self, node: Node) -> Any:
         """Elements brought together at places along an axis."""
         data, axis, index, source, *how = self.retrieve_args(node)
-        kind, op = (*how, "sum")[0], self.op
-        among = node.kwargs.get("include_self", True)
-        floating = "float" in str(data.ty.dtype)
-        if str(data.ty.dtype) == "bool" or (kind == "mean" and not floating):
-            self.refuse(node, f"Scattering by {kind} in {data.ty.dtype} cannot be imported.")
+        by = {"prod": "mul", "amax": "max", "amin": "min"}.get((*how, "sum")[0], "add")
+        if str(data.ty.dtype) == "bool":
+            self.refuse(node, "Scattering bools cannot be imported.")
         index, size = self.cast(index, torch.int64), list(shape(index))
         if list(shape(source)) != size:
             axes = list(range(len(size)))
-            source = op.strided_slice(source, axes, [0] * len(size), size)
-        least, most = (-math.inf, math.inf) if floating else self.limits(data)
-        by, start = {
-            "sum": ("add", 0),
-            "mean": ("add", 0),
-            "prod": ("mul", 1),
-            "amax": ("max", least),
-            "amin": ("min", most),
-        }[kind]
-
-        def filled(value: float) -> Any:
-            return op.broadcast_to(self.number(value, data), size)
-
-        if not among:
-            data = op.scatter_elements(data, index, filled(start), axis)
-        made = op.scatter_elements(data, index, source, axis, by)
-        if kind != "mean":
-            return made
-        count = op.broadcast_to(self.number(1, data), list(shape(data)))
-        if not among:
-            count = op.scatter_elements(count, index, filled(0), axis)
-        return op.divide(made, op.scatter_elements(count, index, filled(1), axis, "add"))
-
-    def limits(self, data: Any) -> tuple[int, int]:
-        """The least and the largest number of a dtype of whole numbers."""
-        kind = np.iinfo(str(data.ty.dtype))
-        return int(kind.min), int(kind.max)
+            source = self.op.strided_slice(source, axes, [0] * len(size), size)
+        return self.op.scatter_elements(data, index, source, axis, by)
 
     def sort(self, node: Node) -> Any:
         """NaN stands above all, which TVM's comparison cannot: it comes to the end first."""
@@ -801,28 +666,11 @@ class Converter(ExportedProgramImporter):
                 data = self.op.take(data, relax.const(places), axis)
         return data
 
-    def resized(self, theirs: Convert) -> Convert:
-        """TVM's steps by the sizes, PyTorch by the factor where one is given."""
-
-        def convert(node: Node) -> Any:
-            data, _, aligned, factors = self.every(node)
-            sizes = zip(shape(data)[2:], node.meta["val"].shape[2:], strict=True)
-            found = [n / s for s, n in sizes]
-            if factors and not aligned and list(factors) != found:
-                message = "A resize by a factor that makes no whole number of pixels cannot be "
-                self.refuse(node, f"{message}imported.", "Give recompute_scale_factor=True.")
-            return theirs(node)
-
-        return convert
-
     def power(self, node: Node) -> Any:
-        """TVM has no kernel for a power of integers by a tensor; some powers are roots."""
-        base, exponent = self.every(node)
+        """TVM has no kernel for a power of integers by a tensor."""
         by_tensor = "Tensor_Scalar" not in str(node.target)
         if by_tensor and "int" in dtype_name(node.meta["val"].dtype):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
-        if not by_tensor and exponent in (0.5, -0.5):  # a power of minus infinity or -0 is another
-            return (self.op.sqrt if exponent > 0 else self.op.rsqrt)(base)
         return self._pow(node)
 
     def values_alone(self, theirs: Convert) -> Convert:

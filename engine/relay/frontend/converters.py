@@ -28,7 +28,6 @@ from relascope.engine.relay.frontend.core_operators import (
     COMPOSED_IN_TRAINING,
     CoreOperators,
 )
-from relascope.engine.relay.frontend.resampling import resampled, steps_of
 from relascope.engine.relay.frontend.typed import TypedConverter
 from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
@@ -75,7 +74,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {n: self.summed(n) for n in ("prod", "sum")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
-        ours |= {"mul": self.product, "round": self.round, "pow": self.power}
+        ours |= {"round": self.round, "pow": self.power}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
@@ -337,30 +336,15 @@ class Converter(CoreOperators, TypedConverter):
         return [inputs[0], product], input_types[:2]
 
     def divide(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `rounding_mode`, and does not build a quotient by the number 0."""
+        """TVM's ignores `rounding_mode`."""
         mode = inputs[2] if len(inputs) > 2 else None
         if mode == "floor":
             return self.make_elemwise("floor_divide")(inputs[:2], input_types[:2])
         quotient = self.make_elemwise("divide")(inputs[:2], input_types[:2])
         if mode is None:
-            divisor = _number(inputs[1])
-            if divisor == 0 and isinstance(inputs[0], relay.Expr):
-                infinity = self.number(math.copysign(math.inf, divisor), quotient)
-                return relay.cast(inputs[0], self.infer_type(quotient).dtype) * infinity
             return quotient
         kind = self.infer_type(inputs[0]).dtype
         return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
-
-    def product(self, inputs: Any, input_types: Any) -> Any:
-        """TVM takes any number times 0 for 0, which NaN and infinity are not."""
-        made = self.make_elemwise("multiply")(inputs, input_types)
-        for factor, other in (inputs[:2], inputs[1::-1]):
-            if _number(factor) == 0 and isinstance(other, relay.Expr):
-                if "float" not in self.infer_type(other).dtype:
-                    continue
-                zero, lost = self.number(0.0, made), self.number(math.nan, made)
-                return relay.where(relay.isfinite(other), zero, lost)
-        return made
 
     def gelu(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `approximate`."""
@@ -389,11 +373,6 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's has no powers of integers."""
         base, exponent = inputs[:2]
         kinds = [self.infer_type(i).dtype for i in inputs[:2] if isinstance(i, relay.Expr)]
-        if (root := _number(exponent)) in (0, 0.5, -0.5) and "float" in kinds[0]:
-            # As PyTorch; a power of minus infinity or of -0 is another.
-            if root == 0:
-                return relay.ones_like(base)
-            return relay.sqrt(base) if root > 0 else relay.rsqrt(base)
         whole = not any("float" in k for k in kinds) and not isinstance(exponent, float)
         if not whole or isinstance(base, float):
             return self.make_elemwise("power")(inputs, input_types)
@@ -402,35 +381,20 @@ class Converter(CoreOperators, TypedConverter):
         return reduce(relay.multiply, [base] * exponent)
 
     def round(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's rounds halves away from zero, PyTorch to even; and it ignores `decimals`."""
-        data, decimals = (*inputs, 0)[:2]
+        """TVM's rounds halves away from zero, PyTorch to even."""
+        data = inputs[0]
         if "float" not in self.infer_type(data).dtype:
             return data
-        power = self.number(10.0 ** abs(decimals), data)
-        data = data if not decimals else data * power if decimals > 0 else data / power
         half, floor = self.number(0.5, data), relay.floor(data)
         rest = data - floor
         even = self.number(2, data) * relay.floor(floor * half + half)
         near = relay.where(rest > half, floor + self.number(1, data), even)
-        near = relay.where(rest < half, floor, near)
-        return near if not decimals else near / power if decimals > 0 else near * power
+        return relay.where(rest < half, floor, near)
 
     def hard_sigmoid(self, inputs: Any, input_types: Any) -> Any:
         """TVM's has float32 constants whatever the input is."""
         data = inputs[0]
         return relay.clip(data + self.number(3, data), 0.0, 6.0) / self.number(6, data)
-
-    def linear(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's cannot be built for vectors."""
-        data, weight, bias = inputs
-        sizes = [self.infer_shape(t) for t in (data, weight)]
-        if all(len(s) > 1 for s in sizes):
-            return super().linear(inputs, input_types)
-        pair = zip((data, weight), sizes, strict=True)
-        matrices = [relay.expand_dims(t, 0) if len(s) == 1 else t for t, s in pair]
-        made = super().linear([*matrices, None], input_types)
-        made = relay.reshape(made, [d for s in sizes for d in s[:-1]])
-        return made if bias is None else relay.add(made, bias)
 
     # Reductions.
 
@@ -497,18 +461,6 @@ class Converter(CoreOperators, TypedConverter):
             return getattr(relay, f"m{name}")(data, axes or None, keep)
 
         return convert
-
-    def min_max_common(self, elementwise: Any, reduction: Any, inputs: Any, types: Any) -> Any:
-        """TVM's leaves out the indices along an axis; the gradient goes to where they point."""
-        if len(inputs) < 2 or isinstance(inputs[1], relay.Expr):
-            return super().min_max_common(elementwise, reduction, inputs, types)
-        data, axis, keep = (*inputs, False)[:3]
-        found = getattr(relay, f"arg{reduction}")(data, axis, keepdims=True)
-        if self.model.differentiable:
-            values = relay.gather(data, axis, found)
-        else:
-            values = getattr(relay, reduction)(data, axis, keepdims=True)
-        return tuple(v if keep else relay.squeeze(v, [axis]) for v in (values, found))
 
     def cumsum(self, inputs: Any, input_types: Any) -> Any:
         """TVM's does not know that integers become int64."""
@@ -608,16 +560,6 @@ class Converter(CoreOperators, TypedConverter):
         into = self.infer_type(inputs[0])
         return relay.broadcast_to(relay.cast(inputs[1], into.dtype), into.shape)
 
-    def linspace(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's adds up steps, and rounds otherwise."""
-        begin, end, count, code = inputs[:4]
-        dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
-        ends = [v.data.numpy().item() if isinstance(v, relay.Constant) else v for v in (begin, end)]
-        if any(isinstance(v, relay.Expr) for v in ends):
-            self.refuse("The ends of this linspace are no constants.", unlike.REWRITE)
-        made = torch.linspace(ends[0], ends[1], int(count), dtype=getattr(torch, dtype))
-        return relay.const(made.numpy(), dtype)
-
     def trilu(self, inputs: Any, input_types: Any, mode: str) -> Any:
         """TVM's cannot be built."""
         data, diagonal = (*inputs, 0)[:2]
@@ -692,28 +634,6 @@ class Converter(CoreOperators, TypedConverter):
 
         return convert
 
-    def make_upsample(self, method: str) -> Convert:
-        return self.resized(super().make_upsample(method), method)
-
-    def make_upsample3d(self, method: str) -> Convert:
-        return self.resized(super().make_upsample3d(method), method)
-
-    def resized(self, theirs: Convert, method: str) -> Convert:
-        """Resizing; TVM's steps by the ratio of sizes where PyTorch does by the factor given."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data = inputs[0]
-            if method == "cubic" and self.infer_type(data).dtype == "float64":
-                words = "Bicubic resizing in float64 cannot be imported: Relay's has float32."
-                self.refuse(words, "Convert the image to float32 before.")
-            lengths = [int(d) for d in self.infer_shape(data)][2:]
-            steps = steps_of(inputs, method, lengths)
-            if steps is None:
-                return theirs(inputs, input_types)
-            return resampled(data, self.infer_type(data).dtype, method, lengths, steps)
-
-        return convert
-
     def grid_sampler(self, inputs: Any, input_types: Any) -> Any:
         """TVM's finds another element for a place that is no number."""
         flat = len(self.infer_shape(inputs[0])) == 4
@@ -747,9 +667,3 @@ def _known(value: Any) -> Any:
         return value
     found, known = tvm_frontend.try_infer_value(value)
     return found.item() if known else value
-
-
-def _number(factor: Any) -> Any:
-    """A number that is no tensor, or one of no dimensions whose value is known; else None."""
-    value = factor.data.numpy() if isinstance(factor, relay.Constant) else factor
-    return None if isinstance(value, relay.Expr) or np.ndim(value) else value

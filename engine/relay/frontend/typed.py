@@ -14,10 +14,6 @@ from relascope.engine.pytorch.unlike import REWRITE
 
 _BY_CONDITION = ("where",)  # a condition stays one
 _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign max min amax amin"
-_ALONG_AN_AXIS = (
-    "cumsum cumprod sort argsort topk index_select scatter scatter_add scatter_reduce gather roll "
-    "max min argmax argmin softmax log_softmax _softmax _log_softmax logsumexp flip take"
-)
 
 
 class TypedConverter(tvm_frontend.PyTorchOpConverter):
@@ -56,8 +52,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         """An operator that casts its operands first where PyTorch does.
 
         One whose result is floating and whose operands are not computes in the result's dtype, and
-        so does one that makes integers of bools; TVM has neither rule. Tensors of no dimensions
-        have one axis where an operator works along one.
+        so does one that makes integers of bools; TVM has neither rule.
         """
 
         def converted(inputs: Any, input_types: Any) -> Any:
@@ -71,15 +66,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
             for i in tensors if dtype else ():
                 if kinds[i] != dtype and (kinds[i] == "bool" or "float" in dtype):
                     inputs[i], input_types[i] = relay.cast(inputs[i], dtype), dtype
-            if not tensors or name not in _ALONG_AN_AXIS.split() or self.infer_shape(inputs[0]):
-                return convert(inputs, input_types)
-            for i in tensors:
-                if not self.infer_shape(inputs[i]):
-                    inputs[i] = relay.reshape(inputs[i], [1])
-            made = convert(inputs, input_types)
-            made = made if isinstance(made, tuple) else (made,)
-            flat = tuple(None if m is None else relay.reshape(m, []) for m in made)
-            return flat if len(flat) > 1 else flat[0]
+            return convert(inputs, input_types)
 
         return converted
 

@@ -1,0 +1,208 @@
+"""Operators that are written with others for the arguments that they have, known or not.
+
+Each engine's importer would take them for something else in these forms, or has no gradient of
+them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
+
+_aten = torch.ops.aten
+Form = Callable[..., Any]
+"""A function of PyTorch that takes what its operator takes."""
+Given = Mapping[str, Any]
+"""An operator's arguments, by name; tensors may be without memory."""
+
+_NEED_AXES = (
+    "_log_softmax _softmax amax amin argmax argmin argsort cummax cummin cumprod cumsum flip "
+    "gather index_add index_copy index_select kthvalue linalg_vector_norm log_softmax "
+    "logcumsumexp logsumexp max min prod roll scatter scatter_add scatter_reduce softmax sort topk"
+)
+
+
+def form_of(name: str, given: Given, training: bool) -> Form | None:
+    """What an operator is written as with these arguments; None where it stays.
+
+    Args:
+        name: such as "add.Tensor".
+        training: whether a gradient may be taken.
+    """
+    base, _, overload = name.partition(".")
+    op = getattr(getattr(_aten, base, None), overload, None)
+    if _lacks_axes(name, given):
+        return partial(_with_an_axis, op)
+    if base.startswith("upsample"):
+        return op if _is_resampled(base, given) else None
+    if base.startswith("max_pool") or base == "einsum":
+        apart = _is_dilated(given) or "..." in given.get("equation", "")
+        return op if apart and training else None
+    return _FORMS[base](given) if base in _FORMS else None
+
+
+def _lacks_axes(name: str, given: Given) -> bool:
+    """Whether an operator along an axis is given a tensor that has none."""
+    first = given.get("self", given.get("input"))
+    if name.partition(".")[0] not in _NEED_AXES.split() or not isinstance(first, Tensor):
+        return False
+    whole = name in ("max.default", "min.default", "max.other", "min.other", "prod.default")
+    return not whole and not first.dim()
+
+
+def _with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
+    """An operator's results, for tensors of no axes given as ones of a single element."""
+
+    def raised(value: Any) -> Any:
+        return value.reshape(1) if isinstance(value, Tensor) and not value.dim() else value
+
+    made = op(*(raised(a) for a in args), **options)
+    return tuple(m.reshape(()) for m in made) if isinstance(made, tuple) else made.reshape(())
+
+
+def _is_dilated(given: Given) -> bool:
+    """Whether windows take elements apart: no engine has that gradient of maxima."""
+    dilation = given.get("dilation", 1)
+    return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
+
+
+def _is_resampled(base: str, given: Given) -> bool:
+    """Whether pixels are resized by a factor that is no ratio of sizes; engines step by those.
+
+    Relay's bicubic operator has float32 alone.
+    """
+    image = given["input" if "input" in given else "self"]
+    if "bicubic" in base and image.dtype == torch.float64:
+        return True
+    factors = given.get("scale_factors") or [v for n, v in given.items() if n.startswith("scales")]
+    if given.get("align_corners") or not factors or None in factors:
+        return False
+    sizes = zip(image.shape[2:], factors, strict=True)
+    return any(math.floor(n * f) / n != f for n, f in sizes)
+
+
+def _number(value: Any) -> Any:
+    """A number, or what a constant of no dimensions is; None of anything else."""
+    if type(value) is Tensor and not value.dim() and value.device.type == "cpu":
+        return value.item()
+    return value if isinstance(value, int | float) else None
+
+
+def _floats(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _product(given: Given) -> Form | None:
+    """With 0: infinity and NaN give NaN, which TVM takes for 0."""
+    x, y = given["self"], given["other"]
+    zeros = [_number(v) == 0 for v in (x, y)]
+    if not any(zeros) or not _floats(y if zeros[0] else x):
+        return None
+    place, dtype = (1 if zeros[0] else 0), torch.result_type(x, y)
+    return lambda *pair: torch.where(pair[place].isfinite(), 0.0, math.nan).to(dtype)
+
+
+def _quotient(given: Given) -> Form | None:
+    """By 0, which TVM does not build."""
+    x, divisor = given["self"], _number(given["other"])
+    if divisor != 0 or not isinstance(x, Tensor) or given.get("rounding_mode"):
+        return None
+    infinity, dtype = math.copysign(math.inf, divisor), torch.result_type(x, given["other"])
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    return lambda x, _: x.to(dtype) * infinity
+
+
+def _power(given: Given) -> Form | None:
+    """Roots: a power of minus infinity or of -0 is another."""
+    roots: dict[float, Form] = {0: torch.ones_like, 0.5: torch.sqrt, -0.5: torch.rsqrt}
+    root = roots.get(_number(given["exponent"])) if _floats(given["self"]) else None
+    return None if root is None else lambda x, _: root(x)
+
+
+def _linear(given: Given) -> Form | None:
+    """Of vectors."""
+    if given["input"].dim() > 1 and given["weight"].dim() > 1:
+        return None
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        made = x.matmul(weight.t())
+        return made if bias is None else made + bias
+
+    return run
+
+
+def _scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Where elements that were there do not count, what counts for nothing is put over them."""
+    if x.dtype == torch.bool:
+        whole = x.int(), dim, index, source.int(), reduce
+        return _scatter_reduce(*whole, include_self=include_self).bool()
+    limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+    least, most = (-math.inf, math.inf) if _floats(x) else (limits.min, limits.max)
+    counts = torch.ones_like(x)
+    if not include_self:
+        nothing = {"amax": least, "amin": most, "prod": 1}.get(reduce, 0)
+        x = x.scatter(dim, index, torch.full(index.shape, nothing, dtype=x.dtype))
+        counts = counts.scatter(dim, index, torch.zeros(index.shape, dtype=x.dtype))
+    if reduce != "mean":
+        return _aten.scatter_reduce.two(x, dim, index, source, reduce)
+    for axis, size in enumerate(index.shape):
+        source = source.narrow(axis, 0, size)
+    total = x.scatter_add(dim, index, source)
+    counts = counts.scatter_add(dim, index, torch.ones_like(source)).clamp(min=1)
+    return total / counts if _floats(x) else torch.div(total, counts, rounding_mode="floor")
+
+
+def _reduction(given: Given) -> Form | None:
+    plain = given["include_self"] and given["reduce"] != "mean"
+    return None if plain and given["self"].dtype != torch.bool else _scatter_reduce
+
+
+def _index_put(
+    x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """By places in the flat tensor."""
+    mask = indices[0]
+    if any(i is not None and i.dtype == torch.bool for i in indices):
+        if mask is None or len(indices) > 1 or accumulate or values.numel() > 1:
+            raise NotImplementedError("how many values a mask chooses is not known")
+        mask = mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
+        return torch.where(mask, values.to(x.dtype), x)
+    if accumulate and x.dtype == torch.bool:
+        return _index_put(x.int(), indices, values.int(), True).bool()
+    size, inner = x.shape[: len(indices)], math.prod(x.shape[len(indices) :])
+    rows = _aten.index.Tensor(torch.arange(math.prod(size)).view(size), indices)
+    places = rows.unsqueeze(-1) * inner + torch.arange(inner)
+    values = values.expand(*rows.shape, *x.shape[len(indices) :])
+    flat = x.flatten().index_put([places.flatten()], values.flatten(), accumulate)
+    return flat.view(x.shape)
+
+
+def _put(given: Given) -> Form | None:
+    """Beside one index of whole numbers into one axis."""
+    x, indices = given["self"], given["indices"]
+    single = x.dim() == 1 and len(indices) == 1 and indices[0].dtype != torch.bool
+    plain = single and indices[0].shape == given["values"].shape
+    return None if plain and not (given["accumulate"] and x.dtype == torch.bool) else _index_put
+
+
+_FORMS: dict[str, Callable[[Given], Form | None]] = {
+    "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
+    "cosine_similarity": lambda given: cosine_similarity,
+    "div": _quotient,
+    "index_put": _put,
+    "linear": _linear,
+    "mul": _product,
+    "pad": lambda given: padded if given["mode"] == "circular" else None,
+    "permute": lambda given: None if given["dims"] else lambda x, _: x,
+    "pow": _power,
+    "scatter_reduce": _reduction,
+    "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),
+}
+"""By an operator's name."""
