@@ -6,7 +6,7 @@ type, found by running the operator on tensors without memory.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import TraceOrigin
@@ -60,6 +60,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 """Operators of a trace that make a number of a tensor, and of which kind."""
 
 
+_NOT_PLAIN = object()
 _SIZES = 8
 """As many integers at most are taken for sizes."""
 
@@ -176,43 +177,43 @@ class _FxWriter:
         return FxTrace(self.graph, self.arguments, self.constants, updates, self.values)
 
     def write(self, node: Any) -> None:
-        kind = node.kind()
-        inputs = [self.values[v.debugName()] for v in node.inputs()]
+        kind, inputs = node.kind(), [self.values[v.debugName()] for v in node.inputs()]
         outputs = [v.debugName() for v in node.outputs()]
+        if kind in ("prim::ListUnpack", "prim::TupleUnpack"):
+            made = self.unpacked(inputs[0], len(outputs))
+        else:
+            result = self.plain(node, kind, inputs)
+            if result is _NOT_PLAIN:
+                result = self.operator(node, inputs)
+            made = [result] if len(outputs) == 1 else self.unpacked(result, len(outputs))
+        self.values.update(zip(outputs, made, strict=True))
+
+    def plain(self, node: Any, kind: str, inputs: list[Any]) -> Any:
+        """What is known without a run; `_NOT_PLAIN` of an ATen operator."""
         if kind == "prim::Constant":
-            result: Any = (
+            value: Any = (
                 node.output().toIValue() if node.output().type().kind() != "NoneType" else None
             )
-            if self.loaded and _is_double(result):
-                # A Python number stands in a file as a tensor, but counts as a number.
-                result = result.item()
-        elif kind in ("prim::ListConstruct", "prim::TupleConstruct"):
-            result = list(inputs)
-        elif kind in ("prim::ListUnpack", "prim::TupleUnpack"):
-            self.values.update(zip(outputs, self.unpacked(inputs[0], len(outputs)), strict=True))
-            return
-        elif kind == "prim::NumToTensor":
-            result = torch.tensor(self.number(inputs[0]))
-        elif kind.removeprefix("aten::") in _NUMBERS:
-            result = _NUMBERS[kind.removeprefix("aten::")](self.number(inputs[0]))
-        elif kind == "aten::size":
+            # A Python number stands in a file as a tensor, but counts as a number.
+            return value.item() if self.loaded and _is_double(value) else value
+        if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
+            return inputs
+        if kind == "prim::NumToTensor":
+            return torch.tensor(self.number(inputs[0]))
+        if number := _NUMBERS.get(kind.removeprefix("aten::")):
+            return number(self.number(inputs[0]))
+        if kind == "aten::size":
             shape = self.value(inputs[0]).shape
-            result = shape[inputs[1]] if len(inputs) > 1 else list(shape)
-        elif kind == "aten::__getitem__":
-            result = self.unpacked(inputs[0], None)[inputs[1]]
-        elif kind == "prim::dtype":
-            result = _dtype_number(self.value(inputs[0]).dtype)
-        elif kind == "prim::device":
-            result = torch.device("cpu")
-        elif kind.startswith("aten::"):
-            result = self.operator(node, inputs)
-            if len(outputs) > 1:
-                parts = self.unpacked(result, len(outputs))
-                self.values.update(zip(outputs, parts, strict=True))
-                return
-        else:
+            return shape[inputs[1]] if len(inputs) > 1 else list(shape)
+        if kind == "aten::__getitem__":
+            return self.unpacked(inputs[0], None)[inputs[1]]
+        if kind == "prim::dtype":
+            return _dtype_number(self.value(inputs[0]).dtype)
+        if kind == "prim::device":
+            return torch.device("cpu")
+        if not kind.startswith("aten::"):
             self.refuse(f"{kind} is no operator of one straight run.", _HINT)
-        self.values[outputs[0]] = result
+        return _NOT_PLAIN
 
     def operator(self, node: Any, inputs: list[Any]) -> Any:
         """Add one ATen operator."""
@@ -223,23 +224,7 @@ class _FxWriter:
         op = self.overload(kind.removeprefix("aten::"), schema)
         if kind == "aten::_convolution":  # the last four of its arguments choose among libraries
             op, inputs = torch.ops.aten.convolution.default, inputs[:9]
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        # The functional form of an operator may lack some of its last arguments' names, not order.
-        for argument, value in zip(op._schema.arguments, inputs, strict=False):
-            value = _typed_argument(str(argument.real_type), value)
-            if argument.kwarg_only:
-                if not (argument.has_default_value() and _same(value, argument.default_value)):
-                    kwargs[argument.name] = value
-            else:
-                args.append(value)
-        # As torch.export writes it: what is the default is not said.
-        positional = [a for a in op._schema.arguments if not a.kwarg_only]
-        while args:
-            last = positional[len(args) - 1]
-            if not (last.has_default_value() and _same(args[-1], last.default_value)):
-                break
-            args.pop()
+        args, kwargs = _given(op._schema, inputs)
         if self.is_small(args):
             return op(*args, **kwargs)
         made = self.call(op, args, kwargs)
@@ -266,7 +251,7 @@ class _FxWriter:
 
     def is_small(self, args: list[Any]) -> bool:
         """Whether this computes a shape: of a few numbers that are known, and of nothing else."""
-        tensors = [a for a in _flat(args) if isinstance(a, torch.Tensor | Node)]
+        tensors = [a for a in tree_leaves(args) if isinstance(a, torch.Tensor | Node)]
         return bool(tensors) and all(
             isinstance(t, torch.Tensor)
             and (not t.dim() or (t.numel() <= _SIZES and not t.is_floating_point()))
@@ -293,7 +278,7 @@ class _FxWriter:
         """An operator on complex tensors, as operators on their parts; see `complex_pairs`."""
         with self.without_memory(op):
             made = op(*self.value(args), **self.value(kwargs))
-        args = [self.parts(a) for a in args]
+        args = tree_map(self.parts, args, is_leaf=_is_pair)
         done = self.decomposed(op, partial(in_pairs, op), args, kwargs)
 
         def paired(found: Any, like: Any) -> Any:
@@ -309,8 +294,6 @@ class _FxWriter:
 
     def parts(self, value: Any) -> Any:
         """A complex constant as a pair of them."""
-        if isinstance(value, list) and not isinstance(value, ComplexPair):
-            return [self.parts(v) for v in value]
         if not isinstance(value, Node) or not value.meta["val"].is_complex():
             return value
         if value.op != "get_attr":
@@ -393,18 +376,8 @@ class _FxWriter:
     ) -> Node:
         """An operator that the importer does not have, in those that it may have."""
         self.model.composed.add(self.origin.ordinal)
-        nodes = list(dict.fromkeys(a for a in _flat([args, kwargs]) if isinstance(a, Node)))
-
-        def run(*tensors: torch.Tensor) -> Any:
-            given = dict(zip(nodes, tensors, strict=True))
-            return form(*_replaced(args, given), **_replaced(kwargs, given))
-
-        given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
-        with self.without_memory(op):
-            with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
-                inner = make_fx(run, decomposition_table=table)(*given)
-            if any(_is_mutable(n) for n in inner.graph.nodes):
-                inner = make_fx(torch.func.functionalize(inner))(*given)
+        nodes = list(dict.fromkeys(a for a in tree_leaves([args, kwargs]) if isinstance(a, Node)))
+        inner = self.recorded(op, form, args, kwargs, nodes)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any((n.target is op and form is op) or _is_mutable(n) for n in calls):
             # All are named, so the rest of the trace is looked at as if it were known.
@@ -419,14 +392,29 @@ class _FxWriter:
                 made[node] = self.node_of(getattr(inner, node.target))
             elif node.op == "call_function":
                 inner_args = _replaced(list(node.args), made)
-                inner_kwargs = _replaced(dict(node.kwargs), made)
                 if isinstance(node.target, torch._ops.OpOverload):
+                    inner_kwargs = _replaced(dict(node.kwargs), made)
                     made[node] = self.call(node.target, inner_args, inner_kwargs)
                 else:
                     made[node] = self.item(*inner_args)
-            else:
-                return _replaced(node.args[0], made)
-        raise AssertionError("a graph has an output")
+        return _replaced(inner.graph.output_node().args[0], made)
+
+    def recorded(
+        self, op: Any, form: Callable[..., Any], args: Any, kwargs: Any, nodes: list[Node]
+    ) -> torch.fx.GraphModule:
+        """What a form of an operator calls, as a graph that takes the nodes among its arguments."""
+
+        def run(*tensors: torch.Tensor) -> Any:
+            given = dict(zip(nodes, tensors, strict=True))
+            return form(*_replaced(args, given), **_replaced(kwargs, given))
+
+        given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
+        with self.without_memory(op):
+            with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
+                inner = make_fx(run, decomposition_table=table)(*given)
+            if any(_is_mutable(n) for n in inner.graph.nodes):
+                inner = make_fx(torch.func.functionalize(inner))(*given)
+        return inner
 
     def item(self, source: Any, index: int) -> Node:
         if isinstance(source, list | tuple):
@@ -460,19 +448,12 @@ class _FxWriter:
         return self.typed(self.graph.create_node("get_attr", name), self.fake.from_tensor(held))
 
     def nodes_of(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: self.nodes_of(v) for k, v in value.items()}
-        if isinstance(value, list | tuple) and not isinstance(value, ComplexPair):
-            return [self.nodes_of(v) for v in value]
-        return self.node_of(value)
+        return tree_map(self.node_of, value, is_leaf=_is_pair)
 
     def value(self, value: Any) -> Any:
         """What a node, or what nodes in lists and dicts, are without memory."""
-        if isinstance(value, dict):
-            return {k: self.value(v) for k, v in value.items()}
-        if isinstance(value, list | tuple) and not isinstance(value, ComplexPair):
-            return [self.value(v) for v in value]
-        return value.meta["val"] if isinstance(value, Node | ComplexPair) else value
+        kinds = (Node, ComplexPair)
+        return tree_map_only(kinds, lambda v: v.meta["val"], value, is_leaf=_is_pair)
 
     def refuse(self, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, self.origin.where, hint)
@@ -491,22 +472,33 @@ def _in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _flat(values: Any) -> Iterable[Any]:
-    if isinstance(values, dict):
-        values = list(values.values())
-    if isinstance(values, list | tuple):
-        for value in values:
-            yield from _flat(value)
-    else:
-        yield values
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, ComplexPair)
 
 
 def _replaced(value: Any, by: dict[Node, Any]) -> Any:
-    if isinstance(value, dict):
-        return {k: _replaced(v, by) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_replaced(v, by) for v in value)
-    return by[value] if isinstance(value, Node) else value
+    return tree_map_only(Node, by.__getitem__, value)
+
+
+def _given(schema: Any, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by position and by name; as torch.export writes it, what is the default is not
+    said."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    # The functional form of an operator may lack some of its last arguments' names, not order.
+    for argument, value in zip(schema.arguments, values, strict=False):
+        value = _typed_argument(str(argument.real_type), value)
+        if not argument.kwarg_only:
+            args.append(value)
+        elif not (argument.has_default_value() and _same(value, argument.default_value)):
+            kwargs[argument.name] = value
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    while args:
+        last = positional[len(args) - 1]
+        if not (last.has_default_value() and _same(args[-1], last.default_value)):
+            break
+        args.pop()
+    return args, kwargs
 
 
 def _same(value: Any, default: Any) -> bool:

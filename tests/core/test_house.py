@@ -37,7 +37,7 @@ LINES = {
     "bench": 4811,
     "commands": 3560,
     "core": 1245,
-    "engine": 43549,
+    "engine": 43544,
     "passes": 11004,
     "recorder": 1504,
     "samples": 574,

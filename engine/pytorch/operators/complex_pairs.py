@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_any, tree_map
+from torch.utils._pytree import register_pytree_node, tree_any, tree_map
 
 from relascope.engine.pytorch.operators.along_axes import traced_constant
 
@@ -38,6 +38,9 @@ class ComplexPair(list[Any]):
     """
 
     meta: dict[str, Any]
+
+
+register_pytree_node(ComplexPair, lambda pair: ([*pair], None), lambda both, _: ComplexPair(both))
 
 
 class _Complex(Tensor):
