@@ -87,8 +87,6 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so
     page.locator(".run .arrow").first.click()  # the first alone
     assert "FoldTranspose" in listed(page)
     few = listed(page)[:6]
-    page.wait_for_timeout(800)
-    settle(page)
 
     def reloaded():
         page.reload()
@@ -99,8 +97,6 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so
     assert listed(page)[:6] == few
     page.locator(".filters button.changed").click()
     page.get_by_role("searchbox").fill("foldtr")
-    page.wait_for_timeout(800)
-    settle(page)
     reloaded()
     assert listed(page) == ["sequential", "FoldTranspose"]
     assert page.get_by_role("searchbox").input_value() == "foldtr"

@@ -62,8 +62,7 @@ def component(page, key):
     for block in page.get("bidi_component"):
         if key in block.proto.id:
             data = block.proto.bytes
-            heads = {"run_list": 14 + int.from_bytes(data[4:6], "little"), keeping.RECORDED_VIEW: 0}
-            start = heads.get(key, 8)
+            start = {"run_list": 12, keeping.RECORDED_VIEW: 0}.get(key, 8)
             return json.loads(zlib.decompress(data[start:]))
     return None
 

@@ -1,21 +1,15 @@
 // The edge between a pane and the picture. Width and fold stand on the document's root, where the
 // page's style reads them, and in the browser's storage, where the next load does.
 
-const LEAST = 180, MOST = 640, STEP = 16, USUAL = 232; // pixels
+import { recall, remember } from "./viewer/parts.js";
 
-function kept(name) {
-  try {
-    return JSON.parse(localStorage.getItem(`relascope pane ${name}`)) ?? {};
-  } catch { // not allowed, or another's: as new
-    return {};
-  }
-}
+const LEAST = 180, MOST = 640, STEP = 16, USUAL = 232; // pixels
 
 export default function (component) {
   const { data: { name, what }, parentElement } = component;
   const edge = parentElement.querySelector(".edge"), fold = parentElement.querySelector(".fold");
   const root = document.documentElement;
-  let { width = USUAL, folded = false } = kept(name);
+  let { width = USUAL, folded = false } = recall(`pane ${name}`, "localStorage") ?? {};
 
   const show = () => {
     root.style.setProperty(`--rs-pane-${name}`, `${width}px`);
@@ -31,9 +25,7 @@ export default function (component) {
   };
   const keep = () => {
     show();
-    try {
-      localStorage.setItem(`relascope pane ${name}`, JSON.stringify({ width, folded }));
-    } catch { /* the next load starts at the usual width */ }
+    remember(`pane ${name}`, { width, folded }, "localStorage");
   };
   const widen = (to) => {
     width = Math.round(Math.max(LEAST, Math.min(MOST, to, innerWidth - 320)));

@@ -1,15 +1,12 @@
 // The passes of a recording: thousands of rows, of which those in sight are drawn. Which one is
-// chosen is Python's. Folding, filtering and searching are done here; Python is told what came of
-// it, in a text that only this file reads, so that it is there when the page is loaded again.
+// chosen is Python's. Folding, filtering and searching are done here, and kept over reloads.
 
-import { element, unpack } from "./viewer/parts.js";
+import { element, recall, remember, unpack } from "./viewer/parts.js";
 
 const HIGH = 26; // px, a row
 const BEYOND = 8; // rows that are drawn above and below those in sight
 const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
 const MANY = 300; // so many passes are shown folded at first
-const TOLD_AFTER = 400; // ms without a change
-const MOST_TOLD = 1000; // passes that were folded or opened one by one
 const FAILED = 1, UNDER_WAY = 2;
 const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
 
@@ -40,8 +37,6 @@ class RunList {
     this.closed = new Set(); // of those that were found
     this.shown = [];
     this.selected = -1;
-    this.kept = ""; // what Python was told, or said
-    this.keptUntil = 0;
     this.scroll.addEventListener("scroll", () => this.draw());
     this.scroll.addEventListener("click", (event) => this.clicked(event));
     this.scroll.addEventListener("keydown", (event) => this.pressed(event));
@@ -61,22 +56,18 @@ class RunList {
       if (bytes.selected !== this.selected) this.choose(bytes.selected, true);
       return;
     }
-    if (!(bytes instanceof Uint8Array) || bytes.length < 15) return;
+    if (!(bytes instanceof Uint8Array) || bytes.length < 13) return;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    const selected = view.getInt32(0, true), after = 6 + view.getUint16(4, true);
-    const kept = new TextDecoder().decode(bytes.subarray(6, after));
-    const token = view.getBigUint64(after, true);
+    const selected = view.getInt32(0, true), token = view.getBigUint64(4, true);
     if (token !== this.token) {
       this.token = token;
-      const rows = await unpack(bytes.subarray(after + 8));
+      const rows = await unpack(bytes.subarray(12));
       if (token !== this.token) return;
       this.take(rows);
-      this.recall(kept);
+      this.recall();
       this.choose(selected, true);
       return;
     }
-    if (kept === this.kept) this.keptUntil = 0;
-    else if (!this.telling && Date.now() > this.keptUntil) this.recall(kept);
     // An answer to an earlier key must not undo the later ones that are still under way.
     const waits = this.asked && Date.now() < this.asked.until && this.asked.number !== selected;
     if (waits) return;
@@ -99,8 +90,7 @@ class RunList {
     for (const i of around) this.end[i] = this.count;
     this.lower = rows.name.map((name) => name.toLowerCase());
     this.longest = rows.own.reduce((most, own) => Math.max(most, own ?? 0), 0);
-    this.base = "first";
-    this.folded = this.foldedIn(this.base);
+    this.folded = this.from(this.count > MANY ? 1 : Infinity);
     const is = {
       all: () => true,
       changed: (i) => rows.changed[i] > 0,
@@ -119,45 +109,25 @@ class RunList {
     this.list();
   }
 
-  // What is folded where nothing was folded or opened one by one.
-  foldedIn(base) {
-    const folded = new Set();
-    if (base === "none" || (base === "first" && this.count <= MANY)) return folded;
-    for (let i = 0; i < this.count; i++) if (base === "all" || this.rows.depth[i] >= 1) folded.add(i);
-    return folded;
+  // The passes that stand so deep or deeper.
+  from(depth) {
+    return new Set(this.rows.depth.flatMap((own, i) => (own >= depth ? [i] : [])));
   }
 
-  // Tell Python what is folded, filtered and searched for, when that has come to rest.
+  // Keep what is folded, filtered and searched for.
   keep() {
-    clearTimeout(this.telling);
-    this.telling = setTimeout(() => {
-      this.telling = 0;
-      const usual = this.foldedIn(this.base), turned = [];
-      for (let i = 0; i < this.count; i++) if (usual.has(i) !== this.folded.has(i)) turned.push(i);
-      const { base, filter } = this, search = this.input.value.slice(0, 200);
-      const closed = [...this.closed].slice(0, MOST_TOLD);
-      const kept = JSON.stringify({ base, filter, search, turned: turned.slice(0, MOST_TOLD), closed });
-      if (kept === this.kept) return;
-      this.kept = kept;
-      this.keptUntil = Date.now() + ANSWERED_IN;
-      this.tell("list", kept);
-    }, TOLD_AFTER);
+    if (this.token === undefined) return; // in a file that is handed on
+    const { filter, input: { value: search } } = this;
+    remember(`passes ${this.token}`,
+      { filter, search, folded: [...this.folded], closed: [...this.closed] });
   }
 
-  // As it was told: by this page before it was loaded again, or by another session.
-  recall(kept) {
-    this.kept = kept;
-    let said = null;
-    try { said = JSON.parse(kept || "{}"); } catch { /* it is not ours: all as at first */ }
-    said ??= {};
-    const numbers = (list) => (Array.isArray(list) ? list : [])
-      .filter((i) => Number.isInteger(i) && i >= 0 && i < this.count);
-    this.base = ["first", "all", "none"].includes(said.base) ? said.base : "first";
-    this.folded = this.foldedIn(this.base);
-    for (const i of numbers(said.turned)) if (!this.folded.delete(i)) this.folded.add(i);
-    this.closed = new Set(numbers(said.closed));
-    this.filter = Object.hasOwn(this.is, said.filter) ? said.filter : "all";
-    this.input.value = typeof said.search === "string" ? said.search : "";
+  // As this page had it before it was loaded again.
+  recall() {
+    const { folded = this.folded, closed = [], filter = "all", search = "" }
+      = recall(`passes ${this.token}`) ?? {};
+    Object.assign(this, { folded: new Set(folded), closed: new Set(closed), filter });
+    this.input.value = search;
     this.list();
   }
 
@@ -256,8 +226,7 @@ class RunList {
 
   foldAll(shut) {
     if (!this.rows) return;
-    const base = shut ? "all" : "none", set = this.foldedIn(base);
-    if (this.finding) this.closed = set; else Object.assign(this, { base, folded: set });
+    this[this.finding ? "closed" : "folded"] = this.from(shut ? 0 : Infinity);
     this.list();
     this.keep();
   }

@@ -1,7 +1,7 @@
 // The view: what part of the picture is on the screen, and how large.
 
 import { HEADER } from "./layout/words.js";
-import { clamp } from "./parts.js";
+import { clamp, recall, remember } from "./parts.js";
 import { Picture } from "./picture.js";
 
 const MAX_ZOOM = 4;
@@ -168,19 +168,12 @@ export class Camera extends Picture {
   rememberView() {
     const { view, family, width, height } = this.drawing ?? {};
     if (!view || !width) return;
-    const kept = { family, width, height, zoom: this.zoom, x: this.x, y: this.y };
-    try {
-      sessionStorage.setItem("relascope " + view, JSON.stringify(kept));
-    } catch { /* it has no room, or is not allowed: the next load starts at the first view */ }
+    remember(view, { family, width, height, zoom: this.zoom, x: this.x, y: this.y });
   }
 
   // Whether this very drawing was seen before; then it is seen so again.
   recallView() {
-    const d = this.drawing;
-    let kept = null;
-    try {
-      kept = JSON.parse(sessionStorage.getItem("relascope " + d.view));
-    } catch { /* as above */ }
+    const d = this.drawing, kept = recall(d.view);
     if (!kept || ["family", "width", "height"].some((name) => kept[name] !== d[name])) return false;
     this.zoom = kept.zoom; this.x = kept.x; this.y = kept.y;
     return true;

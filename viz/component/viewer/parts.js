@@ -7,6 +7,16 @@ export async function unpack(bytes) {
   return new Response(stream).json();
 }
 
+// What the browser keeps for this tab over reloads, or for this page; where it has no room or may
+// not, the next load is as the first.
+export function remember(name, value, keeper = "sessionStorage") {
+  try { window[keeper].setItem(`relascope ${name}`, JSON.stringify(value)); } catch { /* so be it */ }
+}
+
+export function recall(name, keeper = "sessionStorage") {
+  try { return JSON.parse(window[keeper].getItem(`relascope ${name}`)); } catch { return null; }
+}
+
 // One job of the viewer.
 export class Part {
   constructor(viewer) { this.viewer = viewer; }

@@ -374,7 +374,7 @@ def look_into(path: str | None) -> None:
     state = st.session_state
     state.upload_path = path
     state.keep_pins, state.tensor_paths = "", ()
-    for name in ("recorded_pass", "keep_recorded_function", "keep_recorded_list"):
+    for name in ("recorded_pass", "keep_recorded_function"):
         state.pop(name, None)
 
 

@@ -27,7 +27,7 @@ from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, 
 
 HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
-_FUNCTION, _LIST = "keep_recorded_function", "keep_recorded_list"
+_FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
 _KEEP = "keep_layout"
 _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
@@ -59,9 +59,7 @@ def _board(opened: OpenedRecording) -> None:
         if opened.recording.about.get("level") == "modules":
             _as_model(opened, row)
     with left:
-        run_list(
-            opened.packed, len(opened.rows), number, key="run_list", kept=_LIST, on_select=choose
-        )
+        run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, number, choose)
         handing_on.of_recording(opened.recording)
