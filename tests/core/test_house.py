@@ -41,7 +41,7 @@ LINES = {
     "passes": 11004,
     "recorder": 1504,
     "samples": 574,
-    "viz": 27098,
+    "viz": 26995,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

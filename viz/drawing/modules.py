@@ -1,7 +1,10 @@
 """Less to look at: small constants go into their readers, nodes go into their modules."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import groupby
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
 from relascope.core.memo import Memo
@@ -129,22 +132,14 @@ class GroupTree:
         while level:
             level = [g for g in level if self.groups[g].times == 1]
             more = {g: len(self.groups[g].members) + len(self.groups[g].groups) - 1 for g in level}
-            if count + sum(more.values()) <= else_up_to:
-                opened += level
-                count += sum(more.values())
-                level = [child for g in level for child in self.groups[g].groups]
-                continue
-            if len(opened) < 2:
-                fits = []
-                for group in level:
-                    if count + more[group] <= else_up_to:
-                        fits.append(group)
-                        count += more[group]
-                opened += fits
-                level = [child for g in fits for child in self.groups[g].groups]
-                if fits:
-                    continue
-            break
+            whole = count + sum(more.values()) <= else_up_to
+            fits = []
+            for group in level if whole or len(opened) < 2 else ():
+                if count + more[group] <= else_up_to:
+                    fits.append(group)
+                    count += more[group]
+            opened += fits
+            level = [child for g in fits for child in self.groups[g].groups]
         return tuple(opened)
 
 
@@ -157,23 +152,18 @@ def module_groups(graph: Graph) -> GroupTree:
     """
     joint = any(n.role is Role.BACKWARD for n in graph.nodes)
     halves = _halves(graph) if joint else {}
-    paths: dict[str, tuple[str, ...]] = {}  # chain of ids, the outermost first, for every scope
-    raw: dict[str, Group] = {}
+    chain_of = cache(_chain)
+    around: dict[str, str] = {}  # by a group the one around it, the outermost first
+    sizes: Counter[str] = Counter()  # nodes in each, those of groups in it among them
     inner: dict[str, str] = {}
     for node in graph.nodes:
-        half = halves.get(node.id, "")
-        scope = _module(node)
-        key = half + "|" + scope
-        if key not in paths:
-            paths[key] = _chain(half, scope)
-        parent = ""
-        for group_id in paths[key]:
-            if group_id not in raw:
-                raw[group_id] = Group(group_id, "", parent)
-            _count(raw[group_id], node)
-            parent = group_id
-        inner[node.id] = parent
-    return _tidy(graph, raw, inner)
+        chain = chain_of(halves.get(node.id, ""), _module(node))
+        around |= dict(zip(chain, ("", *chain), strict=False))
+        sizes.update(chain)
+        inner[node.id] = chain[-1] if chain else ""
+    groups, group_of = _tidy(around, sizes, inner)
+    _in_parts(graph, groups, group_of)
+    return _filled(graph, _rolled_up(graph, groups, group_of), group_of)
 
 
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
@@ -187,8 +177,14 @@ def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTr
     """
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
+    return _filled(graph, groups, group_of)
+
+
+def _filled(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) -> GroupTree:
+    """The tree with what each group holds and its sums; without groups that hold nothing."""
+    path = cache(GroupTree(groups, (), group_of).path)
     for node in graph.nodes:
-        for group_id in tree.path(group_of[node.id]):
+        for group_id in path(group_of[node.id]):
             _count(groups[group_id], node)
         if group_of[node.id]:
             groups[group_of[node.id]].members.append(node.id)
@@ -197,7 +193,7 @@ def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTr
         group.operators = dict(sorted(group.operators.items(), key=lambda kv: (-kv[1], kv[0])))
         if group.parent:
             groups[group.parent].groups.append(group.id)
-    return GroupTree(groups, tuple(r for r in tree.roots if r in groups), group_of)
+    return GroupTree(groups, tuple(g.id for g in groups.values() if not g.parent), group_of)
 
 
 def _module(node: Node) -> str:
@@ -240,44 +236,23 @@ def _count(group: Group, node: Node) -> None:
             group.operators[op] = group.operators.get(op, 0) + count
 
 
-def _tidy(graph: Graph, raw: dict[str, Group], inner: dict[str, str]) -> GroupTree:
-    """Leave out groups that say nothing, then link the rest."""
-    own: dict[str, int] = dict.fromkeys(raw, 0)
-    for group_id in inner.values():
-        if group_id:
-            own[group_id] += 1
-    large = {g.id for g in raw.values() if g.nodes >= 2}
-    subgroups: dict[str, int] = dict.fromkeys(raw, 0)
-    loose: dict[str, int] = dict(own)  # nodes that stand right in the group once small ones go
-    for group in raw.values():
-        if group.parent and group.id in large:
-            subgroups[group.parent] += 1
-        elif group.parent:
-            loose[group.parent] += group.nodes if group.nodes < 2 else 0
-    halves = {FORWARD, BACKWARD}
-    kept = {g for g in large if g in halves or loose[g] or subgroups[g] != 1}
-
+def _tidy(
+    around: Mapping[str, str], sizes: Mapping[str, int], inner: Mapping[str, str]
+) -> tuple[dict[str, Group], dict[str, str]]:
+    """The groups that say something, and in which of them each node stands."""
+    large = {g for g in around if sizes[g] >= 2}
+    subgroups = Counter(around[g] for g in large)
+    loose = Counter(inner.values())  # nodes that stand right in a group once small ones go
+    loose.update(around[g] for g in around if g not in large)
+    kept = {g for g in large if g in (FORWARD, BACKWARD) or loose[g] or subgroups[g] != 1}
     outer: dict[str, str] = {"": ""}  # nearest group that is kept, itself included
     groups: dict[str, Group] = {}
-    for group in raw.values():
-        above = outer[group.parent]
-        if group.id not in kept:
-            outer[group.id] = above
-            continue
-        outer[group.id] = group.id
-        group.parent, group.label = above, _label(group.id, above)
-        group.operators = dict(sorted(group.operators.items(), key=lambda kv: (-kv[1], kv[0])))
-        groups[group.id] = group
-        if above:
-            groups[above].groups.append(group.id)
-    group_of = {node_id: outer[group_id] for node_id, group_id in inner.items()}
-    for node in graph.nodes:
-        if group_of[node.id]:
-            groups[group_of[node.id]].members.append(node.id)
-    _in_parts(graph, groups, group_of)
-    groups = _rolled_up(graph, groups, group_of)
-    roots = tuple(g.id for g in groups.values() if not g.parent)
-    return GroupTree(groups, roots, group_of)
+    for group_id, parent in around.items():
+        above = outer[parent]
+        outer[group_id] = group_id if group_id in kept else above
+        if group_id in kept:
+            groups[group_id] = Group(group_id, _label(group_id, above), above)
+    return groups, {node_id: outer[group_id] for node_id, group_id in inner.items()}
 
 
 MOST_LOOSE, PART = 1500, 100
@@ -292,24 +267,14 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
     for around, nodes in loose.items():
         if len(nodes) <= MOST_LOOSE:
             continue
-        if around:
-            groups[around].members.clear()
         for size in (PART * PART, PART) if len(nodes) > PART * PART else (PART,):
             for start in range(0, len(nodes), size):
                 part = nodes[start : start + size]
                 label = f"nodes {start + 1:,} to {start + len(part):,}"
                 ident = f"{around}/{start + 1}…{start + len(part)}"
-                parent = group_of[part[0].id]
-                group = groups.setdefault(ident, Group(ident, label, parent))
-                if parent == ident:
-                    continue  # a part of a part that is one
-                if parent:
-                    groups[parent].groups.append(ident)
-                    groups[parent].members.clear()
-                for node in part:
-                    _count(group, node)
-                    group_of[node.id] = ident
-                    group.members.append(node.id)
+                parent = group_of[part[0].id]  # itself, of a part of a part that is one
+                groups.setdefault(ident, Group(ident, label, parent))
+                group_of.update((node.id, ident) for node in part)
 
 
 def _rolled_up(
@@ -328,24 +293,19 @@ def _rolled_up(
     if not alike:
         return groups
     signatures = _signatures(graph, groups, group_of, alike)
+    held = Counter([*group_of.values(), *(g.parent for g in groups.values())])
     made: dict[str, Group] = {}
     for several in numbered.values():
-        runs: list[list[Group]] = [[]]
-        for group in several:
-            last_one = runs[-1][-1] if runs[-1] else None
-            if last_one and signatures.get(last_one.id) != signatures.get(group.id):
-                runs.append([])
-            runs[-1].append(group)
-        for run in runs:
-            if len(run) < LEAST_TIMES or run[0].id not in alike:
+        for signature, alike_ones in groupby(several, key=lambda g: signatures.get(g.id)):
+            run = [*alike_ones]
+            if len(run) < LEAST_TIMES or signature is None:
                 continue
             parent = groups.get(run[0].parent)
-            alone = parent and not parent.members and len(parent.groups) == len(run)
-            if parent and alone and parent.id not in (FORWARD, BACKWARD):
+            if parent and held[parent.id] == len(run) and parent.id not in (FORWARD, BACKWARD):
                 parent.times = len(run)
                 parent.label += f" × {len(run)}"
-                continue
-            made[run[0].id] = _around(run, parent)
+            else:
+                made[run[0].id] = _around(run)
     ordered: dict[str, Group] = {}
     for group in groups.values():  # a group stands before those in it
         if group.id in made:
@@ -358,24 +318,11 @@ LEAST_TIMES = 3
 """How many modules that are alike are rolled up."""
 
 
-def _around(run: Sequence[Group], parent: Group | None) -> Group:
+def _around(run: Sequence[Group]) -> Group:
     first, numbers = run[0], [g.id.rpartition(".")[2] for g in (run[0], run[-1])]
     stem = first.label.rpartition(".")[0] or "modules"
-    group = Group(
-        f"{first.id.rpartition('.')[0]}.{'…'.join(numbers)}",
-        f"{stem} × {len(run)}",
-        first.parent,
-        groups=[g.id for g in run],
-        nodes=sum(g.nodes for g in run),
-        bytes=sum(g.bytes for g in run),
-        parameter_bytes=sum(g.parameter_bytes for g in run),
-        operators={op: sum(g.operators.get(op, 0) for g in run) for op in first.operators},
-        times=len(run),
-    )
-    if parent is not None:
-        at = parent.groups.index(first.id)
-        parent.groups = [g for g in parent.groups if g not in group.groups]
-        parent.groups.insert(at, group.id)
+    ident = f"{first.id.rpartition('.')[0]}.{'…'.join(numbers)}"
+    group = Group(ident, f"{stem} × {len(run)}", first.parent, times=len(run))
     for one in run:
         one.parent = group.id
     return group
