@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.protocol.tuning import Tuned, TuneResult, TuneTask
+from relascope.engine.protocol.tuning import TuneResult, TuneTask
 from relascope.passes.catalogue import last_built
 from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 
@@ -107,16 +107,8 @@ def _so_far(
         lines: how many trials they had before it.
     """
     book = records.read(place)
-    made = book.trials[lines:]
-    rows = []
-    for task in found:
-        if task.key in keys:
-            mine = [t for t in made if t.task == task.key]
-            failed, before = sum(t.ms is None for t in mine), book.before_ms(task.key)
-            known = (book.with_record_ms(task.key), book.takes(task.key))
-            told = (task.key, task.name, len(mine), failed, before, task.best_ms)
-            rows.append(Tuned(*told, *known))
+    run = book.trials[-1].run if len(book.trials) > lines else ""
+    rows = [book.tuned(run, t.key, t.name, t.best_ms) for t in found if t.key in keys]
     threads = request.threads or len(os.sched_getaffinity(0))
     on = (str(place), machine, request.target, threads)
-    run = made[-1].run if made else ""
     return TuneResult(run, *on, tuple(rows), seconds, True, book.notes)

@@ -49,7 +49,7 @@ def connected(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> It
     Raises:
         EngineError: kind "target"; there is none, or it does not understand this TVM.
     """
-    session = _connect(fleet, progress, seconds)
+    session = connect(fleet, progress, seconds)
     try:
         yield session
     finally:
@@ -58,7 +58,14 @@ def connected(fleet: Fleet, progress: Progress, seconds: float = PATIENCE) -> It
             session.get_function("CloseRPCConnection")()
 
 
-def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
+def connect(
+    fleet: Fleet, progress: Progress, seconds: float = PATIENCE, lasts: float = SESSION
+) -> Any:
+    """A session that is not ended here; see `connected`.
+
+    Args:
+        lasts: seconds after which the server ends what it was given to do.
+    """
     count, until = check(fleet), time.monotonic() + seconds
     while not _free(fleet):
         if time.monotonic() >= until:
@@ -75,7 +82,7 @@ def _connect(fleet: Fleet, progress: Progress, seconds: float) -> Any:
 
         try:
             tracker = rpc.connect_tracker(fleet.host, fleet.port)
-            session = tracker.request(fleet.key, session_timeout=SESSION, max_retry=1)
+            session = tracker.request(fleet.key, session_timeout=lasts, max_retry=1)
             # A server of another TVM is often only noticed at the first call.
             session.get_function("runtime.config_threadpool")
             found.append(session)

@@ -4,8 +4,9 @@ The program runs once there on the model's inputs, and what it gives is compared
 here. It is timed there by the device's own clock: what crosses the network does not count.
 """
 
+import statistics
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,19 @@ from relascope.engine.building import executables
 from relascope.engine.building.executables import Compiled, Tensors
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
+from relascope.engine.measure.fleet import connect, connected
 from relascope.engine.measure.timing import Measured
-from relascope.engine.protocol.session import Progress
+from relascope.engine.protocol.session import Progress, silent
 from relascope.engine.protocol.target_text import gpu_index, library
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.turns import alone
+
+ROUNDS = 5
+"""How often a kernel as built without records and its best record are timed in turns."""
+
+TRIAL_SECONDS = 60
+"""After which a device ends the measurement of a schedule."""
 
 
 class Remote(Compiled):
@@ -135,6 +144,49 @@ def threads_of(session: Any, threads: int) -> int:
             session.get_function("runtime.config_threadpool")(0, threads)
             return threads
         return int(session.get_function("runtime.NumThreads")())
+
+
+@contextmanager
+def placed(
+    libraries: Sequence[Any], device: str, index: int, fleet: Fleet | None, threads: int, pack: Any
+) -> Iterator[tuple[Sequence[Any], Any]]:
+    """Libraries where they are to be timed, and TVM's device there; here nothing runs beside them.
+
+    Args:
+        device, index: TVM's name of its kind, and which of them.
+        fleet: whose; None for this machine's.
+        pack: as of `upload`.
+    """
+    if fleet is None:
+        import tvm
+
+        with alone():
+            yield libraries, tvm.device(device, index)
+        return
+    with connected(fleet, silent) as session:
+        threads_of(session, threads)
+        there = [upload(session, x, f"kernel{k}", pack) for k, x in enumerate(libraries)]
+        yield there, session.device(device, index)
+
+
+def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
+    """Median milliseconds of the first of TVM's timers, and of the second where there is one."""
+    rounds = [[float(timer().mean) for timer in timers] for _ in range(ROUNDS)]
+    first, *second = (1e3 * statistics.median(times) for times in zip(*rounds, strict=True))
+    return first, second[0] if second else None
+
+
+def session(fleet: Fleet, threads: int, config: Any) -> Any:
+    """A session that measures one schedule: `f_create_session` of TVM's MetaSchedule."""
+    found = connect(fleet, silent, lasts=TRIAL_SECONDS)
+    threads_of(found, threads)
+    return found
+
+
+def leave(session: Any, path: str | None) -> None:
+    """Free the device, whatever of it Python still refers to: TVM's `f_cleanup`."""
+    if session is not None:
+        session.get_function("CloseRPCConnection")()
 
 
 def measure_remote(

@@ -8,7 +8,7 @@ import statistics
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +73,7 @@ class MeasuredSchedule:
 
 
 Batch = tuple[MeasuredSchedule, ...]
-Turn = Callable[[], AbstractContextManager[None]]
+Report = Callable[[Batch], None]
 
 
 class Tuner(Protocol):
@@ -89,16 +89,14 @@ class Tuner(Protocol):
             place: the task's own folder, with TVM's records.
         """
 
-    def search(
-        self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[Batch]:
+    def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
         """Measure schedules, batch by batch, until there were so many or there are no more.
 
-        When it yields a batch, TVM's own records of it are on disk.
+        It goes on from the best that are kept.
 
         Args:
             place: the task's own folder, for TVM's records.
-            known: what was measured before, by candidate; it is not measured again.
+            report: called with each batch, TVM's own records of which are then on disk.
         """
 
 
@@ -157,7 +155,6 @@ def tune(
     place: Path,
     about: tuple[str, int],
     progress: Progress,
-    turn: Turn = alone,
 ) -> TuneResult:
     """Measure schedules of some tasks, and keep the records.
 
@@ -166,7 +163,6 @@ def tune(
         trials: of each.
         place: the target's folder of records.
         about: the target's text and the threads, for the result.
-        turn: what each batch is measured in.
     """
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     unknown = [k for k in keys if k not in workloads]
@@ -180,7 +176,7 @@ def tune(
         notes = records.read(place).notes
         for index, workload in enumerate(chosen):
             step = part(progress, index / len(chosen), (index + 1) / len(chosen))
-            done.append(_tune_one(workload, place, trials, run, began, measuring, turn, step))
+            done.append(_tune_one(workload, place, trials, run, began, measuring, step))
         notes += measuring.notes
     took, found = time.perf_counter() - began, (timing.machine(), target, threads, tuple(done))
     return TuneResult(run, str(place), *found, took, notes=notes)
@@ -193,58 +189,38 @@ def _tune_one(
     run: str,
     began: float,
     tuner: Tuner,
-    turn: Turn,
     progress: Progress,
 ) -> Tuned:
-    key, own = workload.key, place / workload.key
+    key, own, made, before = workload.key, place / workload.key, 0, None
     start = records.read(place)
-    history, best, earlier = start.of(key), start.best_ms(key), start.with_record_ms(key)
-    number = max((t.trial for t in history), default=0)
-    known = {t.candidate: t.ms for t in history}
-    progress(0.0, f"{workload.name}: as it is built without records")
-    before = _rival(workload, place, run, number, tuner, turn)
-    made, failed = 0, 0
-    progress(0.0, _words(workload, 0, trials, best, before))
-    for batch in _in_turn(tuner.search(workload, own, trials, known), turn):
-        lines = []
+    best, earlier, number = start.best_ms(key), start.with_record_ms(key), len(start.of(key))
+
+    def rival() -> float | None:
+        """Measure the kernel as it is built without records, and write it down."""
+        measured = tuner.before(workload, own)
+        if measured is None:
+            return None
+        records.add(place, records.RIVALS, [Rival(key, run, number + made, *measured)])
+        return measured[0]
+
+    def report(batch: Batch) -> None:
+        nonlocal made, best
+        lines, seconds = [], time.perf_counter() - began
         for measured in batch:
-            number += 1
-            if measured.ms is None:
-                failed += 1
-            elif best is None or measured.ms < best:
-                best = measured.ms
-            seconds, named = time.perf_counter() - began, (measured.candidate, measured.error)
-            lines.append(Trial(key, run, number, measured.ms, best, seconds, *named))
+            made += 1
+            best = min((b for b in (best, measured.ms) if b is not None), default=None)
+            named = measured.candidate, measured.error
+            lines.append(Trial(key, run, number + made, measured.ms, best, seconds, *named))
         records.add(place, records.CURVE, lines)
-        made += len(batch)
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
+
+    progress(0.0, f"{workload.name}: as it is built without records")
+    before = rival()
+    progress(0.0, _words(workload, 0, trials, best, before))
+    tuner.search(workload, own, trials, report)
     if made:
-        before = _rival(workload, place, run, number, tuner, turn)
-    book = records.read(place)
-    best = book.with_record_ms(key)
-    return Tuned(key, workload.name, made, failed, before, earlier, best, book.takes(key))
-
-
-def _in_turn(batches: Iterator[Batch], turn: Turn) -> Iterator[Batch]:
-    """The same, each made in a turn of its own: others work between two."""
-    while True:
-        with turn():
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
-
-
-def _rival(
-    workload: Workload, place: Path, run: str, trial: int, tuner: Tuner, turn: Turn
-) -> float | None:
-    """Measure a kernel as it is built without records, and write it down."""
-    with turn():
-        measured = tuner.before(workload, place / workload.key)
-    if measured is None:
-        return None
-    records.add(place, records.RIVALS, [Rival(workload.key, run, trial, *measured)])
-    return measured[0]
+        rival()
+    return records.read(place).tuned(run, key, workload.name, earlier)
 
 
 def _words(

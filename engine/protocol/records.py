@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from relascope.core.errors import EngineError, refusing
 from relascope.core.place import cache_folder
-from relascope.engine.protocol.tuning import Fleet, Trial
+from relascope.engine.protocol.tuning import Fleet, Trial, Tuned
 
 VARIABLE = "RELASCOPE_RECORDS"
 """Names the folder of all records; without it they are in the user's cache folder."""
@@ -109,6 +109,18 @@ class Book:
             return best
         earlier = [t.ms for t in self.of(task) if t.ms is not None and t.trial <= rival.trial]
         return rival.ours_ms if min(earlier, default=best) <= best else best
+
+    def tuned(self, run: str, task: str, name: str, earlier: float | None) -> Tuned:
+        """What a run did for a task.
+
+        Args:
+            name: of the kernel.
+            earlier: milliseconds with the best record that was there before the run.
+        """
+        mine = [t for t in self.in_run(run) if t.task == task]
+        failed, before = sum(t.ms is None for t in mine), self.before_ms(task)
+        best, takes = self.with_record_ms(task), self.takes(task)
+        return Tuned(task, name, len(mine), failed, before, earlier, best, takes)
 
     def _rival(self, task: str) -> Rival | None:
         return next((r for r in reversed(self.rivals) if r.task == task), None)

@@ -95,7 +95,7 @@ class Tuned:
     Args:
         trials: measured now, those that failed included.
         failed: of those, how many.
-        before_ms: as built without records, measured now; None where that cannot be done.
+        before_ms: as built without records, measured last; None where that cannot be done.
         earlier_ms: with the best record that was there before; None without one.
         best_ms: with the best record that is there now; None without one.
         uses_record: as of a `TuneTask`.

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from relascope.engine.building.threads import set_threads
@@ -14,7 +13,6 @@ from relascope.engine.protocol.tuning import Fleet, TuneResult, TuneTask
 from relascope.engine.server.builds import Builds
 from relascope.engine.server.programs import Programs
 from relascope.engine.server.unbuilt import building
-from relascope.engine.turns import alone
 
 
 class Tuning:
@@ -76,8 +74,7 @@ class Tuning:
             self._builds.records(request, fleet),
         )
         rest = part(progress, 0.05, 1.0)
-        turn = alone if fleet is None else nullcontext
-        return tuner.tune(functions, keys, trials, measuring, place, about, rest, turn)
+        return tuner.tune(functions, keys, trials, measuring, place, about, rest)
 
     def _tunable(
         self, request: BuildRequest, watch: bool, progress: Progress

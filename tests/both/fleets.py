@@ -69,7 +69,6 @@ class FleetTests:
         assert both.max_abs_error < GRADIENT
         assert any(c.name.startswith("gradient") for c in found.comparisons)
 
-    @pytest.mark.exhaustive
     def test_kernels_are_tuned_there_and_built_with_for_there_alone(self, session, fleet):
         pipeline = default_pipeline(self.ir, False)
         tasks = session.tasks(BuildRequest(SOURCE, pipeline, PLAIN, 1), fleet, progress=quiet)

@@ -86,13 +86,8 @@ def curve_rows(trials: Sequence[Trial], names: Mapping[str, str]) -> list[Row]:
 
 
 def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
-    """Tasks with what the records say now, the largest share first.
-
-    Args:
-        tasks: as an engine listed them, from fewer records.
-    """
-    known = next((t for t in tasks if t.share and _now(t)), None)
-    new = [
+    """Tasks, as an engine listed them from fewer records, with what the records say now."""
+    return tuple(
         replace(
             t,
             before_ms=book.before_ms(t.key) or t.before_ms,
@@ -101,14 +96,7 @@ def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
             uses_record=book.takes(t.key),
         )
         for t in tasks
-    ]
-    if known is None or not known.share:
-        return tuple(new)
-    whole = known.calls * _now(known) / known.share
-    rest = whole * max(0.0, 1 - sum(t.share or 0.0 for t in tasks))  # of kernels that are no task
-    total = sum(t.calls * _now(t) for t in new) + rest
-    shared = [replace(t, share=t.calls * _now(t) / total) for t in new]
-    return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
+    )
 
 
 def gain(before: float | None, best: float | None) -> float | None:
@@ -122,11 +110,6 @@ def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:
         t.key: f"{t.name} " + ", ".join("x".join(map(str, a.shape)) for a in t.arguments[:-1])
         for t in tasks
     }
-
-
-def _now(task: TuneTask) -> float:
-    ms = task.best_ms if task.uses_record else task.before_ms
-    return ms or 0.0
 
 
 def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:

@@ -1,39 +1,71 @@
-"""Tuning of Relax programs: their tasks, and what measures them."""
+"""Tuning of Relax programs: their tasks, and TVM's MetaSchedule, which measures them.
 
+The loop, its builder and its runner are TVM's. What is kept of each batch is on disk before the
+next begins, as TVM's `JSONDatabase` keeps it, which can open a task's folder.
+"""
+
+import importlib
+import json
 import os
 import statistics
-from collections import defaultdict
+import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
 from tvm.support import tar
+from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.place import with_import_root
 from relascope.engine.building.options import BuildOptions, Function, TuningRecords
-from relascope.engine.measure import timing
-from relascope.engine.measure.fleet import check, connected
-from relascope.engine.measure.remote import refuse_library, threads_of, upload
-from relascope.engine.measure.tuner import Tunable, Tuner, Workload
+from relascope.engine.measure import remote
+from relascope.engine.measure.fleet import check
+from relascope.engine.measure.remote import refuse_library
+from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Tuner, Workload
+from relascope.engine.protocol import records
 from relascope.engine.protocol.target_text import without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
 from relascope.engine.relax.building import kernel_tasks, runtime
+from relascope.engine.relax.building.kernel_tasks import key_of
 from relascope.engine.relax.building.profiled import Profiled
-from relascope.engine.relax.building.records import best
+from relascope.engine.relax.building.records import best, recorded_workload, stored
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
+from relascope.engine.relax.draw.to_graph import as_json
 from relascope.engine.relax.kernels import openblas
-from relascope.engine.relax.tune.search import ScheduleSearch
-from relascope.engine.relax.tune.trial import SHORTEST_MS, values
-from relascope.engine.relax.tune.workers import Workers, shapes
+from relascope.engine.relax.tune import trial
+from relascope.engine.turns import alone
 
-ROUNDS = 5
-"""How often a kernel as built without records and its best record are timed in turn."""
+BATCH = 16
+"""Schedules that are measured before they are written down, and the next are proposed."""
+
+POPULATION, SAMPLED, GENERATIONS = 64, 24, 2
+"""Schedules that the search breeds from, of them at least so many drawn at random, and how often it
+changes them before it proposes a batch. Measurements alone say which are good, no learned model
+does, so more of them would cost time (MetaSchedule's 512 take 8 to 24 s a batch) and tell nothing.
+"""
+
+REPEATS, SHORTEST_MS = 3, 20
+"""A measurement is the median of so many blocks of calls, each at least so long."""
+
+BUILD_SECONDS, RUN_SECONDS = 30.0, 20.0
+"""What building a kernel, and timing it here, may take."""
+
+BUILDS = 200
+"""After so many kernels a builder starts anew: LLVM keeps some memory of everything it built."""
 
 MOST_BUILDERS = 8
 """Kernels that are built at a time, on as many cores; each process takes a second to start, and a
 quarter of a gigabyte."""
+
+_INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
 def tunable(function: Function, target: str, watch: bool) -> Tunable:
@@ -65,24 +97,226 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
 def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
     """What measures schedules; see `engine.server.backend.Backend`."""
     text = without(target, (RECORDS,))
-    made = parse(text)
+    return ScheduleSearch(text, threads, fleet, measures(text, threads, fleet))
+
+
+class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
+    """Schedules of a kernel by TVM's MetaSchedule: a `Tuner`.
+
+    Its sketches of loops have sizes that an evolutionary search chooses among those that were
+    measured, drawn at random, and changed (Shao et al., "Tensor Program Optimization with
+    Probabilistic Programs", NeurIPS 2022).
+
+    Args:
+        target: its text, without records.
+        threads: that kernels are to run with.
+        fleet: whose device measures; None for this machine.
+        processes: TVM's builder and runner; see `measures`.
+        seed: of what is drawn at random; -1 draws that too.
+    """
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        target: str,
+        threads: int,
+        fleet: Fleet | None,
+        processes: tuple[Any, Any],
+        seed: int = -1,
+    ) -> None:
+        self._text, self._threads, self._fleet, self._seed = target, threads, fleet, seed
+        made = parse(target)
+        options = dict(made.export())
+        if str(made.kind.name) == "llvm":  # TVM asks how many cores a kernel may be shared among
+            options["num-cores"] = threads
+        self._target = tvm.target.Target(options)
+        self._processes = processes
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self._processes:
+            process.pool.shutdown()
+
+    def before(self, workload: Workload, place: Path) -> tuple[float, float | None]:
+        """As it is built without records, and with its best record; see `measure.tuner.Tuner`.
+
+        Both run as they do in a program: called by the virtual machine, a library as such.
+        """
+        built, timers = _contenders(workload, self._text, place), []
+        device = str(self._target.kind.name).replace("llvm", "cpu"), 0
+        read = workload.arguments[: -workload.program.results]
+        kinds = [(tuple(int(d) for d in a.shape), a.dtype) for a in read]
+        where = self._fleet, self._threads
+        with remote.placed(built, *device, *where, tar.tar) as (libraries, there):
+            given = trial.values(kinds, there)
+            for library in libraries:
+                machine = relax.VirtualMachine(library, there)
+                machine.set_input("main", *given)
+                options = {"number": 1, "repeat": 1, "min_repeat_ms": SHORTEST_MS}
+                timer = machine.time_evaluator("invoke_stateful", there, **options)
+                timers.append(partial(timer, "main"))
+            return remote.in_turns(timers)
+
+    def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
+        """Measure schedules; see `measure.tuner.Tuner`."""
+        first = recorded_workload(place, workload.program.mod)
+        database = ms.database.MemoryDatabase()
+        committed = database.commit_workload(first.mod)
+        for record in stored(place, committed):
+            database.commit_tuning_record(record)
+        faults: list[EngineError] = []
+
+        def keep(candidates: Any, results: Any) -> None:
+            found = []
+            for candidate, result in zip(candidates, results, strict=True):
+                name, error = key_of(candidate.sch.mod), str(result.error_msg or "")
+                if error:
+                    measured = MeasuredSchedule(name, None, lines_of(error)[-1][:200])
+                else:
+                    seconds = statistics.median(map(float, result.run_secs))
+                    about = [seconds], self._target, candidate.args_info
+                    record = ms.database.TuningRecord(candidate.sch.trace, committed, *about)
+                    _store(place, committed, record)
+                    measured = MeasuredSchedule(name, 1e3 * seconds)
+                found.append(measured)
+            report(tuple(found))
+
+        _load_intrinsics(self._target)
+        callbacks = ms.measure_callback
+        builder, runner = self._processes
+        try:
+            ms.tune.tune_tasks(
+                tasks=[self._context(workload, first.mod)],
+                task_weights=[1.0],
+                work_dir="",
+                max_trials_global=trials,
+                num_trials_per_iter=BATCH,
+                builder=builder,
+                runner=runner,
+                database=database,
+                cost_model="random",
+                measure_callbacks=[
+                    callbacks.AddToDatabase(),
+                    callbacks.RemoveBuildArtifact(),
+                    _Keeping(keep, faults),
+                ],
+                task_scheduler="round-robin",
+            )
+        except Exception:  # TVM's, without the words of ours
+            if faults:
+                raise faults[0] from None
+            raise
+
+    def _context(self, workload: Workload, mod: Any) -> Any:
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=POPULATION, init_min_unmeasured=SAMPLED, genetic_num_iters=GENERATIONS
+        )
+        return ms.TuneContext(
+            mod,
+            target=self._target,
+            space_generator="post-order-apply",
+            task_name=workload.name,
+            search_strategy=strategy,
+            num_threads=len(os.sched_getaffinity(0)),
+            rand_state=self._seed,
+        )
+
+
+@derived_object
+class _Keeping(ms.measure_callback.PyMeasureCallback):
+    """Hands on what was measured; what `keep` raises is in `faults`, TVM's error being another."""
+
+    def __init__(self, keep: Callable[[Any, Any], None], faults: list[EngineError]) -> None:
+        super().__init__()
+        self.keep, self.faults = keep, faults
+
+    def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, results: Any) -> None:
+        try:
+            self.keep(candidates, results)
+        except EngineError as wrong:
+            self.faults.append(wrong)
+            raise
+
+
+@derived_object
+class _Builder(ms.builder.PyBuilder):
+    """As TVM's `LocalBuilder`, which starts new processes for every batch; these stay."""
+
+    def __init__(self, build: Callable[[tuple[Any, Any]], str]) -> None:
+        super().__init__()
+        workers = min(MOST_BUILDERS, len(os.sched_getaffinity(0)))
+        self.one, self.pool = build, PopenPoolExecutor(workers, BUILD_SECONDS, None, (), BUILDS)
+
+    def build(self, inputs: Any) -> Any:
+        found = self.pool.map_with_error_catching(self.one, [(i.mod, i.target) for i in inputs])
+        return [
+            ms.builder.BuilderResult(r.value, None)
+            if r.status == StatusKind.COMPLETE
+            else ms.builder.BuilderResult(None, lines_of(r.value)[-1])
+            for r in found
+        ]
+
+
+@derived_object
+class _AloneRunner(ms.runner.PyRunner):
+    """TVM's runner, while no other engine works; others go on between two batches."""
+
+    def __init__(self, runner: Any) -> None:
+        super().__init__()
+        self.runner, self.pool = runner, runner.pool
+
+    def run(self, inputs: Any) -> Any:
+        with alone():
+            return self.runner.run(inputs)
+
+
+def measures(target: str, threads: int, fleet: Fleet | None) -> tuple[Any, Any]:
+    """TVM's builder and runner, whose processes find this project.
+
+    Raises:
+        EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
+    """
+    made, start = parse(target), partial(trial.start, threads)
     if fleet is not None:
-        refuse_library(text, LIBRARIES)
+        refuse_library(target, LIBRARIES)
         check(fleet)
     elif not _is_here(made):
         message = "What is built for this target cannot be measured here."
         hint = "Measure on a fleet: give its tracker and key."
         raise EngineError("target", message, target, hint)
-    ours = SCHEDULES in text.split()
-    builders = min(MOST_BUILDERS, len(os.sched_getaffinity(0)))
-    measurer = Workers(made, ours, threads, builders, fleet)
+    os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
+    here = fleet is None and str(made.kind.name) == "llvm"
+    builder = _Builder(partial(trial.build, SCHEDULES in target.split(), here))
+    timed = ms.runner.EvaluatorConfig(1, REPEATS, SHORTEST_MS)
+    options = {"evaluator_config": timed, "f_alloc_argument": trial.arguments}
+    if fleet is None:
+        runner = ms.runner.LocalRunner(timeout_sec=RUN_SECONDS, initializer=start, **options)
+        return builder, _AloneRunner(runner)
+    device = ms.runner.RPCConfig(fleet.host, fleet.port, fleet.key)
+    sessions = partial(remote.session, fleet, threads)
+    options |= {"f_create_session": sessions, "f_cleanup": remote.leave}
+    return builder, ms.runner.RPCRunner(device, **options)
 
-    def before(workload: Workload, place: Path) -> tuple[float, float | None]:
-        if fleet is None:
-            return _duel(workload, text, place)
-        return _duel_there(workload, text, place, fleet, threads)
 
-    return ScheduleSearch(made, threads, measurer, before)
+def _store(place: Path, workload: Any, record: Any) -> None:
+    """Add a record of TVM's to a task's folder."""
+    if next(records.checked(place / records.WORKLOAD), None) is None:
+        records.append(place / records.WORKLOAD, json.dumps(as_json(workload.as_json())) + "\n")
+    records.append(place / records.SCHEDULES, json.dumps([0, as_json(record.as_json())]) + "\n")
+
+
+def _load_intrinsics(target: Any) -> None:
+    """Read the tensor instructions of this CPU's kind, and not first those of every GPU.
+
+    MetaSchedule imports all of them, which takes half a minute; for a GPU that must be.
+    """
+    if str(target.kind.name) != "llvm" or _INTRINSICS in sys.modules:
+        return
+    package = ModuleType(_INTRINSICS)
+    package.__path__ = [str(Path(tvm.__file__).parent / "s_tir" / "tensor_intrin")]
+    sys.modules[_INTRINSICS] = package
+    for name in ("x86", "arm_cpu") if "arm" in str(target.export()) else ("x86",):
+        importlib.import_module(f"{_INTRINSICS}.{name}")
 
 
 def _is_here(target: Any) -> bool:
@@ -94,50 +328,10 @@ def _device(target: Any) -> Any:
     return tvm.device("cpu" if kind == "llvm" else kind, 0)
 
 
-def _duel(workload: Workload, target: str, place: Path) -> tuple[float, float | None]:
-    """Milliseconds of a kernel as built without records, and with its best, timed in turn.
-
-    Both run as they do in a program: called by the virtual machine, a library as such.
-    """
-    device = _device(parse(target))
-    given = values(shapes(workload.arguments[: -workload.program.results]), device)
-    runs = {}
-    for name, executable in _contenders(workload, target, place).items():
-        machine = relax.VirtualMachine(executable, device)
-        runs[name] = lambda main=machine["main"]: main(*given)
-    measured = timing.interleave(runs, ROUNDS, device.sync, lambda fraction, text: None)
-    medians = {n: 1e3 * statistics.median(m.runs) for n, m in measured.items()}
-    return medians["before"], medians.get("ours")
-
-
-def _duel_there(
-    workload: Workload, target: str, place: Path, fleet: Fleet, threads: int
-) -> tuple[float, float | None]:
-    """The same on a device of a fleet, by its clock."""
-    built, options = _contenders(workload, target, place), {"number": 1, "repeat": 1}
-    timed, taken = {}, defaultdict(list)
-    with connected(fleet, lambda fraction, text: None) as session:
-        threads_of(session, threads)
-        device = session.device(_device(parse(target)).dlpack_device_type())
-        given = values(shapes(workload.arguments[: -workload.program.results]), device)
-        for name, executable in built.items():
-            machine = relax.VirtualMachine(upload(session, executable, name, tar.tar), device)
-            machine.set_input("main", *given)
-            timed[name] = machine.time_evaluator(
-                "invoke_stateful", device, **options, min_repeat_ms=SHORTEST_MS
-            )
-        for _ in range(ROUNDS):
-            for name, run in timed.items():
-                taken[name].append(1e3 * float(run("main").mean))
-    medians = {n: statistics.median(t) for n, t in taken.items()}
-    return medians["before"], medians.get("ours")
-
-
-def _contenders(workload: Workload, target: str, place: Path) -> dict[str, Any]:
-    """A kernel built as a program: "before" without records, "ours" with the best there is."""
-    built = {"before": (kernel_tasks.alone(workload, True), BuildOptions(target))}
+def _contenders(workload: Workload, target: str, place: Path) -> list[Any]:
+    """A kernel built as a program without records, and with the best where there is one."""
+    built = [runtime.make(kernel_tasks.alone(workload, True), BuildOptions(target))]
     if best(place, workload.program.mod) is not None:
-        found = TuningRecords(place.parent, "", always=True)
-        ours = BuildOptions(target, records=found)
-        built["ours"] = (kernel_tasks.alone(workload, False), ours)
-    return {name: runtime.make(mod, options) for name, (mod, options) in built.items()}
+        ours = BuildOptions(target, records=TuningRecords(place.parent, "", always=True))
+        built.append(runtime.make(kernel_tasks.alone(workload, False), ours))
+    return built

@@ -61,11 +61,11 @@ class Templates:
     """What is to be scheduled: the `program` of a `Workload`.
 
     Args:
-        module, constants: as of the `Operator`; the module as JSON.
+        module, constants: as of the `Operator`.
         choices: names and arguments of AutoTVM's tasks.
     """
 
-    module: str
+    module: Any
     constants: tuple[str, ...]
     choices: tuple[tuple[str, tuple[Any, ...]], ...]
 
@@ -150,7 +150,7 @@ def workload(operator: Operator, target: Any) -> Workload | None:
     )
     if not choices:
         return None
-    task = Templates(tvm.ir.save_json(operator.module), operator.constants, choices)
+    task = Templates(operator.module, operator.constants, choices)
     name = str(operator.call.op.name)
     return Workload(operator.key, name, operator.types, min(flops), task)
 

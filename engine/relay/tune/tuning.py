@@ -1,13 +1,13 @@
 """Tuning Relay's kernels with AutoTVM: the search, and the records in a build.
 
 AutoTVM's templates fall back to a schedule of their own where there is no record, so a program is
-never left half tuned. Its genetic tuner proposes configurations; `engine.relay.tune.trial` builds
-and times them in a process of its own.
+never left half tuned. The loop is AutoTVM's, with its genetic tuner; `engine.relay.tune.trial`
+builds and times configurations in a process of its own.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+import statistics
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,35 +15,36 @@ from typing import Any
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.memo import Memo
 from relascope.engine.building.options import BuildOptions, Function
-from relascope.engine.measure.fleet import check
-from relascope.engine.measure.remote import refuse_library
-from relascope.engine.measure.tuner import MeasuredSchedule, Tunable, Workload
+from relascope.engine.measure.fleet import check, connected
+from relascope.engine.measure.remote import in_turns, placed, refuse_library
+from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Workload
 from relascope.engine.protocol import records
-from relascope.engine.protocol.target_text import library, without
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.target_text import gpu_index, library, without
 from relascope.engine.protocol.tuning import RECORDS, Fleet
-from relascope.engine.relay.building import targets, templates
+from relascope.engine.relay.building import runtime, targets, templates
 from relascope.engine.relay.building.apply_records import best_record
 from relascope.engine.relay.building.profiled import Profiled
-from relascope.engine.relay.building.runtime import prepared
 from relascope.engine.relay.building.targets import LIBRARIES, parse
 from relascope.engine.relay.tune import trial
-from relascope.engine.relay.tune.trial import CannotMeasure, Place
 from relascope.engine.relay.tvm.boot import spawning
+from relascope.engine.turns import alone
+from relascope.passes.relay.ir.program import RelayProgram
 
 # The runtime has loaded the TVM that has Relay.
+import tvm  # isort: skip
 from tvm import autotvm  # isort: skip
-from tvm.autotvm.measure import MeasureInput, MeasureResult  # isort: skip
+from tvm.autotvm.measure import LocalBuilder, MeasureErrorNo, MeasureResult, RPCRunner  # isort: skip
+from tvm.autotvm.measure.measure import Builder, Runner  # isort: skip
+from tvm.autotvm.measure.measure_methods import default_module_loader  # isort: skip
 from tvm.autotvm.tuner import GATuner  # isort: skip
-from tvm.contrib.popen_pool import PopenWorker  # isort: skip
+from tvm.contrib import graph_executor, tar  # isort: skip
+from tvm.contrib.popen_pool import PopenPoolExecutor  # isort: skip
 
 _BATCH = 4  # what a kill may lose
 _POPULATION = 16  # of the genetic tuner: small, since a task gets tens of trials, not thousands
-_FIRST = 8  # trials of each template before they are held against each other
-_FAR = 1.5  # a template whose best is so much slower than another's is given up
-_STALE = 200  # batches without anything new, after which a template counts as exhausted
 _SECONDS = 10.0  # to build and time a schedule
-_FLEET_SECONDS = 60.0  # as far as a fleet's device does it, waiting for one included
-_ALONE_SECONDS = 120.0  # to build and time a kernel as it is without records
+_FLEET_SECONDS = 60  # to time it on a fleet's device, waiting for one included
 
 _workloads: Memo[dict[str, Workload | None]] = Memo(8)
 
@@ -55,7 +56,7 @@ def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
         watch: build it to be profiled, where the target runs here.
     """
     options = BuildOptions(without(target, (RECORDS,)))
-    function = prepared(tuned.program, tuned.program.mod[tuned.name], options)
+    function = runtime.prepared(tuned.program, tuned.program.mod[tuned.name], options)
     profiled = None
     calls: list[templates.Operator | None]
     if watch and targets.target(options.target).runs_here:
@@ -97,162 +98,140 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> "Iterator[RelayTune
     if fleet is not None:
         refuse_library(target, LIBRARIES)
         check(fleet)
-    process = Process()
-    try:
-        yield RelayTuner(process, Place(target, threads, fleet))
-    finally:
-        process.close()
+    pool = PopenPoolExecutor(1, _SECONDS)  # its process ends with it
+    yield RelayTuner(pool, target, threads, fleet)
 
 
-class Process:
-    """The process in which schedules are built and timed, and started again where it must be."""
+class NoBuild(Builder):
+    """What AutoTVM builds with: nothing, since `Here` does both."""
 
-    def __init__(self) -> None:
-        self._worker = PopenWorker()
+    def build(self, measure_inputs: Any) -> Any:
+        return measure_inputs
 
-    def ask(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function of `engine.relay.tune.trial` returns.
 
-        Raises:
-            CannotMeasure: it says so, takes too long, or ends the process.
-        """
+class Here(Runner):
+    """What AutoTVM runs with, while no other engine works; its own needs a network and a linker."""
+
+    def __init__(self, pool: PopenPoolExecutor, target: str, threads: int) -> None:
+        super().__init__(_SECONDS, 1)
+        self._pool, self._place = pool, (target, threads)
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """Nothing is built before it is run."""
+        return {}
+
+    def run(self, measure_inputs: Any, build_results: Any) -> Any:
+        """Times of what is asked for; a schedule that fails, hangs or crashes has none."""
+        with alone():
+            return [self._timed(wanted) for wanted in measure_inputs]
+
+    def _timed(self, wanted: Any) -> Any:
         try:
-            with spawning():
-                self._worker.send(function, arguments, timeout=seconds)
-            return self._worker.recv()
-        except TimeoutError:
-            raise CannotMeasure(f"It took more than {seconds:.0f} s.") from None
-        except ChildProcessError:
-            raise CannotMeasure("It ended the process that ran it.") from None
-        except Exception as wrong:  # the worker puts its traceback into the words
-            raise CannotMeasure(lines_of(wrong)[-1].rpartition("CannotMeasure: ")[2]) from wrong
+            costs = (self._pool.submit(trial.timed, wanted, *self._place).result(),)
+        except Exception as wrong:
+            return MeasureResult(("", wrong), MeasureErrorNo.UNKNOWN_ERROR, 0.0, 0.0)
+        return MeasureResult(costs, MeasureErrorNo.NO_ERROR, 0.0, 0.0)
 
-    def close(self) -> None:
-        """End it."""
-        self._worker.kill()
+
+def _there(fleet: Fleet, threads: int) -> tuple[Any, Any]:
+    """TVM's builder and runner for a fleet's devices."""
+
+    def start(session: Any, built: Any) -> None:
+        session.get_function("runtime.config_threadpool")(0, threads)
+
+    with connected(fleet, silent):  # or a sentence why not, where TVM's own would wait
+        pass
+    return LocalBuilder(_SECONDS), RPCRunner(
+        fleet.key,
+        fleet.host,
+        fleet.port,
+        timeout=_FLEET_SECONDS,
+        n_parallel=1,
+        number=1,
+        repeat=trial.REPEATS,
+        min_repeat_ms=trial.LEAST_MS,
+        cooldown_interval=0.0,
+        module_loader=default_module_loader(start),
+    )
 
 
 class RelayTuner:
     """See `engine.measure.tuner.Tuner`."""
 
-    def __init__(self, process: Process, place: Place) -> None:
+    def __init__(
+        self, pool: PopenPoolExecutor, target: str, threads: int, fleet: Fleet | None
+    ) -> None:
         self.notes: tuple[str, ...] = ()
-        self._process, self._place = process, place
-        self._seconds = _SECONDS + (_FLEET_SECONDS if place.fleet else 0.0)
+        self._pool, self._target, self._threads, self._fleet = pool, target, threads, fleet
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
-        """A kernel as it is built without records, and with its best one, in turns."""
-        task: templates.Templates = workload.program
-        record = best_record(place)
+        """An operator built as a program without records, and with its best one, in turns."""
         try:
-            found: tuple[float, float | None] = self._process.ask(
-                _ALONE_SECONDS, trial.alone, task.module, task.constants, record, self._place
-            )
-        except CannotMeasure as wrong:
-            self.notes += (f"{workload.name} without records could not be timed: {wrong}",)
+            return self._duel(workload.program, best_record(place))
+        except Exception as wrong:  # whatever TVM makes of the operator
+            why = lines_of(wrong)[-1][:200]
+            self.notes += (f"{workload.name} without records could not be timed: {why}",)
             return None
-        return found
 
-    def search(
-        self, workload: Workload, place: Path, trials: int, known: Mapping[str, float | None]
-    ) -> Iterator[tuple[MeasuredSchedule, ...]]:
-        """Measure configurations of a kernel's templates, batch by batch."""
+    def _duel(self, task: templates.Templates, record: str | None) -> tuple[float, float | None]:
+        program = RelayProgram(task.module, {}, (), 1)
+        function, options = program.main, BuildOptions(self._target)
+        drawn = {n: trial.values(kind) for n, kind in runtime.arguments_of(function).items()}
+        constants = {n: drawn.pop(n) for n in task.constants}
+        bound = tvm.relay.build_module.bind_params_by_name(function, constants)
+        bound = tvm.relay.transform.InferType()(tvm.IRModule({"main": bound}))["main"]
+        prepared = runtime.prepared(program, bound, options)
+        built, timers = [runtime.make(prepared, options)], []
+        if record is not None:
+            with autotvm.apply_history_best([autotvm.record.decode(record)]):
+                built.append(runtime.make(prepared, options))
+        kind = str(parse(self._target).kind).replace("llvm", "cpu"), gpu_index(self._target)
+        with placed(built, *kind, self._fleet, self._threads, tar.tar) as (libraries, device):
+            for library in libraries:
+                executor = graph_executor.GraphModule(library["default"](device))
+                for name, value in drawn.items():
+                    executor.set_input(name, value)
+                timed = {"number": 1, "repeat": 1, "min_repeat_ms": trial.LEAST_MS}
+                timers.append(executor.module.time_evaluator("run", device, **timed))
+            return in_turns(timers)
+
+    def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
+        """Measure configurations of a kernel's templates, which share the trials."""
         task: templates.Templates = workload.program
-        target = parse(self._place.target)
-        named = bool(library(self._place.target, LIBRARIES))
+        target = parse(self._target)
+        named = bool(library(self._target, LIBRARIES))
         if not (place / records.OPERATOR).exists():
             about = json.dumps({"constants": task.constants, "library": named})
             records.append(place / records.OPERATOR, about + "\n")
-        choices = [_Choice(name, args, target, known) for name, args in task.choices]
-        size, left = max(1, min(_BATCH, trials // len(choices))), trials
-        while left > 0 and (choice := _next(choices)) is not None:
-            batch = choice.propose(min(size, left))
-            if not batch:
-                continue
-            measured = tuple(self._measure(choice, index, place) for index in batch)
-            left -= len(measured)
-            choice.learn({i: m.ms for i, m in zip(batch, measured, strict=True)})
-            yield measured
 
-    def _measure(self, choice: "_Choice", index: int, place: Path) -> MeasuredSchedule:
-        candidate = f"{choice.name} {index}"
-        try:
-            ms: float = self._process.ask(
-                self._seconds, trial.template, choice.name, choice.arguments, index, self._place
-            )
-        except CannotMeasure as wrong:
-            return MeasuredSchedule(candidate, None, str(wrong))
-        line = autotvm.record.encode(choice.asked(index), choice.answered(ms))
-        records.append(place / records.AUTOTVM, line + "\n")
-        return MeasuredSchedule(candidate, ms)
+        def keep(tuner: Any, inputs: Any, results: Any) -> None:
+            found = []
+            for asked, result in zip(inputs, results, strict=True):
+                name = f"{asked.task.name} {asked.config.index}"
+                if result.error_no:
+                    why = lines_of(result.costs[-1])[-1][:200]
+                    found.append(MeasuredSchedule(name, None, why))
+                    continue
+                line = autotvm.record.encode(asked, result)
+                records.append(place / records.AUTOTVM, line + "\n")
+                found.append(MeasuredSchedule(name, 1e3 * statistics.median(result.costs)))
+            report(tuple(found))
 
-
-class _Choice:
-    """The search through one template's configurations."""
-
-    def __init__(
-        self, name: str, arguments: tuple[Any, ...], target: Any, known: Mapping[str, float | None]
-    ) -> None:
-        self.name, self.arguments = name, arguments
-        self._task = autotvm.task.create(name, arguments, target=target)
-        self._target = target
-        self._tuner = GATuner(self._task, pop_size=_POPULATION)
-        parts = {c.rpartition(" "): ms for c, ms in known.items()}
-        self.known = {int(index): ms for (of, _, index), ms in parts.items() if of == name}
-        self.exhausted = False
-        self._waiting: list[int] = []
-        self._inherit()
-
-    @property
-    def best(self) -> float | None:
-        """Milliseconds of the fastest configuration."""
-        return min((ms for ms in self.known.values() if ms is not None), default=None)
-
-    def propose(self, count: int) -> list[int]:
-        """Up to so many configurations that were not measured; `learn` is called with them next.
-
-        None where there are no more, and the template is then exhausted.
-        """
-        for _ in range(_STALE):
-            if not self._tuner.has_next():
-                break
-            self._waiting = [int(c.index) for c in self._tuner.next_batch(count)]
-            new = [i for i in dict.fromkeys(self._waiting) if i not in self.known]
-            if new:
-                return new
-            self.learn({})
-        self.exhausted = True
-        return []
-
-    def learn(self, measured: Mapping[int, float | None]) -> None:
-        """Tell the tuner of what it proposed, in the order in which it did."""
-        self.known.update(measured)
-        asked = [self.asked(i) for i in self._waiting]
-        self._tuner.update(asked, [self.answered(self.known[i]) for i in self._waiting])
-        self._waiting = []
-
-    def asked(self, index: int) -> Any:
-        """A configuration as AutoTVM has it."""
-        return MeasureInput(self._target, self._task, self._task.config_space.get(index))
-
-    def answered(self, ms: float | None) -> Any:
-        """What was measured of one, as AutoTVM has it."""
-        failed = ms is None
-        costs = (1e9,) if ms is None else (ms / 1e3,)
-        return MeasureResult(costs, int(failed), 0.0, 0.0)
-
-    def _inherit(self) -> None:
-        """Start from the fastest that are known: the genetic tuner breeds from its elite."""
-        fastest = sorted((ms, i) for i, ms in self.known.items() if ms is not None)
-        for ms, index in fastest[: self._tuner.elite_num]:
-            self._tuner.elites.append(self._task.config_space.point2knob(index))
-            self._tuner.elite_scores.append(self._task.flop / (ms / 1e3))
+        for index, (name, arguments) in enumerate(task.choices):
+            count = (trials + index) // len(task.choices)
+            here = NoBuild(_SECONDS, _BATCH), Here(self._pool, self._target, self._threads)
+            measures = here if self._fleet is None else _there(self._fleet, self._threads)
+            tuner = GATuner(autotvm.task.create(name, arguments, target=target), _POPULATION)
+            _inherit(tuner, place)
+            with spawning():
+                tuner.tune(count, autotvm.measure_option(*measures), callbacks=[keep])
 
 
-def _next(choices: list[_Choice]) -> _Choice | None:
-    """The template to try next: the one with the fewest trials among those worth it."""
-    left = [c for c in choices if not c.exhausted]
-    best = min((c.best for c in choices if c.best is not None), default=None)
-    far = math.inf if best is None else _FAR * best
-    worth = [c for c in left if len(c.known) < _FIRST or (c.best or math.inf) <= far]
-    return min(worth or left, key=lambda c: len(c.known), default=None)
+def _inherit(tuner: Any, place: Path) -> None:
+    """Start from the fastest that are kept: the genetic tuner breeds from its elite."""
+    lines = map(json.dumps, records.checked(place / records.AUTOTVM))
+    kept = [(statistics.median(r.costs), i) for i, r in map(autotvm.record.decode, lines)]
+    mine = {i.config.index: s for s, i in kept if i.task.name == tuner.task.name}
+    for index, seconds in sorted(mine.items(), key=lambda item: item[1])[: tuner.elite_num]:
+        tuner.elites.append(tuner.space.point2knob(index))
+        tuner.elite_scores.append(tuner.task.flop / seconds)

@@ -1,11 +1,14 @@
 """Relax on a GPU without tuning: DLight's rules, one after the other."""
 
 import sys
+from tempfile import mkdtemp
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import tvm
 from tvm import relax, te, tirx
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
 
 from relascope.engine.building import launches as facts
 from relascope.engine.building.options import BuildOptions
@@ -16,7 +19,7 @@ from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.libraries import launches
 from relascope.engine.relax.building.targets import parse, target
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
-from relascope.engine.relax.tune import search
+from relascope.engine.relax.tune import tuning
 
 CUDA = "cuda -arch=sm_80"
 
@@ -117,23 +120,25 @@ def test_a_library_is_tried_with_a_product():
     assert found.runs_here and not found.missing
 
 
-class Unmeasured:
-    """Measures nothing: each schedule takes a millisecond."""
+@derived_object
+class Unbuilt(ms.builder.PyBuilder):
+    def build(self, inputs):
+        return [ms.builder.BuilderResult(f"{mkdtemp()}/file", None) for _ in inputs]
 
-    def measure(self, mods, arguments):
-        return [(1.0, None)] * len(mods)
 
-    def close(self):
-        """There is nothing to close."""
+@derived_object
+class Unmeasured(ms.runner.PyRunner):
+    def run(self, inputs):
+        return [ms.runner.local_runner.LocalRunnerFuture([1e-3], None) for _ in inputs]
 
 
 @pytest.mark.parametrize("what", ["product", "sum", "pointwise"])
 def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, monkeypatch):
     # The instructions of all tensor cores take half a minute to import; this GPU has none.
     monkeypatch.setitem(sys.modules, "tvm.s_tir.tensor_intrin", ModuleType("tensor_intrin"))
-    monkeypatch.setattr(search, "POPULATION", 16)
-    monkeypatch.setattr(search, "SAMPLED", 8)
-    monkeypatch.setattr(search, "GENERATIONS", 1)
+    monkeypatch.setattr(tuning, "POPULATION", 16)
+    monkeypatch.setattr(tuning, "SAMPLED", 8)
+    monkeypatch.setattr(tuning, "GENERATIONS", 1)
     a, b = (te.placeholder((64, 64), "float32", name) for name in "ab")
     k = te.reduce_axis((0, 64), "k")
     made = {
@@ -146,10 +151,10 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
     )
     work = Workload("key", what, (), None, program)
     limits = f"-max_threads_per_block=1024 -max_shared_memory_per_block={48 << 10}"
-    old = parse(f"cuda -arch=sm_61 {limits}")
-    searched = search.ScheduleSearch(old, 1, Unmeasured(), None, seed=0)
-    count = sum(len(batch) for batch in searched.search(work, tmp_path, 8, {}))
+    old, found = f"cuda -arch=sm_61 {limits}", []
+    searched = tuning.ScheduleSearch(old, 1, None, (Unbuilt(), Unmeasured()), seed=0)
+    searched.search(work, tmp_path, 8, found.extend)
     lines = list(records.checked(tmp_path / records.SCHEDULES))
     used = {step[0] for line in lines for step in line[1][0][0]}
-    assert len(lines) == count > 0 and {"Bind", "Fuse", "Split"} <= used
+    assert len(lines) == len(found) > 0 and {"Bind", "Fuse", "Split"} <= used
     assert ("CacheRead" in used) == (what == "product")

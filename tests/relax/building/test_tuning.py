@@ -1,19 +1,21 @@
 """Tuning kernels of Relax: tasks, records, reuse, and what is left of a run that was killed."""
 
+import functools
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 import tvm
 from torch import nn
 from tvm.s_tir import meta_schedule as ms
-from tvm.support.popen_pool import PopenWorker
 
 from answers import refused
 from limits import LIMITS, OUTPUT
@@ -29,8 +31,7 @@ from relascope.engine.protocol.tuning import RECORDS
 from relascope.engine.relax.building import apply_records, kernel_tasks, runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targets
 from relascope.engine.relax.session import RelaxSession
-from relascope.engine.relax.tune import search, trial, tuning, workers
-from relascope.engine.relax.tune.workers import Workers
+from relascope.engine.relax.tune import trial, tuning
 from relascope.passes.catalogue import default_pipeline, last_built
 from relax_modules import Function, draw, errors, imported, main_of, quiet
 
@@ -40,29 +41,15 @@ SOURCE = ModelSource("mlp", batch=2)
 PIPELINE = default_pipeline("relax", False)
 
 
-@pytest.fixture(scope="module")
-def kept():
-    """One process builds and times all kernels, which each tuner would start anew."""
-    worker = PopenWorker(trial.start, (1,))
-
-    class Kept(workers.Workers):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            self._workers = [worker]
-
-        def close(self):
-            """The last test does."""
-
-    yield Kept
-    worker.kill()
-
-
-@pytest.fixture(autouse=True)
-def quick(kept, monkeypatch):
-    """The search breeds from few."""
-    monkeypatch.setattr(tuning, "Workers", kept)
-    for name, value in (("POPULATION", 8), ("SAMPLED", 4), ("GENERATIONS", 1)):
-        monkeypatch.setattr(search, name, value)
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """The search breeds from few, in processes that each tuner would start anew."""
+    with (
+        patch.object(tuning, "measures", functools.cache(tuning.measures)),
+        patch.object(tuning.ScheduleSearch, "__exit__", lambda *_: None),
+        patch.multiple(tuning, MOST_BUILDERS=1, POPULATION=8, SAMPLED=4, GENERATIONS=1),
+    ):
+        yield
 
 
 @pytest.fixture
@@ -76,8 +63,8 @@ def tuned(program, target, place, trials=2, most=None):
     found = tuning.tunable(main_of(program), target, False)
     with tuning.tuner(target, 1, None) as tuner:
         for task in found.workloads[:most]:
-            batches = tuner.search(task, place / task.key, trials, {})
-            made = [m for batch in batches for m in batch]
+            made = []
+            tuner.search(task, place / task.key, trials, made.extend)
             assert any(m.ms is not None for m in made), made
     return found.workloads
 
@@ -264,7 +251,6 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
     folder = Path(result.folder)
     book = records.read(folder)
     assert [t.trial for t in book.trials] == [1, 2, 3, 4, 5, 6]
-    assert len({t.candidate for t in book.trials}) == 6
     assert [len(book.in_run(r.run)) for r in (result, again)] == [3, 3]
     # The rival alone, then in turn with the best record, which the second run has from the start.
     assert [r.ours_ms is not None for r in book.rivals] == [False, True, True, True]
@@ -333,35 +319,27 @@ def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
     assert result.tasks[0].earlier_ms == book.with_record_ms(task)
     after = records.read(folder).of(task)
     assert [t.trial for t in after] == list(range(1, len(book.of(task)) + 3))
-    assert len({t.candidate for t in after}) == len(after)
 
 
-@pytest.mark.exhaustive
-def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(monkeypatch):
-    _, program = imported(Function(lambda x: x * 2 + 1), draw(8, 16))
+def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):
+    """The process that ends is the first kernel's; the others' is another."""
+    _, program = imported(Function(torch.matmul), draw(8, 16), draw(16, 4))
     (task,) = tuning.tunable(main_of(program), "llvm", False).workloads
-    good = task.program.mod
-    local = Workers(parse("llvm"), False, 1, 1)
-    try:
-        found = local.measure([good, None, good], task.arguments)
-        assert found[0][0] > 0 and found[2][0] > 0
-        assert found[1][0] is None and found[1][1]
-        asked, kinds = workers._asked, []
+    _, runner = tuning.measures("llvm", 1, None)
+    marks, good = tmp_path / "marks", partial(trial.build, False, True)
 
-        def killing(worker, function, arguments, seconds):
-            kinds.append(function.__name__)
-            if kinds == ["build", "build", "time"]:
-                worker._proc.kill()
-            return asked(worker, function, arguments, seconds)
+    def build(kernel):
+        with marks.open("a") as file:
+            file.write("x")
+        if len(marks.read_text()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(tmp_path) if len(marks.read_text()) == 2 else good(kernel)
 
-        monkeypatch.setattr(workers, "_asked", killing)
-        first, second = local.measure([good, good], task.arguments)
-        assert first == (None, "Its process ended.")
-        assert second[0] > 0
-        monkeypatch.setattr(workers, "RUN_SECONDS", 1e-4)
-        assert "more than" in local.measure([good], task.arguments)[0][1]
-    finally:
-        local.close()
+    found = []
+    with tuning.ScheduleSearch("llvm", 1, None, (tuning._Builder(build), runner)) as search:
+        search.search(task, tmp_path, 3, found.extend)
+    assert [m.ms is None for m in found] == [True, True, False]
+    assert "terminated" in found[0].error and found[1].error
 
 
 def test_a_target_that_is_not_here_cannot_be_measured_here():

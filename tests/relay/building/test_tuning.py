@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, MeasureResult
-from tvm.contrib.popen_pool import PopenWorker
+from tvm.contrib.popen_pool import PopenPoolExecutor
 
 from answers import quiet, refused
 from limits import LIMITS
@@ -30,8 +30,7 @@ from relascope.engine.relay.building.templates import (
     workload,
 )
 from relascope.engine.relay.tune import trial, tuning
-from relascope.engine.relay.tune.trial import CannotMeasure, Place
-from relascope.engine.relay.tune.tuning import Process
+from relascope.engine.relay.tvm.boot import spawning
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 
@@ -54,21 +53,11 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def worker():
+def pool():
     """One process for all that is measured, which each tuner would start anew."""
-    shared = PopenWorker()
-
-    class Kept(Process):
-        def __init__(self):
-            self._worker = shared
-
-        def close(self):
-            """The last test does."""
-
-    # Some schedules compile forever.
-    with patch.object(tuning, "Process", Kept), patch.object(tuning, "_SECONDS", 4.0):
-        yield
-    shared.kill()
+    shared = PopenPoolExecutor(1, 4.0)  # some schedules compile forever
+    with patch.object(tuning, "PopenPoolExecutor", lambda *_: shared):
+        yield shared
 
 
 def place_of(session):
@@ -115,8 +104,6 @@ def test_what_was_found_is_built_and_right(session, dtype):
     assert made.tasks[0].best_ms is not None
     assert made.tasks[0].before_ms is not None
     place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
-    trials = records.read(place).of(key)
-    assert len({t.candidate for t in trials}) == 4
     without = lowered(session, source, PLAIN)
     records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e-9)])
     assert lowered(session, source, tuned) == without  # nothing beats that, so it stays
@@ -127,14 +114,13 @@ def test_what_was_found_is_built_and_right(session, dtype):
 
 
 @pytest.mark.exhaustive
-def test_going_on_measures_nothing_twice(session):
+def test_a_second_run_goes_on(session):
     tasks = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 256))
     for _ in range(2):
         session.tune(BuildRequest(MLP, PIPELINE, PLAIN, 1), (key,), 2, progress=quiet)
     trials = records.read(place_of(session)).of(key)
     assert [t.trial for t in trials] == [1, 2, 3, 4]
-    assert len({t.candidate for t in trials}) == 4
     task = next(
         t
         for t in session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
@@ -170,21 +156,21 @@ def test_packed_weights_are_for_constants_alone(session):
     assert kinds == [{"dense_nopack.x86", "dense_pack.x86"}, {"dense_nopack.x86"}]
 
 
-@pytest.mark.exhaustive
-def test_what_cannot_be_measured_is_said_and_the_next_goes_on():
-    shapes = (("TENSOR", (2, 8), "float32"), ("TENSOR", (8, 8), "float32"), None, "float32")
-    process, place = Process(), Place(PLAIN, 1, None)
-    try:
-        with pytest.raises(CannotMeasure, match="ended the process"):
-            process.ask(30.0, signal.raise_signal, signal.SIGKILL)
-        with pytest.raises(CannotMeasure, match="more than"):
-            process.ask(0.5, time.sleep, 60)
-        with pytest.raises(CannotMeasure, match="no_such_template"):
-            process.ask(30.0, trial.template, "no_such_template", shapes, 0, place)
-        ms = process.ask(30.0, trial.template, "dense_nopack.x86", shapes, 0, place)
-        assert 0 < ms < 1000
-    finally:
-        process.close()
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "terminated"),
+        pytest.param(lambda *_: time.sleep(60), "Timeout", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_schedule_that_crashes_or_hangs_is_an_answer_and_the_next_goes_on(pool, fault, says):
+    here, right = tuning.Here(pool, PLAIN, 1), lambda *_: 0.5
+    results = []
+    for timed in (fault, right):
+        with patch.object(trial, "timed", timed), spawning():
+            results += here.run([None], [])
+    assert results[0].error_no and says in repr(results[0].costs[1])
+    assert results[1].costs == (0.5,) and not results[1].error_no
 
 
 def test_a_target_that_does_not_run_here_is_refused(session):
@@ -222,18 +208,10 @@ def test_a_trial_measures_a_configuration_and_the_whole_kernel(session):
     function = runtime.prepared(program, program.main, options)
     task = workload(operators(optimised(function, options), options)[0], runtime.parse(PLAIN))
     name, arguments = task.program.choices[0]
-    place = Place(PLAIN, 1, None)
-    assert 0 < trial.template(name, arguments, 0, place) < 1000
     known = autotvm.task.create(name, arguments, target=runtime.parse(PLAIN))
     asked = MeasureInput(known.target, known, known.config_space.get(0))
+    assert 0 < trial.timed(asked, PLAIN, 1) < 1
     record = autotvm.record.encode(asked, MeasureResult((1e-6,), 0, 1.0, 0.0))
-    kernel = task.program.module, task.program.constants
-    before, tuned = trial.alone(*kernel, record, place)
-    assert min(before, tuned) > 0
-    assert trial.alone(*kernel, None, place)[1] is None
-    fault = RuntimeError("First.\nThe loop is too long.")
-    with (
-        patch.object(trial.measure_methods, "_build_func_common", side_effect=fault),
-        pytest.raises(CannotMeasure, match="too long"),
-    ):
-        trial.template(name, arguments, 0, place)
+    tuner = tuning.RelayTuner(None, PLAIN, 1, None)
+    assert min(tuner._duel(task.program, record)) > 0
+    assert tuner._duel(task.program, None)[1] is None

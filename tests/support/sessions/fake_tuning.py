@@ -8,7 +8,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.times import TimeResult, TimeRow
-from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
+from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
 
 SLOW_TRIALS = 777  # so many trials take a minute
 TASKS = {
@@ -80,9 +80,7 @@ class FakeTuning:
                 )
                 words = f"{name}: trial {k + 1} of {trials}, best {best:.4g} ms"
                 progress((index + (k + 1) / trials) / len(chosen), words)
-            failed = int(count < 2 <= count + trials)
-            takes = records.read(place).takes(key)
-            done.append(Tuned(key, name, trials, failed, before, earlier, best, takes))
+            done.append(records.read(place).tuned(run, key, name, earlier))
         seconds = time.time() - began
         return TuneResult(
             run,

@@ -132,7 +132,7 @@ def _table(
         selection_mode="multi-row",
         bars=["share"],
         help={
-            "share": "Of the time of all kernels, with the records that there are.",
+            "share": "Of the time of all kernels, as it was when they were listed.",
             "without": "As it is built without records.",
             "gain": "How much faster the best record is; below 1, slower.",
             "trials": "Measurements on disk.",
