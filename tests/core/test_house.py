@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4811,
-    "commands": 3560,
+    "commands": 3552,
     "core": 1245,
-    "engine": 43544,
+    "engine": 43322,
     "passes": 11004,
     "recorder": 1504,
     "samples": 574,
-    "viz": 26995,
+    "viz": 26978,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
