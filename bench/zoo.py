@@ -7,11 +7,11 @@ against those of the model that was written. Then its gradient is taken, the joi
 its minimum cut, both halves built and run, and outputs and all gradients held against PyTorch's
 autograd.
 
-Each file is looked at in a process of its own, within limits of time and memory. What is found is
-kept as JSON lines in out/zoo, so that what was stopped goes on there (`--again` starts anew; what
-`--only` names is always looked at anew). Prints the first failure of each, and how many models each
-operator stops; writes docs/zoo.md with `--page`. Returns 1 where anything is wrong, crashed or
-short of its bar.
+Each file is looked at in a process of its own, within limits of processor time and memory. What is
+found is kept as JSON lines in out/zoo, so that what was stopped goes on there (`--again` starts
+anew; what `--only` names is always looked at anew). Prints the first failure of each, and how many
+models each operator stops; writes docs/zoo.md with `--page`. Returns 1 where anything is wrong,
+crashed or short of its bar.
 
 `--draw N --seed S` takes N models at random in their place, each in one of its forms: see
 `bench/oracles/drawn.py`. Its shares are added to bench/results/draws.md with `--page`.
@@ -22,6 +22,7 @@ import json
 import logging
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,7 @@ _DRAWN_BARS: Bars = {("relax", "forward"): 95, ("relay", "forward"): 92}
 _DRAWN_BARS |= {("relax", "gradient"): 88, ("relay", "gradient"): 80}
 _SLOW = 3  # per cent of what is drawn
 _TOLERANCE = 1e-5  # of a tensor's scale; ten times that for gradients
-_SECONDS, _SECONDS_DRAWN, _GIB = 300, 120, 6
+_SECONDS, _SECONDS_DRAWN, _PATIENCE, _GIB = 300, 120, 5, 6
 _OPERATOR = re.compile(r"\b(?:aten|prim|prims|quantized)::\w+(?:\.\w+)?|\b(?:nn|image|vision)\.\w+")
 
 
@@ -244,7 +245,7 @@ def _double(inputs: Tensors) -> Tensors:
 
 
 def _work(
-    ir: str, target: str, name: str, endings: list[str], folder: Path, pipe: Connection
+    ir: str, target: str, name: str, endings: list[str], folder: Path, most: int, pipe: Connection
 ) -> None:
     """In a child: look at files of a model, and send every row."""
     resource.setrlimit(resource.RLIMIT_DATA, (_GIB << 30, _GIB << 30))
@@ -252,10 +253,12 @@ def _work(
     for ending in endings:
         for row in look(load_engine(ir), target, name, ending, folder, seen):
             pipe.send(row)
+            until = int(time.process_time()) + most  # by the processor: others may keep it busy
+            resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
     pipe.close()
 
 
-def run(ir: str, tasks: Iterable[tuple[str, list[str]]], path: Path, seconds: float) -> None:
+def run(ir: str, tasks: Iterable[tuple[str, list[str]]], path: Path, seconds: int) -> None:
     """Look at models' files, and add a line for each verdict."""
     load_engine(ir)
     torch.set_num_threads(1)
@@ -267,10 +270,12 @@ def run(ir: str, tasks: Iterable[tuple[str, list[str]]], path: Path, seconds: fl
     for name, rest in tasks:
         while rest:
             last: Row = {"file": rest[0]}
-            for row in child(partial(_work, ir, target, name, rest, Path(folder.name)), seconds):
+            work = partial(_work, ir, target, name, rest, Path(folder.name), seconds)
+            for row in child(work, _PATIENCE * seconds):
                 if "died" in row:
-                    verdict = "slow" if row["died"].startswith("took longer") else "crash"
-                    row = {**last, "verdict": verdict, "message": row["died"]}
+                    slow = f"{-signal.SIGXCPU}" in row["died"] or "took longer" in row["died"]
+                    why = f"took longer than {seconds} s" if slow else row["died"]
+                    row = {**last, "verdict": "slow" if slow else "crash", "message": why}
                 last = row
                 if "verdict" in row:
                     _keep(path, row)

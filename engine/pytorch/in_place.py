@@ -149,7 +149,29 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
                 clone = graph.create(_COPY, [part], 1)
                 clone.insertAfter(node)
                 part.replaceAllUsesAfterNodeWith(clone, clone.output())
+    _take_lists_apart(graph)
     return graph, copies
+
+
+def _take_lists_apart(graph: Any) -> None:
+    """Copy the members of lists that only operators read whose results are new, as an einsum does.
+
+    torch's alias analysis takes the members of a list for parts of one another.
+    """
+    nodes = list(graph.nodes())
+    order = {node: i for i, node in enumerate(nodes)}
+    writes = [order[n] for n in nodes if changes_in_place(n.kind())]
+    for node in [n for n in nodes if n.kind() == "prim::ListConstruct"]:
+        users, made = [use.user for use in node.output().uses()], order[node]
+        until = max((order.get(u, len(nodes)) for u in users), default=made)
+        if any(made < w < until for w in writes):
+            continue
+        if all(u.kind().startswith("aten::") and _is_new(u.schema()) for u in users):
+            for index, member in enumerate(list(node.inputs())):
+                if _is_tensor(member):
+                    clone = graph.create(_COPY, [member], 1)
+                    clone.insertBefore(node)
+                    node.replaceInput(index, clone.output())
 
 
 def _is_tensor(value: Any) -> bool:

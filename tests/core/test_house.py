@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4811,
+    "bench": 4816,
     "commands": 3552,
     "core": 1245,
-    "engine": 43322,
+    "engine": 43416,
     "passes": 11004,
     "recorder": 1504,
-    "samples": 574,
-    "viz": 26978,
+    "samples": 550,
+    "viz": 26982,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -81,6 +81,10 @@ def test_a_bad_address_is_said_in_a_sentence(page):
     page = opened(model="nothing", step="x", tab="Passes", batch="7", node="no_such")
     assert "step=x" in page.warning[0].value.replace("\\", "")
     assert step(page) == (len(INFERENCE), len(INFERENCE))
+    assert "step=x" in words(settle(page.run())).replace("\\", "")
+    settle(page.sidebar.segmented_control(key="keep_mode").set_value("Training").run())
+    assert "step=x" not in words(settle(page.run())).replace("\\", "")
+    assert "Drop the file on the page" in words(opened(model="/tmp/x.pt2"))
 
 
 def test_forced_tensors_that_are_gone_can_be_taken_back(page):

@@ -451,7 +451,10 @@ def problems(session: Session) -> list[tuple[str, str]]:
     ]
     model = session.model
     if not model.digest and model.name not in SAMPLES and not linkable(model.name):
-        found.append(("model.name", f"no model is called {model.name[:40]!r}"))
+        why = f"no model is called {model.name[:40]!r}"
+        if "/" in model.name:
+            why += " (an address opens no file. Drop the file on the page instead)"
+        found.append(("model.name", why))
     if session.ir in ENGINES and model.gradient not in gradients(session.ir):
         found.append(("model.gradient", f"gradient is {model.gradient[:40]!r}"))
     if session.ir in ENGINES and session.pipeline:

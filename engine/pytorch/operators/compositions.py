@@ -10,21 +10,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.polynomial import chebyshev
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
-from relascope.engine.pytorch.operators.along_axes import ALONG, traced_constant
-from relascope.engine.pytorch.operators.sampling import grid_sampler
+from relascope.engine.pytorch.operators.along_axes import ALONG
+from relascope.engine.pytorch.operators.sampling import RESIZED, grid_sampler
 
 _MORE = (
     "_batch_norm_with_update _native_batch_norm_legit any clamp clamp_max clamp_min dist fmod "
     "narrow_copy native_batch_norm native_group_norm native_layer_norm "
-    "permute_copy slice_scatter unbind_copy upsample_bicubic2d upsample_bilinear2d "
-    "upsample_trilinear3d view_copy"
+    "permute_copy slice_scatter unbind_copy view_copy"
 )
 """What PyTorch composes of core operators, though it does not count among its core ones."""
 
@@ -65,7 +63,7 @@ def compositions() -> dict[Any, Callable[..., Any]]:
     forms = [getattr(packet, o) for packet in more for o in packet.overloads()]
     table = {op: decomposition_table[op] for op in forms if op in decomposition_table}
     table |= core_aten_decompositions()
-    for name, made in (_OURS | ALONG).items():
+    for name, made in (_OURS | ALONG | RESIZED).items():
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload or "default")] = made
     return table
@@ -423,37 +421,6 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 # Resizing.
 
 
-def _linear(x: Tensor, size: list[int], aligned: bool, *factors: float | None) -> Tensor:
-    """Along each axis a mean of two elements, where PyTorch's composition adds a difference: that
-    of infinities is none."""
-    if not x.is_floating_point():
-        return NotImplemented
-    kind = np.float64 if x.dtype == torch.float64 else np.float32
-    given = (*factors, *[None] * len(size))
-    for place in reversed(range(len(size))):
-        wanted, factor, axis = size[place], given[place], x.dim() - len(size) + place
-        extent = x.shape[axis]
-        at = np.arange(wanted, dtype=kind)
-        if aligned:
-            at = at * kind((extent - 1) / (wanted - 1) if wanted > 1 else 0)
-        else:
-            step = kind(1 / factor if factor else extent / wanted)
-            at = np.maximum(step * (at + kind(0.5)) - kind(0.5), kind(0))
-        first = np.minimum(at.astype(np.int64), extent - 1)
-        second = first if wanted == extent else np.minimum(first + 1, extent - 1)
-        along = [-1] + [1] * (x.dim() - axis - 1)
-        share = traced_constant((at - first).clip(0, 1).astype(kind)).to(x.dtype).reshape(along)
-        near, far = (x.index_select(axis, traced_constant(i)) for i in (first, second))
-        x = near * (1 - share) + far * share
-    return x
-
-
-def _linear_vec(x: Tensor, size: list[int] | None, aligned: bool, factors: Any = None) -> Tensor:
-    given = factors or []
-    size = size or [int(n * f) for n, f in zip(x.shape[2:], given, strict=True)]
-    return _linear(x, size, aligned, *given)
-
-
 # Products, sums and distances.
 
 
@@ -580,30 +547,39 @@ def _diagonal_scatter(
     return made.movedim((-2, -1), (dim1, dim2))
 
 
-def _strided_places(x: Tensor, size: list[int], stride: list[int], offset: int | None) -> Any:
-    """Of the elements of such a view of a tensor's memory, flat; None where x is a view itself."""
-    if not x.is_contiguous() or x.storage_offset():
+def _in_memory(
+    x: Tensor, size: list[int], stride: list[int], offset: int | None
+) -> tuple[list[int], Tensor] | None:
+    """A tensor's axes in the order of its memory, and where in that a view of it has its elements.
+
+    None where the tensor is a part of other memory, or has gaps.
+    """
+    axes = sorted(range(x.dim()), key=x.stride, reverse=True)
+    if not x.permute(axes).is_contiguous() or x.storage_offset():
         return None
     places = torch.full([1], offset or 0)
     for length, step in zip(size, stride, strict=True):
         places = (places.unsqueeze(-1) + torch.arange(length) * step).flatten()
-    return places
+    most = (offset or 0) + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return (axes, places) if most < x.numel() else None
 
 
 def _as_strided(
     x: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
 ) -> Tensor:
-    places = _strided_places(x, size, stride, storage_offset)
-    return NotImplemented if places is None else x.flatten().index_select(0, places).view(size)
+    found = _in_memory(x, size, stride, storage_offset)
+    if found is None:
+        return NotImplemented
+    return x.permute(found[0]).flatten().index_select(0, found[1]).view(size)
 
 
 def _as_strided_scatter(
     x: Tensor, source: Tensor, size: list[int], stride: list[int], storage_offset: Any = None
 ) -> Tensor:
-    places = _strided_places(x, size, stride, storage_offset)
-    if places is None or not size:  # PyTorch has another gradient for a single element
-        return NotImplemented
-    return x.flatten().index_copy(0, places, source.flatten()).view(x.shape)
+    found = _in_memory(x, size, stride, storage_offset)
+    if found is None or not x.is_contiguous() or not size:
+        return NotImplemented  # PyTorch has another gradient for a single element
+    return x.flatten().index_copy(0, found[1], source.flatten()).view(x.shape)
 
 
 def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
@@ -698,12 +674,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "softplus": _softplus,
     "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
     "threshold": lambda x, bound, value: torch.where(x <= bound, value, x),
-    "upsample_bilinear2d": _linear,
-    "upsample_bilinear2d.vec": _linear_vec,
-    "upsample_linear1d": _linear,
-    "upsample_linear1d.vec": _linear_vec,
-    "upsample_trilinear3d": _linear,
-    "upsample_trilinear3d.vec": _linear_vec,
     "acosh": _acosh,
     "addbmm": _addbmm,
     "angle": _angle,

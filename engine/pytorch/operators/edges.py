@@ -44,7 +44,7 @@ _IN_ONE_IR = {"layer_norm": _of_one_element}
 
 _UNLIKE_PYTORCHS = "would not be PyTorch's at every value"
 
-_LONG = ("logcumsumexp", "upsample_bicubic2d")
+_LONG = ("logcumsumexp",)
 """Of those, which are right and take minutes to build."""
 
 _UNLIKE: dict[str, Callable[[Any], bool]] = {

@@ -1,10 +1,17 @@
 """Sampling images at places that a grid names, composed of what every frontend knows."""
 
+from collections.abc import Callable
+from functools import reduce
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._decomp.decompositions import _upsample_get_cubic_coefficients
+from torch.utils._python_dispatch import _disable_current_modes
+
+from relascope.engine.pytorch.operators.along_axes import traced_constant
 
 
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
@@ -69,3 +76,98 @@ def _elements(x: Tensor, places: list[Tensor]) -> Tensor:
     wide = index.reshape(batch, 1, -1).expand(batch, channels, -1)
     found = x.flatten(2).gather(2, wide).reshape(batch, channels, *index.shape[1:])
     return torch.where(inside.unsqueeze(1), found, 0.0)
+
+
+Taps = tuple[Any, Any]
+"""Which elements make each of an axis, and their shares: both of shape (elements, taps)."""
+
+
+def _places(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Any:
+    at = np.arange(wanted, dtype=kind)
+    if aligned:
+        return at * kind((extent - 1) / (wanted - 1) if wanted > 1 else 0)
+    return kind(1 / factor if factor else extent / wanted) * (at + kind(0.5)) - kind(0.5)
+
+
+def _linear(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
+    """A mean of two elements, where PyTorch's composition adds a difference: that of infinities is
+    none.
+    """
+    at = np.maximum(_places(extent, wanted, aligned, factor, kind), kind(0))
+    first = np.minimum(at.astype(np.int64), extent - 1)
+    second = first if wanted == extent else np.minimum(first + 1, extent - 1)
+    share = (at - first).clip(0, 1).astype(kind)
+    return np.stack([first, second], 1), np.stack([1 - share, share], 1)
+
+
+def _cubic(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
+    at = _places(extent, wanted, aligned, factor, kind)
+    first = np.floor(at)
+    shares = _upsample_get_cubic_coefficients(torch.from_numpy(at - first))
+    places = first.astype(np.int64)[:, None] + np.arange(-1, 3)
+    return places.clip(0, extent - 1), torch.stack(shares, 1).numpy()
+
+
+def _smoothed(op: Any) -> Callable[..., Taps]:
+    """Shares are what the operator makes of a unit matrix. Where others have more taps, the last
+    stands several times, each with a part of its share.
+    """
+
+    def taps(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
+        unit = torch.from_numpy(np.eye(extent, dtype=kind))[None, None]
+        share = op(unit, [wanted, extent], aligned, factor, None)[0, 0].numpy()
+        first = (share != 0).argmax(1)[:, None]
+        last = extent - 1 - (share[:, ::-1] != 0).argmax(1)[:, None]
+        places = np.minimum(first + np.arange((last - first).max() + 1), last)
+        alike = (places[:, :, None] == places[:, None]).sum(2)
+        return places, np.take_along_axis(share, places, 1) / alike
+
+    return taps
+
+
+def _resized(taps: Callable[..., Taps]) -> Callable[..., Any]:
+    """Resizing as a weighted sum of elements along each axis in turn."""
+
+    def run(x: Tensor, size: list[int], aligned: bool, *factors: float | None) -> Tensor:
+        if not x.is_floating_point():
+            return NotImplemented
+        kind = np.float64 if x.dtype == torch.float64 else np.float32
+        given = (*factors, *[None] * len(size))
+        for place in reversed(range(len(size))):
+            axis = x.dim() - len(size) + place
+            with _disable_current_modes():
+                places, shares = taps(x.shape[axis], size[place], aligned, given[place], kind)
+            along = [-1] + [1] * (x.dim() - axis - 1)
+            parts = [
+                x.index_select(axis, traced_constant(at))
+                * traced_constant(share.astype(kind)).to(x.dtype).reshape(along)
+                for at, share in zip(places.T, shares.T, strict=True)
+            ]
+            x = reduce(torch.add, parts)
+        return x
+
+    return run
+
+
+def _by_factors(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The form of the same operator that takes sizes or factors."""
+
+    def vec(x: Tensor, size: list[int] | None, aligned: bool, factors: Any = None) -> Tensor:
+        given = factors or []
+        size = size or [int(n * f) for n, f in zip(x.shape[2:], given, strict=True)]
+        return run(x, size, aligned, *given)
+
+    return vec
+
+
+def _resizing() -> dict[str, Callable[..., Any]]:
+    linear, aten = _resized(_linear), torch.ops.aten
+    by = {f"upsample_{n}": linear for n in ("linear1d", "bilinear2d", "trilinear3d")}
+    by["upsample_bicubic2d"] = _resized(_cubic)
+    for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+        by[name] = _resized(_smoothed(getattr(aten, name).default))
+    return by | {f"{name}.vec": _by_factors(run) for name, run in by.items()}
+
+
+RESIZED = _resizing()
+"""Functions by the ATen operators that they stand in for."""

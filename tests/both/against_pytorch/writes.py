@@ -44,6 +44,12 @@ def listed(y, table):
     return torch.stack(rows)
 
 
+def read_in_a_list(y, table):
+    first, second = y * 2, y + 1
+    first.div_(3)
+    return torch.einsum("ij,kj->ik", first, second), second.view(-1) * 2
+
+
 def overlapping(y, table):
     y[:, 1:4] += y[:, 2:5].clone()
     return y
@@ -110,6 +116,7 @@ WRITES = [
     unbound,
     view_of_a_view,
     listed,
+    read_in_a_list,
     overlapping,
     turned,
     narrowed,

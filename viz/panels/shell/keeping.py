@@ -59,7 +59,7 @@ _CHOICES = (
     "keep_against_session keep_against_at keep_against_table keep_against_all_steps"
 )
 _SWITCHES = _CHOICES.split()
-_WRITTEN = "address_written"
+_WRITTEN, _UNREAD = "address_written", "address_unread"
 _ID, _KEPT, _OPEN = "session_id", "session_kept", "session_to_open"
 _MOST_OPEN = 1000
 _OPEN_IN: dict[str, str] = {}
@@ -70,7 +70,7 @@ def arrive() -> list[str]:
     """Before anything is drawn: go where the address says, in a new page or one that went back.
 
     Returns:
-        What is not as the address says, a sentence each.
+        What is not as the address says, a sentence each, until another model is chosen.
     """
     state, context = st.session_state, get_script_run_ctx()
     if _OPEN in state:  # only what was entered is let go: each look at the state may end the run
@@ -79,11 +79,10 @@ def arrive() -> list[str]:
         return missing
     went = context is not None and context.is_history_navigation
     query = {name: st.query_params.get_all(name) for name in st.query_params}
-    if _WRITTEN in state and not (went and query != state[_WRITTEN]):
-        return []
-    wrong = _go(dict(query), went)
-    state[_WRITTEN] = query
-    return wrong
+    if _WRITTEN not in state or (went and query != state[_WRITTEN]):
+        state[_UNREAD] = _go(dict(query), went)
+        state[_WRITTEN] = query
+    return list(state.get(_UNREAD, ()))
 
 
 def _go(query: dict[str, list[str]], went: bool) -> list[str]:
@@ -301,6 +300,8 @@ def keep(screen: Screen) -> None:
     state = st.session_state
     session, before = so_far(screen), state.get("session")
     other = before is not None and before.model != session.model
+    if other or (before is not None and before.ir != session.ir):
+        state.pop(_UNREAD, None)
     if state.get("model_refused") or (other and state.get("model_waits")):
         return
     source = screen.source
