@@ -20,7 +20,7 @@ Takes time in proportion to the edges but for a queue's logarithm, and recurses 
 import heapq
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -134,6 +134,8 @@ class _GraphSide:
                     self.uses[source].append((reader, place))
         self.place_in_order = {ident: i for i, ident in enumerate(self.nodes)}
         self.inside = _inside(graph)
+        self.partner: dict[str, str] = {}
+        """By a node that was taken its counterpart on the other side."""
 
         def number(of: Hashable) -> int:
             return numbers.setdefault(of, len(numbers))
@@ -174,6 +176,33 @@ class _GraphSide:
         node = self.nodes[ident]
         return node.scope, node.source
 
+    def by_key(
+        self, key: Callable[["_GraphSide", str], Hashable], groups: bool
+    ) -> dict[Hashable, list[str]]:
+        """Free nodes by their key; fused groups alone, or all others."""
+        found: dict[Hashable, list[str]] = defaultdict(list)
+        for ident, node in self.nodes.items():
+            if ident not in self.partner and (node.body is not None) == groups:
+                value = key(self, ident)
+                if value is not None:
+                    found[value].append(ident)
+        return found
+
+    def line(self, ident: str) -> Iterator[tuple[int, str]]:
+        """A free node, what it reads first, and so on, with how far that is."""
+        for far in range(_FAR + 1):
+            if ident not in self.nodes or ident in self.partner:
+                return
+            yield far, ident
+            read = [r for r in self.reads[ident] if r in self.nodes]
+            if not read:
+                return
+            ident = read[0]
+
+    def free_uses(self, *idents: str) -> list[tuple[str, int]]:
+        """Who reads one of some nodes and is free, and as which argument."""
+        return [u for i in idents for u in self.uses[i] if u[0] not in self.partner]
+
 
 def _word(node: Node, across: bool) -> str:
     """What a node must share with another to be taken for it by neighbours or order."""
@@ -207,13 +236,10 @@ class _NodeMatcher:
     def __init__(self, left: Graph, right: Graph) -> None:
         numbers: dict[Hashable, int] = {}
         across = left.ir != right.ir
-        self.left, self.right = (
-            _GraphSide(left, numbers, across),
-            _GraphSide(right, numbers, across),
-        )
+        self.left = _GraphSide(left, numbers, across)
+        self.right = _GraphSide(right, numbers, across)
         self.across = across
-        self.to: dict[str, str] = {}
-        self.back: dict[str, str] = {}
+        self.to, self.back = self.left.partner, self.right.partner
         self.rule: dict[str, Rule] = {}
         self.support: dict[tuple[str, str], float] = defaultdict(float)
         self.asked: dict[tuple[str, str], Rule] = {}
@@ -260,32 +286,11 @@ class _NodeMatcher:
             alike: also of those whose key as many have on both sides, in order.
             groups: of fused groups alone; else of all other nodes.
         """
-        ours, theirs = (self._by_key(s, t, key, groups) for s, t in self._sides)
+        ours, theirs = (side.by_key(key, groups) for side in (self.left, self.right))
         for value, ids in ours.items():
             others = theirs.get(value, ())
             if len(ids) == len(others) and (alike or len(ids) == 1):
                 yield from zip(ids, others, strict=True)
-
-    @property
-    def _sides(
-        self,
-    ) -> tuple[tuple[_GraphSide, Mapping[str, str]], tuple[_GraphSide, Mapping[str, str]]]:
-        return (self.left, self.to), (self.right, self.back)
-
-    @staticmethod
-    def _by_key(
-        side: _GraphSide,
-        taken: Mapping[str, str],
-        key: Callable[[_GraphSide, str], Hashable],
-        groups: bool,
-    ) -> dict[Hashable, list[str]]:
-        found: dict[Hashable, list[str]] = defaultdict(list)
-        for ident, node in side.nodes.items():
-            if ident not in taken and (node.body is not None) == groups:
-                value = key(side, ident)
-                if value is not None:
-                    found[value].append(ident)
-        return found
 
     def _take(self, a: str, b: str, rule: Rule) -> None:
         self.to[a], self.back[b], self.rule[a] = b, a, rule
@@ -337,25 +342,13 @@ class _NodeMatcher:
 
     def _above(self, x: str, y: str, points: float) -> None:
         """What both read stands for each other, or what stands over it does."""
-        uppers = list(self._line(self.right, self.back, y))
-        for far, x_up in self._line(self.left, self.to, x):
+        uppers = list(self.right.line(y))
+        for far, x_up in self.left.line(x):
             for further, y_up in uppers:
                 if far + further <= _FAR and self._may_be(x_up, y_up):
                     near = points if far + further == 0 else _NEAR_PAST
                     self._back_up(x_up, y_up, near, Rule.NEIGHBOURS)
                     return
-
-    @staticmethod
-    def _line(side: _GraphSide, taken: Mapping[str, str], ident: str) -> Iterator[tuple[int, str]]:
-        """A free node, what it reads first, and so on, with how far that is."""
-        for far in range(_FAR + 1):
-            if ident not in side.nodes or ident in taken:
-                return
-            yield far, ident
-            read = [r for r in side.reads[ident] if r in side.nodes]
-            if not read:
-                return
-            ident = read[0]
 
     def _may_be(self, a: str, b: str) -> bool:
         free = a not in self.to and b not in self.back
@@ -363,8 +356,8 @@ class _NodeMatcher:
 
     def _below(self, a: str, b: str) -> None:
         """Who reads both stands for each other where only one may, or those behind do."""
-        ours = {u: None for u in self.left.uses[a] if u[0] not in self.to}
-        theirs = {u: None for u in self.right.uses[b] if u[0] not in self.back}
+        ours = dict.fromkeys(self.left.free_uses(a))
+        theirs = dict.fromkeys(self.right.free_uses(b))
         keys: tuple[tuple[float, Callable[[_GraphSide, str, int], Hashable]], ...] = (
             (_NEAR, lambda s, i, at: (at, s.own[i], s.place(i))),
             (_NEAR, lambda s, i, at: (at, s.word[i], s.place(i))),
@@ -389,10 +382,10 @@ class _NodeMatcher:
         self, ours: list[tuple[str, int]], theirs: list[tuple[str, int]], a: str, b: str
     ) -> None:
         """Readers that have no counterpart may be what only one side has: look behind them."""
-        behind_ours = [u for r, _ in ours for u in self.left.uses[r] if u[0] not in self.to]
-        behind_theirs = [u for r, _ in theirs for u in self.right.uses[r] if u[0] not in self.back]
-        free_ours = ours or [u for u in self.left.uses[a] if u[0] not in self.to]
-        free_theirs = theirs or [u for u in self.right.uses[b] if u[0] not in self.back]
+        behind_ours = self.left.free_uses(*(r for r, _ in ours))
+        behind_theirs = self.right.free_uses(*(r for r, _ in theirs))
+        free_ours = ours or self.left.free_uses(a)
+        free_theirs = theirs or self.right.free_uses(b)
         for xs, ys in ((behind_ours, free_theirs), (free_ours, behind_theirs)):
             if max(len(xs), len(ys)) > 2 * _FAR:
                 continue
@@ -495,23 +488,18 @@ class _NodeMatcher:
         """Pair fused groups by how much of what is in one is in the other."""
         sizes = Counter(self.left.inside.values()), Counter(self.right.inside.values())
         shared: Counter[tuple[str, str]] = Counter()
-        pending = [i for i, n in self.left.nodes.items() if n.body is not None]
-        members: dict[str, list[str]] = defaultdict(list)
-        for inner, outer in self.left.inside.items():
-            members[outer].append(inner)
-        for one in pending:  # inner groups stand before outer ones
-            votes: Counter[str] = Counter(
-                other
-                for inner in members[one]
-                if inner in self.to and (other := self.right.inside.get(self.to[inner]))
-            )
-            shared.update({(one, other): count for other, count in votes.items()})
+        for inner in self.left.nodes:
+            one = self.left.inside.get(inner)
+            other = self.right.inside.get(self.to.get(inner, ""))
+            if one and other:
+                shared[one, other] += 1
 
         def overlap(pair: tuple[str, str]) -> float:
             both = shared[pair]
             return both / (sizes[0][pair[0]] + sizes[1][pair[1]] - both)
 
-        for one, other in sorted(shared, key=lambda p: -overlap(p)):
+        place = self.left.place_in_order
+        for one, other in sorted(shared, key=lambda p: (-overlap(p), place[p[0]])):
             if one not in self.to and other not in self.back:
                 self._take(one, other, Rule.INSIDE)
                 self.overlap[one] = overlap((one, other))
