@@ -223,7 +223,28 @@ class Drawing:
 
     def data(self, view: View) -> dict[str, Any]:
         """The same as JSON values, without what a person did."""
-        return self._data(view) | {
+        nodes, block = self.graph.nodes, self.block
+        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
+        sorts = {n.id: palette.sort_key(n) for n in nodes}
+        used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
+        roles = any(n.role is not Role.NONE for n in nodes)
+        looks = {
+            "style": [styles[n.id] for n in nodes],
+            "note": [view.notes.get(n.id, "") for n in nodes],
+            **({} if styles == sorts else {"sort": [sorts[n.id] for n in nodes]}),
+        }
+        return block | {
+            "name": self.graph.name,
+            "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
+            "counts": self._counts(styles),
+            "colours": view.colours or (_HALVES if roles else _SORTS),
+            "node": block["node"] | looks,
+            "groups": self._groups(view, styles),
+            "strings": self.strings.all(),
+            "kernels": {name: kernel_card(text) for name, text in self.graph.kernels.items()},
+            "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
+            "palette": palette.table(),
+            "legend": _legend(used, self.tree.groups.keys() >= {FORWARD, BACKWARD}),
             "first": self.first(view),
             "viewHeight": view.height,
             "showShapes": view.show_shapes,
@@ -272,69 +293,36 @@ class Drawing:
             "extra": [_extra(n, n.kernel in self.graph.kernels) for n in nodes],
         }
 
-    def _data(self, view: View) -> dict[str, Any]:
-        nodes, groups = self.graph.nodes, self.tree.groups
-        styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
-        sorts = {n.id: palette.sort_key(n) for n in nodes}
-        used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
-        halves = {self.tree.path(g)[0] for g in self.tree.group_of.values() if g}
-        shown = self._shining(styles, view.shines_through)
-        block = self.block
-        return {
-            "name": self.graph.name,
-            "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
-            "counts": self._counts(styles),
-            "colours": view.colours
-            or (_HALVES if any(n.role is not Role.NONE for n in nodes) else _SORTS),
-            "node": block["node"]
-            | ({} if styles == sorts else {"sort": [sorts[n.id] for n in nodes]})
-            | {
-                "style": [styles[n.id] for n in nodes],
-                "note": [view.notes.get(n.id, "") for n in nodes],
-            },
-            "groupIds": block["groupIds"],
-            **{name: block[name] for name in ("backdrop", "slot") if name in block},
-            "groups": {
-                g.id: block["groups"][g.id]
-                | {
-                    "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
-                    "style": shown.get(g.id) or self._group_style(g.id),
-                    "alone": view.open_alone is not None and g.id[-1] != ":" and "…" not in g.id,
-                    "bytes": g.bytes,
-                    "operators": list(g.operators.items())[:20],
-                }
-                for g in groups.values()
-            },
-            "strings": self.strings.all(),
-            "kernels": {name: kernel_card(text) for name, text in self.graph.kernels.items()},
-            "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
-            "palette": palette.table(),
-            "legend": _legend(used, {FORWARD, BACKWARD} <= halves),
-        }
-
     def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:
         """Nodes and edges, without those that are drawn although they are gone."""
         gone = {i for i, style in styles.items() if style == "removed"}
         edges = sum(len(n.edges) for n in self.graph if n.id in gone)
         return {"nodes": len(self.graph) - len(gone), "edges": self.graph.edge_count - edges}
 
-    def _shining(self, styles: Mapping[str, str], kinds: Sequence[str]) -> dict[str, str]:
-        """By a group's id, the strongest of these styles among the nodes in it, if any."""
-        rank = {style: strength for strength, style in enumerate(kinds)}
-        found: dict[str, str] = {}
+    def _groups(self, view: View, styles: Mapping[str, str]) -> dict[str, Any]:
+        """By its id what is told of a module, and how it looks closed: like the strongest of the
+        styles that shine through it, else like the half of a joint graph that it stands in."""
+        tree, kinds = self.tree, view.shines_through
+        shown: dict[str, str] = {}
         for ident, style in styles.items():
-            if style not in rank:
-                continue
-            for group in self.tree.path(self.tree.group_of[ident]):
-                if group not in found or rank[found[group]] < rank[style]:
-                    found[group] = style
-        return found
+            for group in tree.path(tree.group_of[ident]) if style in kinds else ():
+                shown[group] = max(shown.get(group, style), style, key=kinds.index)
+        joint = not tree.groups.keys().isdisjoint((FORWARD, BACKWARD))
+        return {
+            g.id: self.block["groups"][g.id]
+            | {
+                "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
+                "style": shown.get(g.id) or (_half(g.id) if joint else "group"),
+                "alone": view.open_alone is not None and g.id[-1] != ":" and "…" not in g.id,
+                "bytes": g.bytes,
+                "operators": list(g.operators.items())[:20],
+            }
+            for g in tree.groups.values()
+        }
 
-    def _group_style(self, group: str) -> str:
-        """A closed group's style: in a joint graph, that of the half it stands in."""
-        if FORWARD not in self.tree.groups and BACKWARD not in self.tree.groups:
-            return "group"
-        return "backward" if group.startswith(BACKWARD) else "forward"
+
+def _half(group: str) -> str:
+    return "backward" if group.startswith(BACKWARD) else "forward"
 
 
 def _extra(node: Node, kernel: bool) -> dict[str, Any] | None:
