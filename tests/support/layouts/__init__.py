@@ -70,7 +70,8 @@ class Edge:
 class Layout:
     """A drawing: boxes (a group before what is in it), edges, size in pixels.
 
-    `shown` gives for every node of the graph the box that stands for it.
+    `shown` gives for every node of the graph the box that stands for it; `raw` is all of it as the
+    viewer's JavaScript has it.
     """
 
     boxes: tuple[Box, ...]
@@ -78,6 +79,7 @@ class Layout:
     width: float
     height: float
     shown: dict[str, str]
+    raw: dict[str, Any]
 
 
 def layout(graph: Graph, open_groups: Iterable[str], union: Union | None = None) -> Layout:
@@ -92,7 +94,23 @@ def layout(graph: Graph, open_groups: Iterable[str], union: Union | None = None)
     Returns:
         The same drawing for the same arguments, always.
     """
-    return _read(graph, javascript.call(*OUTSIDE, question(graph, open_groups, union)))
+    drawn = javascript.call(*OUTSIDE, question(graph, open_groups, union))
+    box, edge = drawn["box"], drawn["edge"]
+    ids = box["id"]
+    kinds = ["group" if kind else "node" for kind in box["kind"]]
+    fields = (box[name] for name in (*"xywh", "lines", "group", "open", "depth"))
+    edges = zip(*(edge[name] for name in ("s", "t", "p", "label", "kind")), strict=True)
+    return Layout(
+        tuple(map(Box, ids, kinds, *fields)),
+        tuple(
+            Edge(ids[s], ids[t], tuple(zip(p[::2], p[1::2], strict=True)), label, _EDGE_KINDS[kind])
+            for s, t, p, label, kind in edges
+        ),
+        drawn["width"],
+        drawn["height"],
+        {n.id: ids[at] for n, at in zip(graph.nodes, drawn["shown"], strict=True)},
+        drawn,
+    )
 
 
 def question(
@@ -118,61 +136,9 @@ class Flaws(NamedTuple):
 
 def flaws(drawn: Layout) -> Flaws:
     """Find what is wrong with a drawing."""
-    at = {b.id: i for i, b in enumerate(drawn.boxes)}
-    found = javascript.call(
-        str(Path(__file__).parent / "flaws"),
-        "flaws",
-        {
-            "box": {
-                name: [getattr(b, name) for b in drawn.boxes] for name in ("id", *"xywh", "open")
-            },
-            "edge": {
-                "s": [at[e.source] for e in drawn.edges],
-                "t": [at[e.target] for e in drawn.edges],
-                "p": [[v for point in e.points for v in point] for e in drawn.edges],
-                "kind": [_EDGE_KINDS.index(e.kind) for e in drawn.edges],
-            },
-        },
-    )
+    found = javascript.call(str(Path(__file__).parent / "flaws"), "flaws", drawn.raw)
     ids = [b.id for b in drawn.boxes]
     return Flaws(
         tuple((drawn.edges[e].source, drawn.edges[e].target, ids[b]) for e, b in found["through"]),
         tuple((ids[a], ids[b]) for a, b in found["overlaps"]),
-    )
-
-
-def _read(graph: Graph, drawn: dict[str, Any]) -> Layout:
-    box, edge = drawn["box"], drawn["edge"]
-    ids = box["id"]
-    return Layout(
-        boxes=tuple(
-            Box(
-                ident,
-                "group" if box["kind"][i] else "node",
-                box["x"][i],
-                box["y"][i],
-                box["w"][i],
-                box["h"][i],
-                tuple(box["lines"][i]),
-                box["group"][i],
-                bool(box["open"][i]),
-                box["depth"][i],
-            )
-            for i, ident in enumerate(ids)
-        ),
-        edges=tuple(
-            Edge(
-                ids[s],
-                ids[t],
-                tuple(zip(points[::2], points[1::2], strict=True)),
-                label,
-                _EDGE_KINDS[kind],
-            )
-            for s, t, points, label, kind in zip(
-                *(edge[k] for k in ("s", "t", "p", "label", "kind")), strict=True
-            )
-        ),
-        width=drawn["width"],
-        height=drawn["height"],
-        shown={n.id: ids[drawn["shown"][i]] for i, n in enumerate(graph.nodes)},
     )
