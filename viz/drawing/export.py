@@ -7,7 +7,7 @@ import graphviz
 from relascope.core.graph import Graph, Node, Role
 from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
-from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
+from relascope.viz.drawing.modules import fold_constants, module_groups
 
 
 def to_json_text(graph: Graph) -> str:
@@ -20,14 +20,12 @@ def to_dot(
 ) -> str:
     """The graph as DOT text, with the viewer's colours and one cluster for each module.
 
-    Args:
-        graph: what to write.
-        fewer_than: constants with fewer elements than this are written into their readers.
-        theme: whose colours, "light" or "dark".
-        shapes: whether edges carry the types of their values.
+    No `dot` program is needed to make it.
 
-    Returns:
-        DOT text; no `dot` program is needed to make it.
+    Args:
+        fewer_than: constants with fewer elements than this are written into their readers.
+        theme: whose colours.
+        shapes: whether edges carry the types of their values.
     """
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
@@ -43,7 +41,24 @@ def to_dot(
     )
     # Names of our own: ids may hold what DOT gives a meaning, such as a colon for a port.
     names = {n.id: f"n{i}" for i, n in enumerate(graph.nodes)}
-    dot.body += _clusters(graph, tree, names, theme)
+    pens = {"": dot}
+    for number, group in enumerate(tree.groups.values()):
+        pens[group.id] = graphviz.Digraph(f"cluster_{number}")
+        pens[group.id].attr(
+            "graph",
+            **_escaped({"label": group.label}),
+            labeljust="l",
+            style="rounded,filled",
+            fillcolor=surfaces["group"],
+            color=surfaces["groupStroke"],
+        )
+    for node in graph.nodes:
+        pens[tree.group_of[node.id]].node(names[node.id], **_escaped(_look(node, theme)))
+    for group in reversed(tree.groups.values()):  # what is in one stands behind it
+        for child in group.groups:
+            pens[group.id].subgraph(pens[child])
+    for root in tree.roots:
+        dot.subgraph(pens[root])
     by_id = graph.by_id
     for node in graph.nodes:
         for source in node.edges:
@@ -53,42 +68,6 @@ def to_dot(
                 look["color"] = surfaces["crossing"]
             dot.edge(names[source], names[node.id], **_escaped(look))
     return str(dot.source)
-
-
-def _clusters(
-    graph: Graph, tree: GroupTree, names: dict[str, str], theme: palette.Theme
-) -> list[str]:
-    """Body lines of all nodes, clusters nested as the groups are; no recursion over depth."""
-    surfaces = palette.SURFACES[theme]
-    by_id = graph.by_id
-    pen = graphviz.Digraph()
-    lines: list[str] = []
-    numbers = {group: i for i, group in enumerate(tree.groups)}
-    todo: list[tuple[str, str]] = [("open", root) for root in reversed(tree.roots)]
-    for node in graph.nodes:
-        if not tree.group_of[node.id]:
-            pen.node(names[node.id], **_escaped(_look(node, theme)))
-    while todo:
-        what, group_id = todo.pop()
-        if what == "close":
-            pen.body.append("\t}\n")
-            continue
-        group = tree.groups[group_id]
-        pen.body.append(f"\tsubgraph cluster_{numbers[group_id]} {{\n")
-        pen.attr(
-            "graph",
-            **_escaped({"label": group.label}),
-            labeljust="l",
-            style="rounded,filled",
-            fillcolor=surfaces["group"],
-            color=surfaces["groupStroke"],
-        )
-        for member in group.members:
-            pen.node(names[member], **_escaped(_look(by_id[member], theme)))
-        todo.append(("close", group_id))
-        todo += [("open", child) for child in reversed(group.groups)]
-    lines += pen.body
-    return lines
 
 
 def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
