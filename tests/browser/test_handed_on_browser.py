@@ -95,21 +95,14 @@ def test_a_graph_is_alive_without_a_server(opened, tmp_path):
     assert "node=" in file.page.url
 
 
-def test_a_link_goes_to_a_node(opened, tmp_path):
+def test_a_link_goes_to_a_node_on_a_dark_phone_and_what_is_seen_is_saved(opened, tmp_path):
     node = next(n.id for n in transformer(2) if n.op == "nn.softmax")
-    file = opened(_graph_file(tmp_path), f"#node={node}")
+    phone = {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"}
+    file = opened(_graph_file(tmp_path), f"#node={node}", **phone)
     file.wait("v.selected === a", node)
-
-
-def test_light_and_dark_follow_the_system_and_the_button(opened, tmp_path):
-    file = opened(_graph_file(tmp_path), color_scheme="dark")
     assert file.ask("v.theme.name") == "dark"
     file.page.get_by_role("button", name="Theme").click()
     file.wait("v.theme.name === 'light'")
-
-
-def test_it_fits_a_phone_and_saves_what_is_seen(opened, tmp_path):
-    file = opened(_graph_file(tmp_path), viewport={"width": 390, "height": 800})
     assert file.page.evaluate("document.documentElement.scrollWidth") <= 390
     file.page.get_by_role("button", name="Save").click()
     with file.page.expect_download() as download:

@@ -12,21 +12,7 @@ from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
 from relascope.viz.rows.timings import csv_text
 
-_COLUMNS = [
-    "id",
-    "kind",
-    "op",
-    "name",
-    "module",
-    "source",
-    "role",
-    "types",
-    "bytes",
-    "inputs",
-    "readers",
-    "result",
-    "attributes",
-]
+_COLUMNS = "id kind op name module source role types bytes inputs readers result attributes"
 _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its panel
 
 
@@ -56,7 +42,7 @@ def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
 
 def to_csv(graph: Graph) -> str:
     """One line a node: what it is, its module, types, bytes, what it reads and who reads it."""
-    return csv_text(node_rows(graph), _COLUMNS)
+    return csv_text(node_rows(graph), _COLUMNS.split())
 
 
 def node_rows(graph: Graph) -> list[dict[str, Any]]:
@@ -92,21 +78,16 @@ def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
     """
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
-    by_id = graph.by_id
-    nodes = [_explored(node, by_id, tree) for node in graph]
+    rows = {row["id"]: row for row in node_rows(graph)}
+    nodes = [_explored(node, rows, tree) for node in graph]
     collection = {"label": graph.name, "graphs": [{"id": graph.name, "nodes": nodes}]}
     return visible(json.dumps(collection, ensure_ascii=False))
 
 
-def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, Any]:
+def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> dict[str, Any]:
     style = palette.STYLES["light"][palette.style_key(node)]
-    facts = {
-        "kind": node.kind.value,
-        "module": node.scope,
-        "source": node.source,
-        "role": "" if node.role.value == "none" else node.role.value,
-        **{k: str(v) for k, v in node.attrs.items()},
-    }
+    facts = {name: rows[node.id][name] for name in ("kind", "module", "source", "role")}
+    facts |= {k: str(v) for k, v in node.attrs.items()}
     literals = [f"{at}: {i.text}" for at, i in enumerate(node.inputs) if isinstance(i, Literal)]
     facts["literal arguments"] = ", ".join(literals)
     return {
@@ -120,7 +101,7 @@ def _explored(node: Node, by_id: dict[str, Node], tree: GroupTree) -> dict[str, 
         "incomingEdges": [
             {"sourceNodeId": source, "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
             for at, source in enumerate(node.inputs)
-            if isinstance(source, str) and source in by_id
+            if isinstance(source, str) and source in rows
         ],
         "outputsMetadata": [
             {

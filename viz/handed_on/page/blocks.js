@@ -1,13 +1,13 @@
 // The file's data: JSON, deflated, as base64. Long texts stand once, in the pool.
 
+import { unpack } from "../../component/viewer/parts.js";
+
 const SIGN = "\u0001";
 const known = new Map();
 
-async function unpacked(id) {
+function unpacked(id) {
   const text = document.getElementById(`block-${id}`).textContent;
-  const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
+  return unpack(Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0)));
 }
 
 // Texts of the pool in place of their numbers.
@@ -26,16 +26,12 @@ function filled(value, pool) {
   return value;
 }
 
-function once(id) {
-  if (!known.has(id)) known.set(id, unpacked(id));
+function once(id, make) {
+  if (!known.has(id)) known.set(id, make());
   return known.get(id);
 }
 
-export async function block(id) {
-  const name = `filled-${id}`;
-  if (!known.has(name)) {
-    known.set(name, Promise.all([once("pool"), unpacked(id)]).then(([pool, one]) =>
-      filled(one, pool)));
-  }
-  return known.get(name);
+export function block(id) {
+  return once(id, async () =>
+    filled(await unpacked(id), await once("pool", () => unpacked("pool"))));
 }
