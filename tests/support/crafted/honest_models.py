@@ -55,8 +55,6 @@ def whole(most, *sizes, dtype=torch.int64):
 
 X = normal(4, 8)
 SEQUENCE = normal(4, 6, 8)
-IDS = whole(20, 4, 6)
-IMAGE = normal(4, 3, 12, 12)
 
 
 # Infinities, NaN, limits.
@@ -96,56 +94,12 @@ class CausalAttention(Model):
         return self.out(F.softmax(scores, dim=-1) @ v)
 
 
-@case(SEQUENCE, lambda: torch.ones(4, 6, dtype=torch.bool))
-class PaddingMask(Model):
-    def make(self):
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def forward(self, x, keep):
-        bias = torch.zeros(x.shape[:2]).masked_fill(~keep, -float("inf"))
-        weights = torch.softmax(x @ x.transpose(1, 2) + bias[:, None, :], -1)
-        return torch.nan_to_num(weights, nan=0.0, posinf=1.0, neginf=-1.0) @ x
-
-
-@case(SEQUENCE)
-class Alibi(Model):
-    def make(self):
-        slopes = torch.tensor([2.0 ** (-8 * (i + 1) / 2) for i in range(2)])
-        at = torch.arange(6)
-        bias = slopes[:, None, None] * (at[None, :] - at[:, None])
-        self.register_buffer("bias", bias.masked_fill(at[None, :] > at[:, None], float("-inf")))
-
-    def forward(self, x):
-        heads = x.view(x.shape[0], 6, 2, 4).transpose(1, 2)
-        return (torch.softmax(heads @ heads.transpose(-1, -2) + self.bias, -1) @ heads).mean((1, 2))
-
-
-@case(X, X)
-class Contrastive(Model):
-    def make(self):
-        self.scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
-        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
-
-    def forward(self, x, y):
-        a, b = F.normalize(self.a(x), dim=-1), F.normalize(self.b(y), dim=-1)
-        logits = self.scale.exp().clamp(max=100.0) * a @ b.t()
-        own = torch.eye(logits.shape[0], dtype=torch.bool)
-        hard = logits.masked_fill(own, -torch.inf).amax(1)
-        return F.cross_entropy(logits, torch.arange(logits.shape[0])) + hard.mean()
-
-
 @case(X)
 def Limits(self, x):
     least = torch.finfo(x.dtype).min
     y = torch.where(x > 0, x, torch.full_like(x, float("inf")))
     z = torch.where(x > 1, torch.tensor(float("nan")), x)
     return torch.where(torch.isinf(y), torch.full_like(x, least), y), torch.nan_to_num(z)
-
-
-@case(X)
-def SkippedNaN(self, x):
-    x = torch.where(x < -1, torch.full_like(x, math.nan), x)
-    return torch.nanmean(x, 1), torch.nansum(x, 1), torch.isnan(x), torch.isfinite(x)
 
 
 @case(SEQUENCE)
@@ -158,20 +112,6 @@ def Pooled(self, x):
 def LogSumExp(self, x):
     none = torch.full((x.shape[0], 1), -math.inf)
     return torch.logsumexp(torch.cat([x, none], 1), 1), torch.norm(x, p=math.inf, dim=1)
-
-
-@case(X)
-class TopKSampling(Model):
-    def make(self):
-        self.head = nn.Linear(8, 20)
-
-    def forward(self, x):
-        logits = self.head(x) / 0.7
-        kept = torch.topk(logits, 5).values[:, -1:]
-        logits = logits.masked_fill(logits < kept, -float("Inf"))
-        ordered, at = torch.sort(logits, descending=True)
-        gone = F.softmax(ordered, -1).cumsum(-1) > 0.9
-        return logits.masked_fill(gone.gather(1, at.argsort(1)), -float("Inf")).argmax(-1)
 
 
 # Assertions.
@@ -371,132 +311,7 @@ class TakesInput(nn.Module):
         return input.abs()
 
 
-# Layers.
-
-
-@case(X)
-class Perceptron(Model):
-    def make(self):
-        self.net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 2))
-
-    def forward(self, x):
-        return self.net(x)
-
-
-@case(IDS)
-class TiedWeights(Model):
-    def make(self):
-        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.head(self.words(ids))
-
-
-@case(IDS)
-class Bagged(Model):
-    def make(self):
-        self.bag = nn.EmbeddingBag(20, 8, mode="mean", padding_idx=0)
-
-    def forward(self, ids):
-        return self.bag(ids)
-
-
-@case(SEQUENCE)
-class Recurrent(Model):
-    def make(self):
-        self.lstm = nn.LSTM(8, 6, num_layers=2, bidirectional=True, batch_first=True)
-
-    def forward(self, x):
-        out, (h, _) = self.lstm(x)
-        return out, h
-
-
-@case(SEQUENCE)
-class Gated(Model):
-    def make(self):
-        self.gru = nn.GRU(8, 6, batch_first=True)
-
-    def forward(self, x):
-        return self.gru(x)[0]
-
-
-@case(SEQUENCE)
-class Cells(Model):
-    def make(self):
-        self.lstm, self.gru, self.rnn = nn.LSTMCell(8, 8), nn.GRUCell(8, 8), nn.RNNCell(8, 8)
-
-    def forward(self, x):
-        h = c = torch.zeros(x.shape[0], 8)
-        g = r = h
-        for step in range(3):
-            h, c = self.lstm(x[:, step], (h, c))
-            g, r = self.gru(h, g), self.rnn(h, r)
-        return g + r
-
-
-@case(IMAGE)
-class Convolutional(Model):
-    def make(self):
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
-            nn.MaxPool2d(2, ceil_mode=True), nn.Conv2d(8, 8, 3, groups=8, padding="same"),
-            nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5),
-        )  # fmt: skip
-
-    def forward(self, image):
-        return self.body(image)
-
-
-@case(IMAGE)
-class Residual(Model):
-    def make(self):
-        self.a, self.b = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 1)
-        self.norm = nn.GroupNorm(3, 3)
-
-    def forward(self, x):
-        x = x + self.b(F.relu_(self.norm(self.a(x))))
-        return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-
-
-@case(IMAGE)
-class Upsampled(Model):
-    def make(self):
-        self.up = nn.ConvTranspose2d(3, 4, 4, stride=2, padding=1)
-        self.shuffle = nn.PixelShuffle(2)
-
-    def forward(self, x):
-        return self.shuffle(self.up(x)).clamp_(0, 1)
-
-
-@case(normal(2, 1, 16, 6), dynamic=False)
-class Volumes(Model):
-    def make(self):
-        self.wave = nn.Conv1d(1, 4, 5, stride=2, padding=2, padding_mode="replicate")
-        self.solid = nn.Conv3d(1, 2, 3, padding=1)
-
-    def forward(self, x):
-        return self.wave(x[:, :, :, 0]), self.solid(x[:, :, :, :, None])
-
-
-@case(SEQUENCE)
-class Encoder(Model):
-    def make(self):
-        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-
-    def forward(self, x):
-        mask = nn.Transformer.generate_square_subsequent_mask(6)
-        return self.encoder(x, mask=mask)
-
-
-@case(SEQUENCE, SEQUENCE)
-class Decoder(Model):
-    def make(self):
-        self.layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-
-    def forward(self, x, memory):
-        return self.layer(x, memory)
+# Layers whose files hold more than plain operators, which a file may use by what their schemas say.
 
 
 @case(SEQUENCE)
@@ -524,29 +339,6 @@ def Complex(self, z):
     return (z * (0.5 - 2j)).abs(), torch.angle(z), z.conj().real
 
 
-@case(SEQUENCE)
-class RootMeanSquare(Model):
-    def make(self):
-        self.weight = nn.Parameter(torch.ones(8))
-
-    def forward(self, x):
-        y = x.to(torch.float32)
-        return (self.weight * y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
-
-
-@case(SEQUENCE, normal(4, 2, 10, 4), normal(4, 2, 10, 4))
-class CachedAttention(Model):
-    """A step of generation, which returns the cache that it goes on with."""
-
-    def make(self):
-        self.qkv = nn.Linear(8, 24)
-
-    def forward(self, x, keys, values):
-        q, k, v = (t.view(x.shape[0], 6, 2, 4).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
-        return F.scaled_dot_product_attention(q, keys, values), (keys, values)
-
-
 @case(normal(4, 1, 8), dynamic=False)
 class StaticCache(Model):
     def make(self):
@@ -557,18 +349,6 @@ class StaticCache(Model):
         self.cache[:, 2:3] = x
         self.at += 1
         return self.cache.sum(1) + self.at
-
-
-@case(X)
-class Running(Model):
-    def make(self):
-        self.register_buffer("mean", torch.zeros(8))
-        self.register_buffer("steps", torch.zeros((), dtype=torch.long), persistent=False)
-
-    def forward(self, x):
-        self.mean.lerp_(x.mean(0), 0.1)
-        self.steps.add_(1)
-        return x - self.mean
 
 
 @case(X)
@@ -585,38 +365,9 @@ class Lists(Model):
 
 
 @case(X)
-class Experts(Model):
-    def make(self):
-        self.gate = nn.Linear(8, 3)
-        self.experts = nn.Parameter(torch.randn(3, 8, 8))
-
-    def forward(self, x):
-        weight, at = self.gate(x).softmax(-1).topk(2)
-        chosen = torch.einsum("bi,bkio->bko", x, self.experts[at])
-        return torch.einsum("bk, bko -> bo", weight, chosen)
-
-
-@case(X, whole(4, 4))
-def Scattered(self, x, to):
-    total = torch.zeros(4, 8).index_add(0, to, x)
-    return total, torch.zeros(4, 8).scatter_reduce(0, to[:, None].expand(-1, 8), x, "amax")
-
-
-@case(X)
 def Functions(self, x):
     low = F.gelu(x, approximate="tanh") + F.softplus(x, beta=2) + F.hardswish(x)
     return low + torch.div(x, 3, rounding_mode="floor") + F.pad(x, (0, 0), "constant", -1e38)
-
-
-@case(X)
-class Distances(Model):
-    def make(self):
-        self.codes = nn.Parameter(torch.randn(5, 8))
-
-    def forward(self, x):
-        far = torch.cdist(x, self.codes)
-        code = self.codes[far.argmin(1)]
-        return x + (code - x).detach(), F.cosine_similarity(x, code), far.min(1).values
 
 
 @case(normal(4, 8, dtype=torch.bfloat16))
@@ -637,28 +388,6 @@ def Double(self, x):
 def Bytes(self, x, y):
     z = x.to(torch.int32) + y.to(torch.int16)
     return z.float().div(255.0), (x >> 2) | 1, y.bool(), z.to(torch.complex64).abs()
-
-
-@case(X)
-class FakeQuantised(Model):
-    def make(self):
-        weight = torch.randn(8, 8)
-        self.register_buffer("scale", weight.abs().amax(1, keepdim=True) / 127)
-        self.register_buffer("weight", (weight / self.scale).round().to(torch.int8))
-
-    def forward(self, x):
-        x = torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)
-        return F.linear(x, self.weight.to(x.dtype) * self.scale)
-
-
-@case(X)
-class Normed(Model):
-    def make(self):
-        self.fc = nn.utils.weight_norm(nn.Linear(8, 8))
-        self.norm = nn.LayerNorm(8, elementwise_affine=False)
-
-    def forward(self, x):
-        return self.norm(self.fc(x))
 
 
 @case(X)
@@ -694,22 +423,6 @@ class MixedPrecision(Model):
         return y.float() + 1
 
 
-@case(X, whole(4, 4))
-def Losses(self, x, y):
-    loss = F.cross_entropy(x, y, ignore_index=-100, label_smoothing=0.1)
-    return (
-        loss
-        + F.huber_loss(x, x * 0, delta=0.5)
-        + F.kl_div(F.log_softmax(x, -1), F.softmax(-x, -1), reduction="batchmean")
-    )
-
-
-@case(SEQUENCE)
-def Unfolded(self, x):
-    windows = x.unfold(1, 3, 1)
-    return windows.mean(-1), torch.roll(x, (1,), (1,)), x.flip(1), torch.tril(x @ x.mT)
-
-
 @case(SEQUENCE)
 def Slices(self, x):
     return (x[:, ::2, 1:], x[..., -1], x[:, [0, 2]], x[:, None, :, 3:-1], torch.split(x, [2, 6], 2))
@@ -719,30 +432,6 @@ def Slices(self, x):
 def Drawn(self, x):
     mean, spread = x.chunk(2, 1)
     return mean + torch.randn_like(spread) * (0.5 * spread).exp()
-
-
-@case(X)
-class Pruned(Model):
-    def make(self):
-        from torch.nn.utils import prune
-
-        self.fc = nn.Linear(8, 8)
-        prune.l1_unstructured(self.fc, "weight", amount=0.5)
-
-    def forward(self, x):
-        return self.fc(x)
-
-
-@case(X)
-class Sparse(Model):
-    def make(self):
-        at = torch.tensor([[0, 1, 2], [1, 2, 0]])
-        self.register_buffer("edges", at)
-        self.fc = nn.Linear(8, 8)
-
-    def forward(self, x):
-        near = torch.zeros(4, 4).index_put((self.edges[0], self.edges[1]), torch.ones(3))
-        return near @ self.fc(x)
 
 
 # Control flow.
@@ -794,20 +483,6 @@ class ScriptedNames(Model):
         if kind == "mean":
             return x.mean()
         return x * by
-
-
-@case(SEQUENCE)
-class ScriptedLoop(Model):
-    def make(self):
-        self.cell = nn.GRUCell(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = torch.zeros(x.size(0), 8)
-        steps: list[torch.Tensor] = []
-        for t in range(x.size(1)):
-            h = self.cell(x[:, t], h)
-            steps.append(h)
-        return torch.stack(steps, 1)
 
 
 class Straight(torch.autograd.Function):
