@@ -44,46 +44,6 @@ def test_a_tensor_is_found_clicked_forced_and_let_go(page):
 
 
 @pytest.mark.exhaustive
-def test_the_slider_recolours_the_graph(page):
-    page.get_by_role("combobox", name="Strategy").click()
-    page.get_by_role("option", name="Along the frontier").click()
-    settle(page)
-    slider = page.get_by_role("slider")
-    slider.press("Home")
-    wait(page, 0, f"{_STYLE} === 'again'", "d0")
-    slider.press("End")
-    wait(page, 0, f"{_STYLE} === 'captured'", "d0")
-    settle(page)
-    assert page.locator("[data-testid=stVegaLiteChart]").count() == 3
-
-
-_SPOTS = (
-    "chart => [...chart.querySelectorAll('[aria-roledescription=point]')].map(point => {"
-    " const r = point.getBoundingClientRect();"
-    " return [r.x + r.width / 2, r.y + r.height / 2, point.getAttribute('aria-label')]; })"
-)
-
-
-def click_point(page, words):
-    chart = page.locator("[data-testid=stVegaLiteChart]").first
-    chart.scroll_into_view_if_needed()
-    spot = next(s for s in chart.evaluate(_SPOTS) if words in s[2])
-    page.mouse.click(*spot[:2])
-
-
-@pytest.mark.exhaustive
-def test_a_point_of_the_chart_is_chosen_by_a_click(page):
-    click_point(page, "captures: 0")
-    page.get_by_text("Along the frontier: bytes kept").wait_for()
-    settle(page)
-    assert style(page, "d0") == "again" and "frontier=0" in page.url
-    click_point(page, "captures: 2")
-    page.wait_for_function("location.search.includes('frontier=2048')")
-    settle(page)
-    assert style(page, "d0") == "captured"
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_the_legend_of_the_chart_is_not_cut(page, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -46,13 +46,6 @@ def test_a_click_on_a_dot_finds_the_nodes_of_its_kernel(page):
     wait(page, 0, "v.selected === 'd0'")
 
 
-@pytest.mark.exhaustive
-def test_a_row_of_the_kernels_finds_its_node(page):
-    page.get_by_role("button", name="Time each kernel").click()
-    choose_row(page, 1)
-    wait(page, 0, "v.selected === 'd1'")  # the last node of the second kernel
-
-
 def test_a_finding_is_shown_in_the_graph_and_its_pass_added(page):
     page.get_by_role("tab", name="Passes").click()
     page.get_by_text("Pipeline as text").click()

@@ -1,4 +1,4 @@
-"""The screen comes back: after a reload, with the back button, by a link, after the app's end."""
+"""The screen comes back: after a reload, and after the app's end."""
 
 import re
 import signal
@@ -71,37 +71,6 @@ def test_a_reload_brings_the_screen_back(streamlit_page):
     opened(page)
     assert screen(page) == before
     assert seen(page) == looked_at
-
-
-@pytest.mark.exhaustive
-def test_the_back_button_goes_to_the_screen_before(streamlit_page):
-    page = streamlit_page(PAGE)
-    opened(page)
-    choose(page)
-    before = screen(page)
-    page.get_by_role("tab", name="Graph").click()
-    settle(page)
-    page.go_back()
-    page.wait_for_function("before => location.search === before", arg=before[-1])
-    assert screen(page) == before
-    page.go_forward()
-    page.wait_for_function("() => !location.search.includes('tab=')")
-    settle(page)
-    assert page.locator("[role=tab][aria-selected=true]").inner_text() == "Graph"
-
-
-@pytest.mark.exhaustive
-def test_a_copied_link_opens_the_same_screen(streamlit_page):
-    page = streamlit_page(PAGE)
-    opened(page)
-    choose(page)
-    before = screen(page)
-    other = streamlit_page(PAGE, query=before[-1].lstrip("?"))
-    opened(other)
-    found = screen(other)  # the first tab is open: this one is a session of its own
-    assert found[:-1] == before[:-1]
-    query, ident = found[-1].split("&session=")
-    assert before[-1].startswith(query) and not before[-1].endswith(ident)
 
 
 @pytest.mark.exhaustive

@@ -63,36 +63,3 @@ def test_a_click_on_one_side_shows_the_counterpart_on_the_other(streamlit_page):
     assert left["y"] + left["height"] < right["y"]
     assert abs(left["x"] - right["x"]) < 2
     assert page.problems == []
-
-
-def chosen(page):
-    return page.evaluate(
-        "document.querySelector('[data-testid=stSidebar] [role=radio][aria-checked=true],"
-        " [data-testid=stSidebar] button[kind*=Active]').innerText"
-    )
-
-
-@pytest.mark.exhaustive
-def test_the_choice_of_ir_outlives_a_reload_and_the_address_has_it(streamlit_page, tmp_path):
-    page = streamlit_page(PAGE, env={"XDG_CONFIG_HOME": str(tmp_path)})  # it remembers there
-    page.get_by_text("(Relay)").wait_for()
-    page.get_by_role("radio", name="Relax").or_(
-        page.get_by_role("button", name="Relax", exact=True)
-    ).first.click()
-    page.get_by_text("(Relax)").wait_for()
-    assert "engine=relax" in page.url
-    page.reload()
-    page.get_by_text("(Relax)").wait_for()
-    settle(page)
-    assert chosen(page) == "Relax"
-    origin = page.url.partition("?")[0]
-    page.goto(origin)  # another day: what was chosen last
-    page.get_by_text("(Relax)").wait_for()
-    page.goto(f"{origin}?engine=MLIR")  # nonsense
-    page.get_by_text("(Relax)").wait_for()
-    settle(page)
-    assert chosen(page) == "Relax"
-    page.goto(f"{origin}?ir=Relay")  # an old link
-    page.get_by_text("(Relay)").wait_for()
-    settle(page)
-    assert chosen(page) == "Relay"
