@@ -1,6 +1,7 @@
 """`tasks` and `tune`: the kernels of a model that can be tuned, and tuning them."""
 
 import argparse
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.protocol.tuning import TuneResult, TuneTask
+from relascope.engine.protocol.tuning import TuneTask
 from relascope.passes.catalogue import last_built
 from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 
@@ -39,24 +40,22 @@ def tune(command: Command) -> Document:
     keys = _chosen(found, args)
     engine: EngineInfo = command("describe")
     place = _place(command, engine, request)
-    lines, began = len(records.read(place).trials), time.perf_counter()
-    try:
+    lines, began, result = len(records.read(place).trials), time.perf_counter(), None
+    with contextlib.suppress(KeyboardInterrupt):  # the records have what was found
         result = command.timed("tune", request, keys, args.trials, fleet)
-    except KeyboardInterrupt:
-        seconds = time.perf_counter() - began
-        result = _so_far(place, lines, found, keys, request, engine.machine, seconds)
-    book = records.read(place)
+    book, tasks = records.read(place), {t.key: t for t in found}
+    run = book.trials[-1].run if len(book.trials) > lines else ""
+    tuned = [book.tuned(run, k, tasks[k].name, tasks[k].best_ms) for k in keys]
     document = {
         **_about(command, request),
-        "machine": result.machine,
-        "threads": result.threads,
-        "records": result.folder,
-        "run": result.run,
-        "seconds": result.seconds,
-        "cancelled": result.cancelled,
-        "notes": list(result.notes),
-        "tasks": tuned_rows(result, found),
-        "curve": curve_rows(book.in_run(result.run), {t.key: t.name for t in found}),
+        "machine": engine.machine,
+        "records": str(place),
+        "run": run,
+        "seconds": time.perf_counter() - began,
+        "cancelled": result is None,
+        "notes": list(book.notes if result is None else result.notes),
+        "tasks": tuned_rows(tuned, tasks),
+        "curve": curve_rows(book.in_run(run), tasks),
     }
     return command.written(document)
 
@@ -90,25 +89,3 @@ def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, .
             raise EngineError("usage", f"The program has no task {word!r}.", "--tasks", hint)
         keys.update(dict.fromkeys(named))
     return tuple(keys)[: args.top]
-
-
-def _so_far(
-    place: Path,
-    lines: int,
-    found: Sequence[TuneTask],
-    keys: Sequence[str],
-    request: BuildRequest,
-    machine: str,
-    seconds: float,
-) -> TuneResult:
-    """What a run that was stopped had found: the records have it.
-
-    Args:
-        lines: how many trials they had before it.
-    """
-    book = records.read(place)
-    run = book.trials[-1].run if len(book.trials) > lines else ""
-    rows = [book.tuned(run, t.key, t.name, t.best_ms) for t in found if t.key in keys]
-    threads = request.threads or len(os.sched_getaffinity(0))
-    on = (str(place), machine, request.target, threads)
-    return TuneResult(run, *on, tuple(rows), seconds, True, book.notes)

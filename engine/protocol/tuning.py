@@ -5,7 +5,6 @@ task, of whatever program. Tuning tries schedules of it on the machine and keeps
 on disk (`engine.protocol.records`), where a build for a target with `RECORDS` finds the best.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
@@ -119,7 +118,6 @@ class TuneResult:
         run: the id under which its measurements are in the records.
         folder: where the records of this target are.
         threads: that kernels were measured with.
-        cancelled: whether it was stopped before its end; what was found is kept.
         notes: sentences a person should read.
     """
 
@@ -130,20 +128,7 @@ class TuneResult:
     threads: int
     tasks: tuple[Tuned, ...]
     seconds: float
-    cancelled: bool = False
     notes: tuple[str, ...] = ()
-
-
-def time_left(trials: "Sequence[Trial]", total: int) -> float | None:
-    """Seconds that the rest of a run will take at its pace so far; None before its first trial.
-
-    Args:
-        trials: of one run, in order.
-        total: how many it makes.
-    """
-    if not trials:
-        return None
-    return max(0, total - len(trials)) * trials[-1].seconds / len(trials)
 
 
 @dataclass(frozen=True)

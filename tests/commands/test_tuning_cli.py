@@ -161,8 +161,3 @@ def test_what_is_not_done_on_a_fleet_is_refused(more, where):
     fleet = ("--tracker", "127.0.0.1:9190", "--key", "board")
     error = document("time", "mlp", *more, *fleet, status=2)["error"]
     assert (error["kind"], error["where"]) == ("usage", where)
-
-
-def test_half_a_fleet_is_refused():
-    error = document("time", "mlp", "--target", "llvm", "--key", "board", status=2)["error"]
-    assert (error["kind"], error["where"]) == ("usage", "--tracker")

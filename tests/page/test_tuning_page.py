@@ -68,15 +68,6 @@ def test_a_run_to_its_end_leaves_records_and_says_how_to_build_with_them(tab):
     assert not [b for b in tab.button if b.key == "use_records"]
 
 
-def test_only_the_top_kernels_are_tuned(tab):
-    listed(tab)
-    tab.number_input(key="keep_tune_top").set_value(1)
-    tab.run()
-    assert "The top 1 kernel, 89% of the kernels' time" in words(tab)
-    settle(tune(tab, 4))
-    assert sorted(table(tab)["trials"]) == [0, 4]
-
-
 def test_cancel_keeps_what_was_found_and_it_goes_on(tab):
     tune(listed(tab), fake_tuning.SLOW_TRIALS)
     until = time.monotonic() + LONG

@@ -6,7 +6,7 @@ from dataclasses import replace
 from relascope.core.graph import Graph
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
-from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
+from relascope.engine.protocol.tuning import Trial, Tuned, TuneTask
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import duration
 from relascope.viz.rows.sections import Section, figures, sentence, table
@@ -70,19 +70,14 @@ def tuned_sections(document: Row) -> list[Section]:
     ]
 
 
-def tuned_rows(result: TuneResult, tasks: Sequence[TuneTask]) -> list[Row]:
-    """One row a task that was tuned, as `tune` prints them."""
-    shapes = {t.key: [list(a.shape) for a in t.arguments] for t in tasks}
-    return [{**plain(t), "shapes": shapes.get(t.key, [])} for t in result.tasks]
+def tuned_rows(tuned: Sequence[Tuned], tasks: Mapping[str, TuneTask]) -> list[Row]:
+    """One row a task that was tuned, as `tune` prints them; `tasks` by key."""
+    return [{**plain(t), "shapes": [list(a.shape) for a in tasks[t.key].arguments]} for t in tuned]
 
 
-def curve_rows(trials: Sequence[Trial], names: Mapping[str, str]) -> list[Row]:
-    """One row a trial: the best so far over trials and seconds.
-
-    Args:
-        names: of tasks, by key.
-    """
-    return [{**plain(t), "name": names.get(t.task, t.task)} for t in trials]
+def curve_rows(trials: Sequence[Trial], tasks: Mapping[str, TuneTask]) -> list[Row]:
+    """One row a trial: the best so far over trials and seconds; `tasks` by key."""
+    return [{**plain(t), "name": tasks[t.task].name} for t in trials]
 
 
 def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:

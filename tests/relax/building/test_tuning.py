@@ -3,9 +3,6 @@
 import functools
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -19,10 +16,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from answers import refused
 from limits import LIMITS, OUTPUT
-from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions, TuningRecords
-from relascope.engine.client import EngineClient
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
@@ -265,60 +260,6 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
         assert comparison.max_rel <= OUTPUT
     with refused("usage"):
         session.tune(BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), ("none",), 3, progress=quiet)
-
-
-TUNES = """
-import sys
-from relascope.engine.client import EngineClient
-from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import default_pipeline, last_built
-client = EngineClient("relax", session="small_batches:SmallBatches")
-client.warm().result()
-print(client.pid, flush=True)
-client.call("tune", BuildRequest(ModelSource("mlp", batch=2), default_pipeline("relax", False),
-            sys.argv[1], 1), (), 40)
-"""
-
-
-@pytest.mark.exhaustive  # Relay's is quicker
-def test_a_run_that_is_killed_loses_no_more_than_the_batch_in_flight(place):
-    """SIGKILL of the app, which no code can see coming: engine and workers end, records stay."""
-    app = subprocess.Popen(
-        [sys.executable, "-c", TUNES, SCHEDULED],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ),
-    )
-    engine = int(app.stdout.readline())
-    folder = records.folder("relax", tvm.__version__, SCHEDULED, 1)
-    deadline = time.monotonic() + 300
-    while len(records.read(folder).trials) < 4:  # two batches
-        assert time.monotonic() < deadline and app.poll() is None
-        time.sleep(0.02)
-    group = subprocess.run(["ps", "-o", "pid=", "-g", str(engine)], capture_output=True, text=True)
-    processes = [int(p) for p in group.stdout.split()]
-    assert len(processes) >= 2  # the engine and a worker
-    known = len(records.read(folder).trials)
-    os.kill(app.pid, signal.SIGKILL)
-    app.wait()
-    app.stdout.close()
-    deadline = time.monotonic() + 300
-    while any(Path(f"/proc/{p}").exists() for p in processes):
-        assert time.monotonic() < deadline, "a process was left behind"
-        time.sleep(0.05)
-    book = records.read(folder)
-    assert len(book.trials) >= known and len(book.trials) % 2 == 0
-    task = book.trials[0].task
-    measured = [t for t in book.of(task) if t.ms is not None]
-    stored = (folder / task / records.SCHEDULES).read_text().splitlines()
-    assert len(measured) <= len(stored) <= len(measured) + 2
-    with EngineClient("relax", session="small_batches:SmallBatches") as client:
-        result = client.call("tune", BuildRequest(SOURCE, PIPELINE, SCHEDULED, 1), (task,), 2)
-    assert result.tasks[0].earlier_ms == book.with_record_ms(task)
-    after = records.read(folder).of(task)
-    assert [t.trial for t in after] == list(range(1, len(book.of(task)) + 3))
 
 
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):

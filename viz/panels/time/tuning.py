@@ -19,7 +19,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask, time_left
+from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
@@ -154,35 +154,21 @@ def _start(
 ) -> None:
     """What is tuned and how long, and the button that starts it."""
     state = st.session_state
-    state.setdefault("keep_tune_top", 0)
     state.setdefault("keep_trials", 32)
-    words, top, trials, start = st.columns([3, 1.3, 1.3, 1.1], vertical_alignment="bottom")
-    count = top.number_input(
-        "Kernels, 0 for all",
-        0,
-        1000,
-        key="keep_tune_top",
-        disabled=bool(chosen),
-        help="Those with the largest share. Rows chosen in the table are tuned instead.",
-    )
-    each = trials.number_input("Trials of each", 1, 100_000, key="keep_trials")
-    keys = chosen or tuple(t.key for t in listed[: int(count) or None])
-    words.caption(_plan(listed, keys, bool(chosen), int(each)))
+    words, trials, start = st.columns([4.3, 1.3, 1.1], vertical_alignment="bottom")
+    each = int(trials.number_input("Trials of each", 1, 100_000, key="keep_trials"))
+    keys = chosen or tuple(t.key for t in listed)
+    share = sum(t.share or 0.0 for t in listed if t.key in keys)
+    which = f"{'The chosen' if chosen else 'All'} {len(keys)} kernel{'s' * (len(keys) > 1)}"
+    which += f", {share:.0%} of the kernels' time" if share else ""
+    words.caption(f"{which}: {len(keys) * each} trials. Choose rows to tune those alone.")
     if start.button("Tune", type="primary", key="tune", width="stretch"):
         request, *fleet = asked
-        arguments = (request, keys, int(each), *fleet)
+        arguments = (request, keys, each, *fleet)
         cache.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
         state[_RUNNING] = _TuningRun(arguments, place, len(book.trials), names)
         st.rerun()
-
-
-def _plan(listed: tuple[TuneTask, ...], keys: tuple[str, ...], chosen: bool, each: int) -> str:
-    share = sum(t.share or 0.0 for t in listed if t.key in keys)
-    which = "The chosen" if chosen else "All" if len(keys) == len(listed) else "The top"
-    kernels = f"{len(keys)} kernel{'s' if len(keys) != 1 else ''}"
-    of = f", {share:.0%} of the kernels' time" if share else ""
-    return f"{which} {kernels}{of}: {len(keys) * each} trials, besides those measured before."
 
 
 def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
@@ -192,7 +178,7 @@ def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
     except Waiting:
         return True
     except EngineError:
-        return False
+        pass  # `_outcome` shows it
     return False
 
 
@@ -213,7 +199,7 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
     seconds = time.monotonic() - running.began
     note = "Keeps what was found."
     frame.progress_bar(cache, fraction, text, "cancel_tuning", help=note)
-    left = time_left(made, run.total)
+    left = seconds * (1 - fraction) / fraction if mine and fraction else None
     failed = sum(t.ms is None for t in made)
     frame.strip(
         (f"{len(made)} of {run.total}", "trials"),
@@ -236,12 +222,11 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
     except EngineError as error:
         if error.kind != "cancelled":
             frame.show_error(error)
-        kept = f"{len(made)} trials; what was found is kept." if made else "before its first trial."
-        st.info(f"Tuning was stopped after {kept}" if made else f"Tuning was stopped {kept}")
+        kept = f"after {len(made)} trials; what was found is kept."
+        st.info(f"Tuning was stopped {kept if made else 'before its first trial.'}")
         return
-    if result is None:
-        return
-    show_sections(tuning.tuned_sections(plain(result))[:-1], "tuned")
+    if result is not None:
+        show_sections(tuning.tuned_sections(plain(result))[:-1], "tuned")
 
 
 def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
