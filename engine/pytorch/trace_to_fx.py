@@ -28,7 +28,7 @@ from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
 from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
-from relascope.engine.pytorch.operators.forms import form_of
+from relascope.engine.pytorch.operators.forms import form_of, given_to
 from relascope.engine.pytorch.operators.number_formats import (
     HALVES,
     NOTE,
@@ -262,8 +262,7 @@ class _FxWriter:
         if op is torch.ops.aten.repeat_interleave.self_Tensor and self.is_small(args[1:2]):
             op = torch.ops.aten.repeat_interleave.self_int  # a number that a trace has as a tensor
             args = [args[0], int(args[1]), *args[2:]]
-        given = {a.name: a.default_value for a in op._schema.arguments}
-        given |= dict(zip(given, self.value(args), strict=False)) | self.value(kwargs)
+        given = given_to(op._schema, self.value(args), self.value(kwargs))
         args, kwargs = self.nodes_of(args), self.nodes_of(kwargs)
         if makes_pairs(name_of(op), self.value([args, kwargs])):
             return self.in_pairs(op, args, kwargs)

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4816,
     "commands": 3529,
     "core": 1245,
-    "engine": 43401,
+    "engine": 43421,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,

@@ -7,8 +7,8 @@ import torch
 
 from limits import ELEMENTWISE, GRADIENT, close
 from relascope.engine.pytorch.operators import along_axes
-from relascope.engine.pytorch.operators.compositions import compositions, name_of
-from relascope.engine.pytorch.operators.forms import form_of
+from relascope.engine.pytorch.operators.compositions import compositions
+from relascope.engine.pytorch.operators.forms import in_form
 
 aten = torch.ops.aten
 ANY = [-math.inf, -30.0, -2.5, -1.0, -0.75, -0.0, 0.0, 1e-4, 0.5, 1.0, 2.0, 7.5, 30.0, math.inf]
@@ -183,10 +183,7 @@ FORMS = [
 def test_forms_are_pytorchs(case):
     op, given, *options = case
     options = options[0] if options else {}
-    named = {a.name: a.default_value for a in op._schema.arguments}
-    named |= dict(zip(named, given, strict=False)) | options
-    form = form_of(name_of(op), named, True)
-    made, theirs = form(*given, **options), op(*given, **options)
+    made, theirs = in_form(op)(*given, **options), op(*given, **options)
     pairs = (m if isinstance(m, tuple) else (m,) for m in (made, theirs))
     for ours, wanted in zip(*pairs, strict=True):
         alike(ours, wanted)

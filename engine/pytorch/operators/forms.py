@@ -5,7 +5,7 @@ them.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
+from relascope.engine.pytorch.operators.compositions import name_of
 
 _aten = torch.ops.aten
 Form = Callable[..., Any]
@@ -25,6 +26,22 @@ _NEED_AXES = (
     "gather index_add index_copy index_select kthvalue linalg_vector_norm log_softmax "
     "logcumsumexp logsumexp max min prod roll scatter scatter_add scatter_reduce softmax sort topk"
 )
+
+
+def given_to(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """An operator's arguments by name, with the defaults of those that are not given."""
+    given = {a.name: a.default_value for a in schema.arguments}
+    return given | dict(zip(given, args, strict=False)) | dict(kwargs)
+
+
+def in_form(op: Any) -> Form:
+    """An operator in its form, as a decomposition."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        form = form_of(name_of(op), given_to(op._schema, args, kwargs), True)
+        return NotImplemented if form is None else form(*args, **kwargs)
+
+    return run
 
 
 def form_of(name: str, given: Given, training: bool) -> Form | None:

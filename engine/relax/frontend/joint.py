@@ -28,6 +28,7 @@ from relascope.engine.pytorch.draws import draw_in_fx, named
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.compositions import Known, compositions, name_of
+from relascope.engine.pytorch.operators.forms import in_form
 from relascope.engine.pytorch.trace_to_fx import FxTrace
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name
@@ -40,6 +41,8 @@ _WHOLE = (
     _aten.select_backward.default,
     _aten.slice_backward.default,
 )
+_IN_FORMS = (_aten.cat.default, _aten.index_put.default, _aten.permute.default)
+"""Operators of which a gradient may be made in a form that Relax has not."""
 _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
@@ -93,6 +96,7 @@ class _Joint:
         held = [n.meta["val"].detach() for n in self.held]
         table = {o: made for o, made in compositions().items() if not known(name_of(o))}
         table |= core_aten_decompositions()
+        table |= {op: in_form(op) for op in _IN_FORMS}
         for op in _WHOLE:
             table.pop(op, None)
         with values[0].fake_mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
