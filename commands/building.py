@@ -27,7 +27,7 @@ def compile_model(command: Command) -> Document:
 def time_model(command: Command) -> Document:
     """Compile, compare with PyTorch, and time against PyTorch eager, in one way or several."""
     args = command.args
-    handing_on.check_ending(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, *handing_on.LISTS)
     source, pipeline = command.source, command.pipeline
     fleet = command.fleet
     if fleet is not None:
@@ -49,7 +49,7 @@ def time_model(command: Command) -> Document:
     strategy = args.strategy if source.training else None
     document = timings.run_document(result, command.engine, str(pipeline), strategy, facts)
     if args.output:
-        handing_on.times(command, source, pipeline, result, document)
+        handing_on.times(command, source, pipeline, document)
     if args.history:
         _append(args.history, document)
     return document

@@ -1,6 +1,5 @@
 """`captures` and `gradients`."""
 
-import json
 import time
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ def captures(command: Command) -> Document:
     """What the forward saves for the backward under one strategy."""
     args = command.args
     args.training = True
-    handing_on.check_ending(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, *handing_on.LISTS)
     source, pipeline = command.source, command.pipeline
     started = time.perf_counter()
     measured = None
@@ -44,12 +43,7 @@ def captures(command: Command) -> Document:
             points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
         document["measured"] = plain(measure(command, command.request(), points))
     if args.output:
-
-        def split() -> str:
-            halves = command("split", source, pipeline, chosen.ids)
-            return json.dumps(plain(halves), ensure_ascii=False)
-
-        handing_on.captures(command, source, pipeline, chosen, document, saved, split)
+        handing_on.captures(command, source, pipeline, chosen, saved)
     return document
 
 

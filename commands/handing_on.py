@@ -2,17 +2,20 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import Stepped
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import TimeResult, TorchSaved
+from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import Recording
@@ -20,7 +23,7 @@ from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Sheet
-from relascope.viz.rows import Row, timings
+from relascope.viz.rows import Row, tables, timings
 
 PAGE, TABLE, PLAINLY = LISTS = ".html", ".csv", ".json"
 
@@ -45,8 +48,7 @@ def graph(command: Command, info: ModelInfo, after: Graph, pipeline: Pipeline | 
     def page() -> Sheet:
         from relascope.viz.handed_on.parts import graph_tab
 
-        file = _sheet(command, info.source, pipeline)
-        file.caveats += info.notes
+        file = _sheet(command, info.source, pipeline, info.notes)
         graph_tab(file, after, view, info)
         return file
 
@@ -76,95 +78,95 @@ def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(opened))
 
 
+def lists(
+    output: Path,
+    page: Callable[[], Sheet],
+    columns: Iterable[str],
+    rows: Callable[[], Sequence[Row]],
+    document: Callable[[], Any],
+) -> None:
+    """Write what a command found as the file's name says: a page, a table or a document.
+
+    Args:
+        columns: of the table, by the names of the rows' fields.
+    """
+    ending = ending_of(output.name, LISTS)
+    if ending == PAGE:
+        write(output, page().html())
+    elif ending == TABLE:
+        write(output, timings.csv_text(rows(), [*columns]))
+    else:
+        write(output, json.dumps(document(), ensure_ascii=False))
+
+
 def steps(
-    command: Command,
-    source: ModelSource,
-    stepped: Stepped,
-    errors: Mapping[int, Row],
-    rows: Callable[[], list[Row]],
+    command: Command, source: ModelSource, stepped: Stepped, errors: Mapping[int, Row]
 ) -> None:
     """Write the steps that `step` is about: a page, all graphs, or a line a step."""
-    output = command.args.output
-    ending = ending_of(output.name, LISTS)
     pipeline = stepped.pipeline
-    if ending == PAGE:
+
+    def page() -> Sheet:
         from relascope.viz.handed_on.steps import steps_of, steps_tab
 
-        file = _sheet(command, source, pipeline)
-        file.caveats += command("load", source).notes
+        file = _sheet(command, source, pipeline, command("load", source).notes)
         steps_tab(file, steps_of(command, command.engine, source, stepped, errors), PLAIN)
-        write(output, file.html())
-    elif ending == TABLE:
-        columns = ("pass", "enabled", "added", "removed", "changed", "nodes", "seconds")
-        write(output, timings.csv_text(rows(), columns))
-    else:
-        graphs = [command("graph_after", source, pipeline, i) for i in range(-1, len(pipeline))]
-        write(output, json.dumps([g.to_json() for g in graphs], ensure_ascii=False))
+        return file
+
+    def graphs() -> list[Row]:
+        indices = range(-1, len(pipeline))
+        return [command("graph_after", source, pipeline, i).to_json() for i in indices]
+
+    columns = ("pass", "enabled", "added", "removed", "changed", "nodes", "seconds")
+    rows = partial(tables.step_rows, stepped.records, errors)
+    lists(command.args.output, page, columns, rows, graphs)
 
 
 def captures(
-    command: Command,
-    source: ModelSource,
-    pipeline: Pipeline,
-    cut: Cut,
-    document: Document,
-    saved: TorchSaved | None,
-    split: Callable[[], str],
+    command: Command, source: ModelSource, pipeline: Pipeline, cut: Cut, saved: TorchSaved | None
 ) -> None:
     """Write the cut that `captures` is about: a page, the split, or a line a capture."""
-    output = command.args.output
-    ending = ending_of(output.name, LISTS)
-    if ending == PAGE:
+
+    def page() -> Sheet:
         from relascope.viz.handed_on.parts import cut_tab
 
-        file = _sheet(command, source, pipeline)
-        file.caveats += command("load", source).notes
+        file = _sheet(command, source, pipeline, command("load", source).notes)
         cut_tab(file, cut, PLAIN, saved)
-        write(output, file.html())
-    elif ending == TABLE:
-        columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
-        kept = [*document["captures"], *document["masks"]]
-        write(output, timings.csv_text(kept, columns))
-    else:
-        write(output, split())
+        return file
+
+    def split() -> Row:
+        halves: Row = plain(command("split", source, pipeline, cut.ids))
+        return halves
+
+    columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
+    rows = partial(tables.saved_rows, tables.cut_document(cut))
+    lists(command.args.output, page, columns, rows, split)
 
 
-def times(
-    command: Command,
-    source: ModelSource,
-    pipeline: Pipeline,
-    result: TimeResult,
-    document: Document,
-) -> None:
+def times(command: Command, source: ModelSource, pipeline: Pipeline, document: Document) -> None:
     """Write the times that `time` is about: a page, the document, or a line a row."""
-    output = command.args.output
-    ending = ending_of(output.name, LISTS)
-    if ending == PAGE:
+
+    def page() -> Sheet:
         from relascope.viz.handed_on.parts import times_tab
 
         file = _sheet(command, source, pipeline, strategy=document["strategy"])
         times_tab(file, [(source.model, document)])
-        write(output, file.html())
-    elif ending == TABLE:
-        rows = document["rows"]
-        write(output, timings.csv_text(rows, (*timings.COLUMNS, "target")))
-    else:
-        write(output, json.dumps(document, ensure_ascii=False))
+        return file
+
+    columns = (*timings.COLUMNS, "target")
+    lists(command.args.output, page, columns, lambda: document["rows"], lambda: document)
 
 
-def recorded(args: argparse.Namespace, found: Recording, document: Document) -> None:
+def recorded(output: Path, found: Recording, document: Document) -> None:
     """Write the recording that `open` is about: a page, the document, or a line a pass."""
-    ending = ending_of(args.output.name, LISTS)
-    if ending == PAGE:
+
+    def page() -> Sheet:
         from relascope.viz.handed_on.recorded import recording_sheet
 
-        write(args.output, recording_sheet(found).html())
-    elif ending == TABLE:
-        columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
-        lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
-        write(args.output, timings.csv_text(lines, columns))
-    else:
-        write(args.output, json.dumps(document, ensure_ascii=False))
+        return recording_sheet(found)
+
+    columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
+    lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
+    lists(output, page, columns, lambda: lines, lambda: document)
 
 
 def check_ending(args: argparse.Namespace, *endings: str) -> None:
@@ -178,12 +180,14 @@ def check_ending(args: argparse.Namespace, *endings: str) -> None:
 
 
 def _sheet(
-    command: Command, source: ModelSource, pipeline: Pipeline | None, **more: str | None
+    command: Command,
+    source: ModelSource,
+    pipeline: Pipeline | None,
+    caveats: Iterable[str] = (),
+    **more: str | None,
 ) -> Sheet:
-    from relascope.viz.handed_on.parts import origin
+    from relascope.viz.handed_on.parts import sheet_of
 
-    mode = "training" if source.training else "inference"
     label = Path(source.model).name if source.digest else source.model
     version = command("describe").version
-    about = origin(source, label, command.engine, version, str(pipeline or ""), **more)
-    return Sheet(f"{label}, {mode}, {command.engine.capitalize()}", about)
+    return sheet_of(source, label, command.engine, version, str(pipeline or ""), caveats, **more)

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 
 from relascope.commands import handing_on
@@ -30,7 +29,7 @@ def step(command: Command) -> Document:
     """What each pass of a pipeline did; with --check, the error against PyTorch after each."""
     args, source = command.args, command.source
     pipeline = _stopped(args.last, command.pipeline)
-    handing_on.check_ending(args, ".html", ".json", ".csv")
+    handing_on.check_ending(args, *handing_on.LISTS)
     errors: dict[int, Row] = {}
     details: list[Row] = []
     stepped = run_steps(command, source, pipeline)
@@ -48,8 +47,7 @@ def step(command: Command) -> Document:
     if args.export:
         write(args.export, script(command.engine, source, pipeline))
     if args.output:
-        listed = partial(tables.step_rows, stepped.records, errors)
-        handing_on.steps(command, source, stepped, errors, listed)
+        handing_on.steps(command, source, stepped, errors)
     rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
     steps = [{**row, **more} for row, more in rows]
     fails = args.verify and any(map(_broken, steps))

@@ -112,7 +112,7 @@ def open_recording(command: Command) -> Document:
         "diff": diff,
     }
     if args.output:
-        handing_on.recorded(args, found, document)
+        handing_on.recorded(args.output, found, document)
         document["written"] = None if args.print else str(args.output)
     return document
 

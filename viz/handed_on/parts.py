@@ -19,22 +19,30 @@ from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import tables, timings
 
 
-def origin(
-    source: ModelSource, label: str, ir: str, version: str = "", pipeline: str = "", **more: Any
-) -> dict[str, Any]:
-    """What a file was made from, as it says it at its top.
+def sheet_of(
+    source: ModelSource,
+    label: str,
+    ir: str,
+    version: str = "",
+    pipeline: str = "",
+    caveats: Iterable[str] = (),
+    **more: Any,
+) -> Sheet:
+    """A page on a model, still empty, with what it is made from at its top.
 
     Args:
         label: what people call the model.
         version: of TVM.
+        caveats: sentences to read before the figures.
     """
+    mode = "training" if source.training else "inference"
     sizes = {"batch": source.batch, "tokens": source.tokens}
     inputs = [f"{name} {kind}".strip() for name, kind in source.inputs]
     engine = f"{ir.capitalize()}, TVM {version}" if version else ir.capitalize()
-    return {
+    about = {
         "model": label,
         "engine": engine,
-        "mode": "training" if source.training else "inference",
+        "mode": mode,
         **{name: size for name, size in sizes.items() if size is not None},
         "inputs": "; ".join(inputs),
         "module": source.module,
@@ -44,6 +52,7 @@ def origin(
         "pipeline": pipeline,
         **more,
     }
+    return Sheet(f"{label}, {mode}, {ir.capitalize()}", about, caveats)
 
 
 def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:

@@ -12,7 +12,7 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import read_pipeline
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.parts import cut_tab, graph_tab, origin, times_tab
+from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import timings
@@ -33,12 +33,8 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)
-    mode = "training" if source.training else "inference"
-    file = Sheet(
-        f"{session.model.name}, {mode}, {session.ir.capitalize()}",
-        origin(source, session.model.name, session.ir, ask("describe").version, text),
-        info.notes,
-    )
+    name, version = session.model.name, ask("describe").version
+    file = sheet_of(source, name, session.ir, version, text, info.notes)
     view = View(fewer_than=session.look.fewer_than)
     graph_tab(file, info.graph, view, info)
     stepped = step(ask, source, pipeline)

@@ -82,7 +82,7 @@ def _options(screen: Screen) -> str:
     choice = chosen(screen)
     if choice.strategy != cuts.DEFAULT:
         named += f', captures="{choice.strategy}"'
-    return named + ("" if choice.budget is None else f", budget={choice.budget}")
+    return named + ("" if choice.limit is None else f", budget={choice.limit}")
 
 
 def tensor(kind: TensorType) -> str:
@@ -140,9 +140,9 @@ def _cut(screen: Screen) -> list[str]:
     """The options that make the chosen cut."""
     choice = chosen(screen)
     cut = ["--strategy", choice.strategy]
-    if choice.budget is not None:
-        whole = isinstance(choice.budget, int)
-        cut += ["--budget", str(choice.budget) if whole else f"{choice.budget:.0%}"]
+    if choice.limit is not None:
+        whole = isinstance(choice.limit, int)
+        cut += ["--budget", str(choice.limit) if whole else f"{choice.limit:.0%}"]
     for option, ids in (("--save", choice.save), ("--recompute", choice.recompute)):
         for node_id in ids:
             cut += [option, node_id]

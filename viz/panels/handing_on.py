@@ -7,10 +7,9 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.graph import Graph
-from relascope.engine.protocol.targets import EngineInfo
 from relascope.recorder.reading import Recording
 from relascope.viz.handed_on.formats import FORMATS, Appearance, graph_file
-from relascope.viz.handed_on.parts import graph_tab, origin
+from relascope.viz.handed_on.parts import graph_tab, sheet_of
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
@@ -37,7 +36,8 @@ def button(
         if page is not None:
 
             def tab() -> Sheet:
-                file = _sheet_of(screen)
+                version, pipeline = screen.cache.ask("describe").version, str(screen.pipeline)
+                file = sheet_of(screen.source, screen.label, screen.ir, version, pipeline)
                 page(file)
                 return file
 
@@ -68,21 +68,11 @@ def of_recording(recording: Recording) -> None:
         download("HTML", page, f"{stem}.html", "recorded_page", help=help_)
 
 
-def _sheet_of(screen: Screen) -> Sheet:
-    """A page of what is looked at, still empty."""
-    pipeline = str(screen.pipeline)
-    mode = "training" if screen.training else "inference"
-    engine: EngineInfo = screen.cache.ask("describe")
-    about = origin(screen.source, screen.label, screen.ir, engine.version, pipeline)
-    return Sheet(f"{screen.label}, {mode}, {screen.ir.capitalize()}", about)
-
-
 def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
     view = replace(screen.view(), open_alone=None, height=620)
 
     def page() -> Sheet:
-        about = origin(screen.source, screen.label, screen.ir)
-        file = Sheet(f"{screen.label}, {screen.ir.capitalize()}", about)
+        file = sheet_of(screen.source, screen.label, screen.ir)
         graph_tab(file, graph, view)
         return file
 

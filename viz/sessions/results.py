@@ -153,16 +153,10 @@ def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
     Raises:
         EngineError: kind "usage"; the graph cannot be cut so.
     """
-    rule = cuts.STRATEGIES[chosen.strategy]
-    budget: float | int | None = chosen.frontier if chosen.strategy == "frontier" else None
-    if chosen.strategy != "frontier" and rule.has_budget and chosen.budget is not None:
-        budget = chosen.budget / 100
-    forced = (chosen.save, chosen.recompute) if rule.adapts else ((), ())
-    try:
-        return cuts.cut(joint, chosen.strategy, budget, *forced)
-    except ValueError as wrong:
-        message = f"The graph cannot be cut so: {wrong}."
-        raise EngineError("usage", message, rule.title, "Choose another strategy.") from wrong
+    forced = (chosen.save, chosen.recompute) if chosen.rule.adapts else ((), ())
+    hint = "Choose another strategy or budget, or take back what is forced by hand."
+    with refusing("usage", "The graph cannot be cut so: {}.", chosen.rule.title, hint):
+        return cuts.cut(joint, chosen.strategy, chosen.limit, *forced)
 
 
 def again(ask: Ask, session: state.Session, path: str) -> Results:

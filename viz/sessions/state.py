@@ -18,7 +18,7 @@ from relascope.engine.protocol.source import ModelSource, linkable, parse_inputs
 from relascope.engine.protocol.times import BASELINES, TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import default_pipeline, gradients, read_pipeline
-from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Strategy
 from relascope.samples import SAMPLES
 
 VERSION = 1
@@ -148,6 +148,18 @@ class CutChoice:
     prices: str = _set("estimated", "prices", "keep_prices", choices=("estimated", "measured"))
     save: tuple[str, ...] = _set((), "save")
     recompute: tuple[str, ...] = _set((), "recompute")
+
+    @property
+    def rule(self) -> Strategy:
+        """The strategy itself."""
+        return STRATEGIES[self.strategy]
+
+    @property
+    def limit(self) -> float | int | None:
+        """The budget as `passes.cuts.cut.cut` takes it; None where none is chosen."""
+        if self.strategy == "frontier":
+            return self.frontier
+        return self.budget / 100 if self.rule.has_budget and self.budget is not None else None
 
 
 @dataclass(frozen=True)

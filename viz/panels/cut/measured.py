@@ -5,14 +5,12 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
 from relascope.engine.jobs import cut as cutting
 from relascope.engine.protocol.plain import plain
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
-from relascope.viz.panels.shell.frame import heading, show_error, waiting
-from relascope.viz.panels.shell.request_cache import Waiting
+from relascope.viz.panels.shell.frame import boundary, heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
@@ -43,15 +41,15 @@ def show(screen: Screen) -> None:
     if not asked:
         return
     done: list[cutting.Point] = []
-    try:
+    with boundary(screen.cache, "_points"):
         request = cut_prices.request_of(screen)
         cutting.measure(screen.cache.ask, request, tuple(asked.values()), done.append)
-    except Waiting:
-        waiting(screen.cache, "_points")
-    except EngineError as error:
-        show_error(error, screen.cache, "_points")
     if done:
-        _table(done)
+        table(plain(done), tables.MEASURED)
+        st.caption(
+            "Work again is a share of the forward's time. Measured, it is how much longer forward "
+            "and backward take than where everything is kept; a little below nothing is noise."
+        )
 
 
 def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:
@@ -76,11 +74,3 @@ def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
     state = st.session_state
     found: dict[Any, tuple[str, cuts.Cut]] = state.get("points") or {}
     return found if state.get("points_of") == screen.place else {}
-
-
-def _table(points: list[cutting.Point]) -> None:
-    table(plain(points), tables.MEASURED)
-    st.caption(
-        "Work again is a share of the forward's time. Measured, it is how much longer forward and "
-        "backward take than where everything is kept; a little below nothing is noise."
-    )

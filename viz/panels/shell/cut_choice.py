@@ -1,11 +1,10 @@
 """What the person chose of the cut: strategy, budget, and tensors forced by hand; and its cut."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs import cut as cutting
 from relascope.passes.cuts import cut as cuts
@@ -15,29 +14,10 @@ from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
+from relascope.viz.sessions.results import cut_with
+from relascope.viz.sessions.state import CutChoice
 
 SAVE, RECOMPUTE = "save", "recompute"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Everything that decides a cut.
-
-    Args:
-        strategy: a name in `STRATEGIES`.
-        budget: as `passes.cuts.cut.cut` takes it; None where the strategy has none.
-        save, recompute: ids of the tensors forced by hand; () where the strategy leaves no choice.
-    """
-
-    strategy: str
-    budget: float | int | None = None
-    save: tuple[str, ...] = ()
-    recompute: tuple[str, ...] = ()
-
-    @property
-    def rule(self) -> cuts.Strategy:
-        """The strategy itself."""
-        return cuts.STRATEGIES[self.strategy]
 
 
 def joint_graph(screen: Screen) -> Graph:
@@ -56,20 +36,17 @@ def joint_of(screen: Screen) -> cuts.Joint:
     return screen.derive(lambda: joint, "joint", measured)
 
 
-def chosen(screen: Screen) -> Choice:
-    """What is chosen now, wherever on the page it was."""
+def chosen(screen: Screen) -> CutChoice:
+    """What is chosen now, wherever on the page it was; nothing is forced by hand where the strategy
+    leaves no choice."""
     state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
-    rule = cuts.STRATEGIES[name]
-    forced = forced_by_hand(screen) if rule.adapts else {}
-    save = tuple(sorted(i for i, way in forced.items() if way == SAVE))
-    recompute = tuple(sorted(i for i, way in forced.items() if way == RECOMPUTE))
-    budget: float | int | None = None
-    if name == "frontier":
-        budget = state.get("keep_frontier")
-    elif rule.has_budget and "keep_budget" in state:
-        budget = state["keep_budget"] / 100
-    return Choice(name, budget, save, recompute)
+    choice = CutChoice(name, state.get("keep_budget"), state.get("keep_frontier"))
+    forced = forced_by_hand(screen) if choice.rule.adapts else {}
+    save, recompute = (
+        tuple(sorted(i for i, way in forced.items() if way == asked)) for asked in (SAVE, RECOMPUTE)
+    )
+    return replace(choice, save=save, recompute=recompute)
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
@@ -81,15 +58,10 @@ def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
     joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:
-        found = cuts.cut(joint, choice.strategy, choice.budget, choice.save, choice.recompute)
+        found = cut_with(joint, choice)
         return found, joint.graph.with_roles(cuts.roles(joint, found.ids))
 
-    try:
-        return screen.derive(make, "cut", choice, joint.measured)
-    except ValueError as wrong:
-        message = f"The graph cannot be cut so: {wrong}."
-        hint = "Choose another strategy or budget, or take back what is forced by hand."
-        raise EngineError("usage", message, choice.rule.title, hint) from wrong
+    return screen.derive(make, "cut", choice, joint.measured)
 
 
 def strategy() -> None:

@@ -75,7 +75,9 @@ def begin() -> None:
 
 
 @contextmanager
-def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Iterator[None]:
+def boundary(
+    cache: RequestCache, key: str = "", picture: bool = False, asked: str = ""
+) -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
     An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
@@ -84,6 +86,7 @@ def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Itera
     Args:
         key: where a page has two request caches, it tells their buttons apart.
         picture: whether it is a graph that is waited for; its outline stands in its place.
+        asked: the key of what was asked for, which is let go where the person cancels it.
     """
     try:
         yield
@@ -95,6 +98,8 @@ def boundary(cache: RequestCache, key: str = "", picture: bool = False) -> Itera
     except EngineError as problem:
         if problem.instead is not None or problem.kind == "file":
             st.session_state.model_refused = True
+        if problem.kind == "cancelled" and asked:
+            st.session_state[asked] = None
         show_error(problem, cache, key)
 
 

@@ -11,61 +11,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from relascope.core.errors import EngineError
-from relascope.engine.limits import Limits
+from relascope.engine.client import EngineClient, Job
 
 Value = TypeVar("Value")
 
 KEPT = 48  # results; graphs of big models are tens of megabytes
 PATIENCE = 0.5  # seconds that a page may stand still rather than flicker
-
-
-class PageJob(Protocol):
-    """A call under way in the engine's process."""
-
-    @property
-    def done(self) -> bool:
-        """Whether `result` would return at once."""
-
-    @property
-    def progress(self) -> tuple[float, str]:
-        """How much is done (0 to 1), and what is being done."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The result, or its EngineError raised."""
-
-    def cancel(self) -> None:
-        """Stop it."""
-
-
-class Client(Protocol):
-    """The part of `engine.client.EngineClient` that a request cache uses."""
-
-    def submit(self, method: str, *args: Any) -> PageJob:
-        """Start a call."""
-
-    def close(self) -> None:
-        """End the engine's process."""
-
-    def limit(self, limits: Limits) -> None:
-        """Set what it may take."""
-
-    def rest(self, busy: bool = False) -> bool:
-        """End its process until the next call."""
-
-    @property
-    def limits(self) -> Limits:
-        """What it may take."""
-
-    @property
-    def idle(self) -> float | None:
-        """Seconds since its last call was done; None while there is one."""
-
-    @property
-    def memory(self) -> int:
-        """Bytes that its process has; 0 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +35,7 @@ class Running:
     """A job, what it answers, and when it began (`time.monotonic`)."""
 
     request: Request
-    job: PageJob
+    job: Job
     began: float
 
 
@@ -96,7 +50,7 @@ class Waiting(Exception):
 class RequestCache:
     """See the module. Every method may be called from any rerun of the page."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: EngineClient) -> None:
         self.client = client
         self._answers: OrderedDict[Request, Any] = OrderedDict()
         self.running: Running | None = None

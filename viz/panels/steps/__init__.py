@@ -11,7 +11,6 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
-from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz.compare.changes import coloured, start_of
 from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
@@ -19,7 +18,7 @@ from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
-from relascope.viz.panels.shell import keeping, sidebar
+from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import begin, boundary, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
@@ -32,7 +31,7 @@ from relascope.viz.panels.steps import (
     memory,
     tvm_pipelines,
 )
-from relascope.viz.panels.steps.step_list import catch_up, step_list
+from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
 from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 
@@ -65,7 +64,7 @@ class _StepState:
 def show(screen: Screen) -> None:
     """Draw the tab, without the page around it, which a click on a step leaves as it is."""
     begin()
-    screen = _current(screen)
+    screen = current(screen)
     with boundary(screen.cache, "steps"):
         _draw(screen)
     keeping.keep(screen)
@@ -91,13 +90,13 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, focus, keep)
     found = bisect.search(screen)
     with left:
-        theirs = editing.chooser(screen, partial(_change, screen))
-        editing.parameters(screen, _chosen(screen), partial(_now, screen), partial(_change, screen))
+        theirs = editing.chooser(screen, partial(take, screen))
+        editing.parameters(screen, chosen(screen), partial(now, screen), partial(take, screen))
         _list(screen, known, {} if found is None else found.blamed)
-        editing.pipeline_text(screen, theirs, partial(_change, screen))
+        editing.pipeline_text(screen, theirs, partial(take, screen))
         bisect.show(screen, found)
         tries = tvm_pipelines.button(screen)
-        example.show(screen, _chosen(screen))
+        example.show(screen, chosen(screen))
         if known.stepped is not None:
             handing_on.button(
                 known.alive,
@@ -107,7 +106,7 @@ def _draw(screen: Screen) -> None:
                 "all steps",
             )
     if tries is not None:
-        tvm_pipelines.show(tries, partial(_change, screen))
+        tvm_pipelines.show(tries, partial(take, screen))
     if known.change is not None:
         with boundary(screen.cache, "changes"):
             _changes(known, known.change)
@@ -117,11 +116,11 @@ def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
     """All steps, for a page that is handed on."""
     steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
     view = replace(screen.view(), open_alone=None)
-    steps_tab(file, steps, view, _chosen(screen) + 1)
+    steps_tab(file, steps, view, chosen(screen) + 1)
 
 
 def _known(screen: Screen) -> _StepState:
-    known = _StepState(_chosen(screen), screen)
+    known = _StepState(chosen(screen), screen)
     pipeline = screen.pipeline
     if st.session_state.get(_ONLY_TO):
         pipeline = pipeline.upto(known.index)
@@ -135,76 +134,16 @@ def _known(screen: Screen) -> _StepState:
     return known
 
 
-def _chosen(screen: Screen) -> int:
-    """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
-    key = keeping.step_key(screen.source)
-    return min(st.session_state.get(key, screen.last), screen.last)
-
-
-def _choose(screen: Screen, index: int) -> None:
-    st.session_state[keeping.step_key(screen.source)] = max(-1, min(index, screen.last))
-
-
-def _change(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
-    """Take another pipeline, None for the default one, and choose a step where one is given."""
-    sidebar.set_pipeline(screen, pipeline)
-    if index is not None and pipeline is not None:
-        _choose(replace(screen, pipeline=pipeline), index)
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """The pipeline behind the list. It is asked for when something is done: before that in the same
-    run something else may have changed it."""
-
-    screen: Screen
-
-    def _now(self) -> Screen:
-        return _current(self.screen)
-
-    def select(self, row: int) -> None:
-        if row <= len(self._now().pipeline):
-            _choose(self._now(), row - 1)
-
-    def switch(self, row: int, enabled: bool) -> None:
-        _change(self.screen, self._now().pipeline.switched(row - 1, enabled), None)
-
-    def add(self, row: int, name: str) -> None:
-        if name in names(self.screen.ir):
-            pipeline = self._now().pipeline.inserted(row - 1, Step(name))
-            _change(self.screen, pipeline, row - 1)
-
-    def move(self, row: int, to: int) -> None:
-        _change(self.screen, self._now().pipeline.moved(row - 1, to - 1), to - 1)
-
-    def remove(self, row: int) -> None:
-        now = self._now()
-        index = _chosen(now)
-        _change(self.screen, now.pipeline.without(row - 1), index - (row - 1 <= index))
-
-
-def _now(screen: Screen) -> tuple[Pipeline, int]:
-    """The pipeline and the chosen step as they are now, with all that the list told done."""
-    catch_up(_Listed(screen))
-    now = _current(screen)
-    return now.pipeline, _chosen(now)
-
-
-def _current(screen: Screen) -> Screen:
-    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
-    return replace(screen, pipeline=pipeline)
-
-
 def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     """The list, and below it what else can be done to the pipeline."""
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
-    chosen, idle = _chosen(screen) + 1, sum(_idle(r) for r in listed)
+    at, idle = chosen(screen) + 1, sum(_idle(r) for r in listed)
     if st.session_state.get(_HIDE):
-        listed = [replace(r, hidden=_idle(r) and i != chosen) for i, r in enumerate(listed)]
+        listed = [replace(r, hidden=_idle(r) and i != at) for i, r in enumerate(listed)]
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
-    step_list(listed, chosen, passes, _Listed(screen))
+    step_list(listed, at, passes, StepList(screen))
     below = st.container(horizontal=True)
     if idle:
         steps = "the step" if idle == 1 else f"the {idle} steps"
@@ -235,11 +174,11 @@ def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> 
     assert known.change is not None
     index, alive, change = known.index, known.alive, known.change
     matched = change.matched
-    record = known.stepped.records[index] if index >= 0 else None
-    if record is not None and record.printed:
-        st.code(record.printed, language=None)
-    if record is not None and record.error is not None:
-        show_error(record.error)
+    for record in known.stepped.records[index : index + 1] if index >= 0 else ():
+        if record.printed:
+            st.code(record.printed, language=None)
+        if record.error is not None:
+            show_error(record.error)
     places = change.successors if keep else None
     if errors.shows_errors():
         errors.show(alive, index, key="error_view", keep_places=places)

@@ -13,7 +13,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import noting
-from relascope.viz.panels.shell.frame import plain_text, show_error, waiting
+from relascope.viz.panels.shell.frame import boundary, plain_text
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -40,13 +40,12 @@ class BisectSearch:
     Args:
         log: the tries that are done.
         result: what was found, once it is.
-        wait, error: why it is not, where it waits for the engine or was given up.
+        problem: why it is not, where it waits for the engine or was given up.
     """
 
     log: list[Try] = field(default_factory=list)
     result: Bisection | None = None
-    wait: Waiting | None = None
-    error: EngineError | None = None
+    problem: Waiting | EngineError | None = None
 
     @property
     def blamed(self) -> dict[int, str]:
@@ -76,10 +75,8 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
         best = screen.cache.ask("describe").best
         question = Question(screen.source, screen.pipeline, best, **dict(asked.wish))
         found.result = bisect.bisect(screen.cache.ask, screen.ir, question, found.log.append)
-    except Waiting as wait:
-        found.wait = wait
-    except EngineError as error:
-        found.error = error
+    except (Waiting, EngineError) as problem:
+        found.problem = problem
     return found
 
 
@@ -103,13 +100,10 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
         return
     tried = tables.tries_table(tables.try_row(screen.pipeline, one) for one in found.log)
     show_sections([tried], "bisect")
-    if found.wait is not None:
-        waiting(screen.cache)
-    elif found.error is not None:
-        show_error(found.error, screen.cache)
-        if found.error.kind == "cancelled":
-            st.session_state.bisect = None
-    elif found.result is not None:
+    with boundary(screen.cache, asked="bisect"):
+        if found.problem is not None:
+            raise found.problem
+    if found.result is not None:
         noting.note_result(screen, "bisection", results.saved_search(screen.ir, found.result))
         say = st.error if found.result.kind else st.success
         say(plain_text(bisect.verdict(screen.ir, found.result)))

@@ -14,8 +14,8 @@ from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import View
-from relascope.viz.panels.shell.frame import download, one_of, plain_text, show_error, waiting
-from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
+from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text
+from relascope.viz.panels.shell.request_cache import Request, RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import fault
@@ -67,24 +67,13 @@ def show(screen: Screen, found: Bisection) -> None:
     if asked is None or asked.question != found.question:
         return
     log: list[PieceTry] = []
-    try:
-        ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
-        made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
-    except Waiting:
-        _pieces(log)
-        waiting(screen.cache)
-    except EngineError as error:
-        _pieces(log)
-        show_error(error, screen.cache)
-        if error.kind == "cancelled":
-            st.session_state.reduce = None
-    else:
-        _pieces(log)
+    ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
+    with boundary(screen.cache, asked="reduce"):
+        try:
+            made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
+        finally:
+            show_sections([fault.pieces_table(map(fault.piece_row, log))], "reduce")
         _result(screen, made)
-
-
-def _pieces(log: list[PieceTry]) -> None:
-    show_sections([fault.pieces_table(map(fault.piece_row, log))], "reduce")
 
 
 def _result(screen: Screen, made: Reduction) -> None:

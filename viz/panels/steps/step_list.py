@@ -9,12 +9,16 @@ last of it alone.
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import streamlit as st
 
+from relascope.passes.catalogue import names
+from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz import component
+from relascope.viz.panels.shell import keeping, sidebar
+from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.step_list import StepListRow
 
 _HTML = (
@@ -31,23 +35,68 @@ _DEEDS = ("select", "switch", "add", "move", "remove")
 _DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
 
 
-class StepList(Protocol):
-    """What the rows stand for. A row's index is given; 0 is the imported program."""
+def current(screen: Screen) -> Screen:
+    """The screen with its mode's pipeline as it is now."""
+    pipeline = sidebar.pipeline_of(screen.ir, screen.training, screen.source.gradient)
+    return replace(screen, pipeline=pipeline)
+
+
+def chosen(screen: Screen) -> int:
+    """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
+    key = keeping.step_key(screen.source)
+    return min(st.session_state.get(key, screen.last), screen.last)
+
+
+def _choose(screen: Screen, index: int) -> None:
+    st.session_state[keeping.step_key(screen.source)] = max(-1, min(index, screen.last))
+
+
+def take(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
+    """Take another pipeline, None for the default one, and choose a step where one is given."""
+    sidebar.set_pipeline(screen, pipeline)
+    if index is not None and pipeline is not None:
+        _choose(replace(screen, pipeline=pipeline), index)
+
+
+def now(screen: Screen) -> tuple[Pipeline, int]:
+    """The pipeline and the chosen step as they are now, with all that the list told done."""
+    catch_up(StepList(screen))
+    screen = current(screen)
+    return screen.pipeline, chosen(screen)
+
+
+@dataclass(frozen=True)
+class StepList:
+    """The pipeline behind the rows, of which row 0 is the imported program. It is asked for when
+    something is done: before that in the same run something else may have changed it."""
+
+    screen: Screen
 
     def select(self, row: int) -> None:
         """Choose it."""
+        if row <= len(current(self.screen).pipeline):
+            _choose(current(self.screen), row - 1)
 
     def switch(self, row: int, enabled: bool) -> None:
         """Switch it on or off."""
+        take(self.screen, current(self.screen).pipeline.switched(row - 1, enabled), None)
 
     def add(self, row: int, name: str) -> None:
         """Put a pass of this name at this place, and choose it."""
+        if name in names(self.screen.ir):
+            pipeline = current(self.screen).pipeline.inserted(row - 1, Step(name))
+            take(self.screen, pipeline, row - 1)
 
     def move(self, row: int, to: int) -> None:
         """Give it another place, and choose it."""
+        pipeline = current(self.screen).pipeline.moved(row - 1, to - 1)
+        take(self.screen, pipeline, to - 1)
 
     def remove(self, row: int) -> None:
         """Take it out."""
+        screen = current(self.screen)
+        index = chosen(screen)
+        take(self.screen, screen.pipeline.without(row - 1), index - (row - 1 <= index))
 
 
 def step_list(

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.source import INPUTS, kinds_of_inputs
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import noting
-from relascope.viz.panels.shell.frame import boundary, plain_text, section, show_error, waiting
-from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
+from relascope.viz.panels.shell.frame import boundary, plain_text, section
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import tables
@@ -52,26 +51,21 @@ def show(screen: Screen, target: str) -> None:
         return
     rows: list[accuracy.AccuracyRow] = []
     shown: list[accuracy.Stage] = []
-    complete = False
-    try:
+    with boundary(screen.cache, "_check", asked="check_all_of"):
         for stage in stages:
             found = _run(screen.cache, stage, target)
             rows += found
             shown += [stage] * len(found)
         against = screen.cache.ask("load", screen.source, True).against
-        complete = True
-    except Waiting:
-        waiting(screen.cache)
-    except EngineError as error:  # cancelled
-        show_error(error)
-        st.session_state.check_all_of = None
-    if complete:
         say = st.success if all(r.passed for r in rows) else st.error
         say(plain_text(accuracy.verdict(rows, against)))
         noting.note_result(screen, "accuracy", results.saved_accuracy(target, kinds, rows))
-    at = _table(rows)
-    if at is not None and rows[at].first_bad is not None:
-        _node(screen, shown[at], rows[at].first_bad)
+    picked = rows and table(
+        map(tables.finding, plain(rows)), tables.FOUND, key="accuracy_table", on_select="rerun"
+    )
+    for at in picked or ():
+        if (bad := rows[at].first_bad) is not None:
+            _node(screen, shown[at], bad)
 
 
 def _run(
@@ -80,19 +74,8 @@ def _run(
     return cache.derive(lambda: accuracy.run(cache.ask, stage, target), "accuracy", stage, target)
 
 
-def _table(rows: list[accuracy.AccuracyRow]) -> int | None:
-    """The rows; the index of the chosen one."""
-    if not rows:
-        return None
-    found = map(tables.finding, plain(rows))
-    chosen = table(found, tables.FOUND, key="accuracy_table", on_select="rerun")
-    return chosen[0] if chosen else None
-
-
-def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode | None) -> None:
+def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:
     """The graph of a stage at its first bad node, and how it was found."""
-    if bad is None:
-        return
     against = f"; held against {bad.counterpart}" if bad.counterpart else ""
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.cache):

@@ -65,7 +65,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
     place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
     run: _TuningRun | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
-    try:
+    with frame.boundary(screen.cache, "_tuning"):
         book = records.read(place)
         listed = _tasks(screen.cache, asked, book)
         if run is not None and _under_way(screen.cache, run):
@@ -82,10 +82,6 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
             keys = _table(screen, listed, book, chooses=True)
             _start(screen.cache, asked, place, book, listed, keys)
         _found(book, listed, request.target)
-    except Waiting:
-        frame.waiting(screen.cache, "_tuning")
-    except EngineError as error:
-        frame.show_error(error, screen.cache, "_tuning")
 
 
 def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:

@@ -121,11 +121,11 @@ def _search(
             shown = screen, search
         if search is None:
             continue
-        stopped = search.error is not None and search.error.kind == "cancelled"
-        if search.wait is not None or stopped:
+        failure = search.problem if isinstance(search.problem, EngineError) else None
+        if search.problem and (failure is None or failure.kind == "cancelled"):
             shown = screen, search
             break
-        done.append(PartSearch(part, search.result, search.error, left_out))
+        done.append(PartSearch(part, search.result, failure, left_out))
         if search.result is not None and search.result.kind:
             shown = screen, search
             break
