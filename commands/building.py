@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.shared import Command, Document, write
+from relascope.commands.shared import Command, Document, check_folder, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import variants
 from relascope.engine.protocol.request import BuildRequest
@@ -17,7 +17,7 @@ def compile_model(command: Command) -> Document:
     """Build for a target, whose device need not be here: sizes, and each kernel's code."""
     args, source, pipeline = command.args, command.source, command.pipeline
     if args.output:
-        _check_folder(args.output)
+        check_folder(args.output, "library", "-o")
     folder = str(args.output.absolute()) if args.output else ""
     request = BuildRequest(source, pipeline, args.target)
     found = command("compile", command.cut_request(request), folder)
@@ -56,11 +56,7 @@ def time_model(command: Command) -> Document:
 
 
 def _check_there(args: argparse.Namespace) -> None:
-    """Refuse what is not done on a fleet's device.
-
-    Raises:
-        EngineError: kind "usage".
-    """
+    """Refuse what is not done on a fleet's device (EngineError, kind "usage")."""
     if args.baseline or args.variants:
         message = "On a device of a fleet the program is timed by itself."
         hint = "Leave them out: PyTorch is not there."
@@ -78,9 +74,3 @@ def _append(path: Path, document: Document) -> None:
     else:
         text = json.dumps(document, ensure_ascii=False) + "\n"
     write(path, text, "--history", "a")
-
-
-def _check_folder(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        message = "The library needs a folder of its own, and there is something here."
-        raise EngineError("usage", message, str(folder), "Give another -o.")

@@ -1,6 +1,8 @@
 """`bisect` and `reduce`."""
 
-from relascope.commands.shared import Command, Document
+from pathlib import Path
+
+from relascope.commands.shared import Command, Document, check_folder, write_files
 from relascope.core.errors import EngineError
 from relascope.engine import jobs
 from relascope.engine.jobs import nth
@@ -8,6 +10,7 @@ from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.engine.protocol.fault import OF_TEST
+from relascope.passes.search.reduce import MOST
 from relascope.viz.rows import fault, tables
 
 
@@ -24,14 +27,21 @@ def bisect(command: Command) -> Document:
 def reduce(command: Command) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
     args = command.args
-    fault.check_folder(args.out)
+    check_folder(args.out, "report", "--out")
     found = _bisected(command)
+    return narrowed(command, found, args.out, "--out", args.tries)
+
+
+def narrowed(
+    command: Command, found: Bisection, folder: Path, option: str, most: int = MOST
+) -> Document:
+    """What narrowing a fault gave, with the report written to a folder that an option named."""
     made = None
     if not cannot(found):
-        made = narrow(command, command.engine, found, most=args.tries, limits=command.limits)
+        made = narrow(command, command.engine, found, most=most, limits=command.limits)
     if made is not None and made.report is not None:
-        fault.write(made.report, args.out)
-    return fault.document(command.engine, found, made, str(args.out))
+        write_files(made.report.files, folder, option)
+    return fault.document(command.engine, found, made, str(folder))
 
 
 def _bisected(command: Command) -> Bisection:

@@ -57,11 +57,7 @@ def graph(command: Command, info: ModelInfo, after: Graph, pipeline: Pipeline | 
 
 
 def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:
-    """The groups of --open; None where it is not given.
-
-    Raises:
-        EngineError: kind "usage"; there is no such module.
-    """
+    """The groups of --open, None without it; EngineError where there is no such module."""
     if text is None:
         return None
     tree = module_groups(fold_constants(graph, PLAIN.fewer_than))
@@ -170,11 +166,7 @@ def recorded(output: Path, found: Recording, document: Document) -> None:
 
 
 def check_ending(args: argparse.Namespace, *endings: str) -> None:
-    """Refuse a file that no format is known for, before anything is run for it.
-
-    Raises:
-        EngineError: kind "usage".
-    """
+    """Refuse a file of no known format (EngineError, kind "usage") before anything is run."""
     if args.output:
         ending_of(args.output.name, endings or FORMATS)
 

@@ -55,12 +55,7 @@ def page(command: Command) -> Document:
 
 
 def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
-    """Become the page's server.
-
-    Args:
-        args: as of `page_options`.
-        more: variables of its environment.
-    """
+    """Become the page's server, with `more` variables; `args` are as of `page_options`."""
     script = next(f for folder in FOLDERS if (f := folder / "viz" / "app.py").is_file())
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(args.port)] if args.port is not None else []

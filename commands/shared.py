@@ -5,7 +5,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -310,6 +311,42 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+def check_folder(folder: Path, what: str, option: str) -> None:
+    """See that files can be written to a folder of their own, before they are made.
+
+    Raises:
+        EngineError: kind "usage"; there is something already, or a file has this name.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        message = f"The {what} needs a folder of its own, and there is something here."
+        raise EngineError("usage", message, str(folder), f"Give another {option}.")
+
+
+def write_files(files: Mapping[str, bytes], folder: Path, option: str) -> None:
+    """Write a report's files; one that begins as a script does can be run.
+
+    Raises:
+        EngineError: kind "file"; they cannot be written.
+    """
+    with writing(folder, option):
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            if content.startswith(b"#!"):  # a person's own test
+                path.chmod(0o755)
+
+
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Raise what cannot be written as an EngineError of kind "file" that names its option."""
+    try:
+        yield
+    except OSError as wrong:
+        said = f"Cannot write: {wrong.strerror or wrong}."
+        raise EngineError("file", said, str(path), f"Give another {option}.") from wrong
+
+
 def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
     """Write a file, or add to it.
 
@@ -319,9 +356,5 @@ def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", 
     Raises:
         EngineError: kind "file"; it cannot be written.
     """
-    try:
-        with path.open(f"{mode}b") as file:
-            file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)
-    except OSError as wrong:
-        said = f"Cannot write: {wrong.strerror or wrong}."
-        raise EngineError("file", said, str(path), f"Give another {option}.") from wrong
+    with writing(path, option), path.open(f"{mode}b") as file:
+        file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)

@@ -61,11 +61,7 @@ def _broken(step: Row) -> bool:
 
 
 def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
-    """The pipeline as far as --stop-after says.
-
-    Raises:
-        EngineError: kind "usage"; it has no such step.
-    """
+    """The pipeline as far as --stop-after says; EngineError where it has no such step."""
     if last is None:
         return pipeline
     places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == last]
@@ -147,11 +143,7 @@ _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
 
 
 def _check_gate(args: Namespace) -> None:
-    """Refuse what only a baseline gives a meaning.
-
-    Raises:
-        EngineError: kind "usage".
-    """
+    """Refuse what only a baseline gives a meaning (EngineError, kind "usage")."""
     if args.update or args.speed or args.threads:
         given = "--update" if args.update else "--speed" if args.speed else "--threads"
         hint = "Name the baseline, too: --baseline FILE."

@@ -174,11 +174,7 @@ def step(document: Document) -> str:
 
 
 def _details(number: int, step: Row, before: Row) -> list[str]:
-    """What `step --changes --text` says of one step; nothing of one that changed nothing.
-
-    Args:
-        before: the step before it, or nothing.
-    """
+    """What `step` says of one step and the one before it; nothing of one that changed nothing."""
     lines = []
     if step.get("changes"):
         beside = figures_beside(step["before"], step["after"])
@@ -228,8 +224,7 @@ def time(document: Document) -> str:
 
 
 def check(document: Document) -> str:
-    """What `check` says: every stage; of several kinds of inputs, each, and what failed. With a
-    baseline, what differs."""
+    """What `check` says: every stage, or each kind of inputs; with a baseline, what differs."""
     if "baseline" in document:
         return _differences(document)
     return "\n\n".join([_head(document), sections.text(tables.accuracy_sections(document))])

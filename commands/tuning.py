@@ -74,11 +74,7 @@ def _place(command: Command, engine: EngineInfo, request: BuildRequest) -> Path:
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:
-    """The keys of the tasks that are asked for.
-
-    Raises:
-        EngineError: kind "usage"; a word names no task.
-    """
+    """The keys of the tasks that are asked for; EngineError where a word names none."""
     if not args.tasks:
         return tuple(t.key for t in found[: args.top])
     keys: dict[str, None] = {}

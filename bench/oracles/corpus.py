@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relascope.commands.shared import write_files
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect, reduce
@@ -32,7 +33,6 @@ from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
 from relascope.engine.limits import Limits
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline, with_tvms
-from relascope.viz.rows import fault
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common  # isort: skip
@@ -137,7 +137,7 @@ def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     row |= {"nodes": made.piece and len(made.piece.nodes), "reduced": reduce.verdict(ir, made)}
     if made.report is not None:
         with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
-            fault.write(made.report, Path(folder))
+            write_files(made.report.files, Path(folder), "--out")
             run = [sys.executable, str(Path(folder) / "report.py")]
             done = subprocess.run(run, cwd="/", capture_output=True, timeout=600, check=False)
         row["status"] = done.returncode

@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
+from relascope.commands.faults import narrowed
 from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
-from relascope.commands.shared import Command, Document
+from relascope.commands.shared import Command, Document, check_folder
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.recorder.reading import Recording
-from relascope.viz.rows import fault, tables
+from relascope.viz.rows import tables
 from relascope.viz.rows.recorded_numbers import (
     Part,
     RecordedNumbers,
@@ -48,7 +48,7 @@ def numbers(command: Command, recording: Recording) -> Document:
     """
     args = command.args
     if args.reduce:
-        fault.check_folder(args.reduce)
+        check_folder(args.reduce, "report", "--reduce")
     args.engine = ir_of(recording)
     found = parts(recording, args.run_kernels)
     if not found:
@@ -92,11 +92,6 @@ def _searched(
     bisection["verdict"] = verdict(args.engine, held.recording, searches)
     told: Document = {"bisection": bisection}
     if args.reduce and result.kind:
-        about = command, args.engine, result
-        made = None if cannot(result) else narrow(*about, limits=command.limits)
-        if made is not None and made.report is not None:
-            fault.write(made.report, args.reduce)
-        reduced = fault.document(args.engine, result, made, str(args.reduce))
-        told["reduction"] = {**reduced, "model": str(args.file)}
-        told["reduction"]["bisection"] = bisection["verdict"]
+        reduced = narrowed(command, result, args.reduce, "--reduce")
+        told["reduction"] = {**reduced, "model": str(args.file), "bisection": bisection["verdict"]}
     return told

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from relascope.commands.gate.workers import in_threads, on_dask
-from relascope.commands.shared import Command, Document, ProgressLine
+from relascope.commands.shared import Command, Document, ProgressLine, writing
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.bulk import Row, Task
 from relascope.samples import SAMPLES
@@ -131,12 +131,8 @@ def _add(path: Path | None, row: Row) -> None:
     """Add a line, below one that was torn off."""
     if path is None:
         return
-    try:
-        with path.open("a+b") as file:
-            file.seek(0, os.SEEK_END)
-            torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
-            text = json.dumps(row, ensure_ascii=False)
-            file.write((("\n" if torn else "") + text + "\n").encode())
-    except OSError as wrong:
-        message = f"Cannot write: {wrong.strerror or wrong}."
-        raise EngineError("file", message, str(path), "Give another -o.") from wrong
+    with writing(path, "-o"), path.open("a+b") as file:
+        file.seek(0, os.SEEK_END)
+        torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+        text = json.dumps(row, ensure_ascii=False)
+        file.write((("\n" if torn else "") + text + "\n").encode())

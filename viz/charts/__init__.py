@@ -215,11 +215,7 @@ def _rule(held: int, most: int) -> list[alt.Chart]:
 
 
 def live_bytes_chart(depth: Row) -> alt.LayerChart:
-    """What is held between forward and backward at each node of one step of training.
-
-    Args:
-        depth: `held` of `viz.rows.tables.cut_document`.
-    """
+    """What is held at each node of a step of training; `depth` is "held" of `cut_document`."""
     turn, end = depth["forward"], depth["forward"] + depth["backward"]
     starts = {"forward": 0, "backward": turn}
     steps = [(s["step"] + starts[s["phase"]], s["bytes"], s["phase"]) for s in depth["changes"]]

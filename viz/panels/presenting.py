@@ -41,11 +41,7 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
 
 
 def present(on: bool, take: int | None = None) -> None:
-    """Begin the show, or end it.
-
-    Args:
-        take: bytes of the cut of the frontier that is chosen from now on.
-    """
+    """Begin the show, or end it, and choose the cut of the frontier that keeps `take` bytes."""
     if on:
         if not _on():
             _begin()

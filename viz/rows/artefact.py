@@ -25,11 +25,7 @@ TYPED = (
 
 
 def document(found: Artefact, code: bool = True) -> Row:
-    """What `compile MODEL` prints.
-
-    Args:
-        code: with each kernel's code.
-    """
+    """What `compile MODEL` prints; with each kernel's code where that is wished."""
     return {
         **fields(found, "target library_bytes code_bytes build_seconds notes files"),
         "kernels": [

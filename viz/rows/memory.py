@@ -1,7 +1,9 @@
 """A function's plan of memory, as the page, a file and a terminal show it."""
 
+from collections.abc import Sequence
+
 from relascope.core.graph import Graph
-from relascope.passes.memory_plan import findings, memory_plan
+from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, findings, memory_plan
 from relascope.viz.rows import Row, sections
 from relascope.viz.rows.formats import number, size
 from relascope.viz.rows.sections import Section
@@ -24,19 +26,7 @@ def memory_document(graph: Graph) -> Row | None:
     if plan is None:
         return None
     names = [graph.by_id[i].title for i in plan.steps]
-    tensors: list[Row] = [
-        {
-            "id": plan.steps[t.write] if t.uses else None,
-            "written by": names[t.write] if t.uses else "nothing",
-            "storage": t.storage + 1,
-            "type": str(t.type),
-            "bytes": t.type.bytes,
-            "from": t.begin + 1,
-            "to": (len(names) if t.results else t.end) + 1,
-            "last used by": "a result" if t.results else names[t.end] if t.uses else "nothing",
-        }
-        for t in plan.tensors
-    ]
+    tensors = [_tensor(plan, names, t) for t in plan.tensors]
     faults = [*(pair[:2] for pair in plan.overlaps), *((at,) for at in plan.astray)]
     sizes, (peak, step) = [size for size, _ in plan.storages], plan.peak()
     held = [t.type.bytes for t in plan.tensors]
@@ -61,6 +51,21 @@ def memory_document(graph: Graph) -> Row | None:
             }
             for of in faults
         ],
+    }
+
+
+def _tensor(plan: MemoryPlan, names: Sequence[str], tensor: PlannedTensor) -> Row:
+    """A tensor of a plan; `names` are of its steps."""
+    used = bool(tensor.uses)
+    return {
+        "id": plan.steps[tensor.write] if used else None,
+        "written by": names[tensor.write] if used else "nothing",
+        "storage": tensor.storage + 1,
+        "type": str(tensor.type),
+        "bytes": tensor.type.bytes,
+        "from": tensor.begin + 1,
+        "to": (len(names) if tensor.results else tensor.end) + 1,
+        "last used by": "a result" if tensor.results else names[tensor.end] if used else "nothing",
     }
 
 

@@ -35,11 +35,7 @@ BEATEN = 1.1
 
 
 def profile_document(profile: Profile, graph: Graph) -> Row:
-    """What `profile MODEL` prints: a row a kernel in order of execution, and a row a phase.
-
-    Args:
-        graph: that the ids of the kernels' nodes are of.
-    """
+    """What `profile MODEL` prints of a graph's kernels, in order of execution, and of phases."""
     work = flops(graph)
     profile = _with_changed(profile, graph, work)
     names = (
@@ -310,12 +306,7 @@ def share_text(share: float | None) -> str:
 def findings(
     graph: Graph, kernels: Kernels | None, profile: Profile | None, target: str
 ) -> tuple[Finding, ...]:
-    """What linters say of a program, by its profile where there is one.
-
-    Args:
-        graph: that ids of kernels and profile are of.
-        kernels: what fusion makes, where there is no profile.
-    """
+    """What linters say of a graph by its profile, else by the kernels that fusion makes of it."""
     if profile is None:
         return lint(graph, kernels, None, target)
     lost = {p.name for p in profile.phases} - {k.phase for k in profile.kernels if k.nodes}

@@ -64,11 +64,7 @@ class Part:
 
 
 def check(recording: Recording) -> None:
-    """Refuse a recording that has no modules.
-
-    Raises:
-        EngineError: kind "file".
-    """
+    """Refuse a recording that has no modules (EngineError, kind "file")."""
     level, name = recording.about.get("level"), recording.path.name
     if level != LEVELS[-1]:
         message = f"{name} has no modules to be run: it was recorded at the level {level}."
@@ -92,14 +88,7 @@ def ir_of(recording: Recording) -> str:
 
 
 def same_tvm(recording: Recording, version: str) -> None:
-    """Refuse a recording of another TVM than an engine's.
-
-    Args:
-        version: as the engine describes itself.
-
-    Raises:
-        EngineError: kind "file".
-    """
+    """Refuse a recording of another TVM than an engine's version (EngineError, kind "file")."""
     its, name = str(recording.about.get("tvm")), recording.path.name
     if its not in version.split():
         message = f"{name} was recorded with TVM {its[:60]}, and the engine here has {version}: "
@@ -108,11 +97,7 @@ def same_tvm(recording: Recording, version: str) -> None:
 
 
 def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = False) -> str:
-    """Why the module before or after a pass is not run, a sentence; "" where it may be.
-
-    Args:
-        kernels: whether kernels that it has may be run.
-    """
+    """Why the module before or after a pass is not run, with or without kernels; "" if it may."""
     side = run.after if after else run.before
     if side is None:
         return no_module(run)

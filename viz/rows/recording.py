@@ -30,11 +30,7 @@ def whole_seconds(recording: Recording) -> float:
 
 
 def end_words(rows: Sequence[Row]) -> str:
-    """Where and why a compile stopped, in a sentence; "" where all of it ended well.
-
-    Args:
-        rows: of `pass_rows`.
-    """
+    """Where and why a compile of these `pass_rows` stopped; "" where all of it ended well."""
     bad = next((r for r in reversed(rows) if _bad(r)), None)
     if bad is None:
         return ""
@@ -116,11 +112,7 @@ def own_changes(rows: Sequence[Row]) -> list[int]:
 
 
 def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) -> str:
-    """Of a run its place among all, its level, its times, and what it ran inside of.
-
-    Args:
-        around: of these rows, by `insides`.
-    """
+    """Of a run its place, level and times, and what it ran inside of; `around` is of `insides`."""
     row = rows[at]
     times = [
         f"{milliseconds(row[name])} {said}"
@@ -169,11 +161,7 @@ def became(function: str, old: str | None, new: str | None, row: Row, ended: boo
 
 
 def gaps(document: Row) -> list[str]:
-    """What is missing of a recording, and where its compile stopped, a sentence each.
-
-    Args:
-        document: of `recording_document`.
-    """
+    """What a `recording_document` lacks, and where its compile stopped, a sentence each."""
     found = []
     if not document["whole"]:
         said = "The recording ends in the middle of a line: the compile was ended as it wrote it."
@@ -239,11 +227,7 @@ UNDER_WAY = "The recording ends while this pass runs: the compile was ended in i
 
 
 def passes_filter(row: Row, only: str | None) -> bool:
-    """Whether a filter lets a row of `pass_rows` through; None lets all.
-
-    Args:
-        only: in `FILTERS`; what did not end has failed.
-    """
+    """Whether a filter of `FILTERS` lets a row of `pass_rows` through; None lets all."""
     if only == "changed":
         return bool(row["touched"])
     if only == "slow":

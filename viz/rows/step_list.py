@@ -127,12 +127,7 @@ def side_text(side: str, about: Row) -> str:
 
 
 def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
-    """Steps of two runs beside each other.
-
-    Args:
-        rows: of `viz.compare.runs.step_rows`.
-        first: the first difference, of `viz.compare.runs.compare`.
-    """
+    """Steps of two runs beside each other, as of `viz.compare.runs.compare`; `first` differs."""
 
     def words(row: Row) -> str:
         said = ["parts here"] if _is_first(row, first) else []
@@ -163,11 +158,7 @@ def _is_first(row: Row, first: Row | None) -> bool:
 
 
 def programs_beside(document: Row) -> list[Section]:
-    """Figures of two programs, and tables of nodes, operators and kernels that differ.
-
-    Args:
-        document: of `viz.compare.runs.program_document`.
-    """
+    """What `viz.compare.runs.program_document` says: figures, nodes, operators and kernels."""
     counts, sides = document["counts"], document["figures"]
     words = {"removed": "only in A", "added": "only in B", "changed": "changed"}
     nodes = [

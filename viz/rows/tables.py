@@ -528,10 +528,7 @@ def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
 
 
 def node_error_rows(inside: Inside) -> list[Row]:
-    """One row a node with a counterpart in PyTorch, the farthest over its limit first.
-
-    `ratio` is its error over its limit.
-    """
+    """One row a node with a counterpart in PyTorch, the largest error over its limit first."""
     by_id = inside.graph.by_id
     rows = [
         {
@@ -672,11 +669,7 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
 
 
 def try_row(pipeline: Pipeline, one: Try) -> Row:
-    """One try of a bisection; `last` is as of a suspect.
-
-    Args:
-        pipeline: the whole that is searched.
-    """
+    """One try of a bisection of the whole pipeline; `last` is as of a suspect."""
     place = _step_at(pipeline, one.last)
     count = dict(one.pipeline.steps[one.last].params).get(COUNT) if one.last >= 0 else None
     last = {**place, "count": None if count is None else int(count)}

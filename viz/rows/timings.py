@@ -130,11 +130,7 @@ def label(target: str, row: TimeRow) -> str:
 
 
 def _shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
-    """One row a line of a timing as people read it, without the columns that say nothing.
-
-    Args:
-        said: what `verdicts` says of each.
-    """
+    """One row a line of a timing as people read it, with its verdict, without empty columns."""
     other = "baseline" if any(said) else None
     told = [
         {"phase": PHASES.get(r.phase, r.phase), "said": v.text if v else other}

@@ -23,11 +23,7 @@ _BUILT = {True: "its record", False: "no record"}
 
 
 def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
-    """One row a task, as `tasks` prints them.
-
-    Args:
-        graph: that the ids of the tasks' nodes are of; without it no operators are named.
-    """
+    """One row a task, as `tasks` prints them, with operators of the graph where it is known."""
     by_id = {} if graph is None else graph.by_id
     return [
         {

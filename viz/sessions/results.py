@@ -131,11 +131,7 @@ def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
 
 
 def result_sections(name: str, value: Results) -> list[Section]:
-    """What a button found, as a session keeps it: a verdict, and a table.
-
-    Args:
-        name, value: one of the session's results, in `FOUND`.
-    """
+    """What a button found, one of `FOUND` by its name, as a session keeps it."""
     if "error" in value:
         return [sentence(str(value["error"].get("message")), True)]
     found = plain(state.read(state.FOUND[name], value, name))
@@ -233,11 +229,7 @@ def _plainly(make: Callable[[Any], Any], before: Any) -> Any:
 
 
 def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:
-    """What is needed of old results: what kernels took, which graphs, and the target.
-
-    Raises:
-        EngineError: kind "session"; they are no results.
-    """
+    """What kernels took, which graphs, and the target of old results; EngineError of none."""
     with refusing("session", "The session's results cannot be read: {}."):
         parts = {
             n: state.read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")

@@ -356,11 +356,7 @@ def from_text(text: str | bytes) -> Session:
 
 
 def _check_plain(value: Any) -> None:
-    """That no text, number or depth is one that JSON has and what reads a session has not.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Raise ValueError for text, numbers and depth that JSON allows and a session does not."""
     level = [value]
     for _ in range(_DEEPEST):
         inner: list[Any] = []

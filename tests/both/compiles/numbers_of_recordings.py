@@ -9,12 +9,12 @@ import pytest
 import tvm
 
 from relascope import recording
+from relascope.commands.shared import write_files
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, reduce
 from relascope.engine.jobs.accuracy import OURS
 from relascope.engine.protocol.session import silent
 from relascope.recorder.reading import read
-from relascope.viz.rows import fault
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, ir_of, parts, same_tvm
 
 ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
@@ -74,7 +74,7 @@ def reduced(ask, compiled, folder):
     part, held = parts(compiled)[0], RecordedNumbers(compiled, folder)
     (found,) = held.search(ask, ENGINE, (part,), "llvm", OURS)
     made = reduce.narrow(ask, ENGINE, found.result)
-    fault.write(made.report, folder / "report")
+    write_files(made.report.files, folder / "report", "--out")
     return made, folder / "report"
 
 

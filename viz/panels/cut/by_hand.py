@@ -18,11 +18,7 @@ _DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
 
 
 def undo(screen: Screen, graph: Graph, cut: cuts.Cut | None = None) -> None:
-    """List what is forced by hand, each with a button that takes it back.
-
-    Args:
-        cut: the chosen one, of which is said what was forced for nothing.
-    """
+    """List what is forced by hand, each with a button to take it back, and what `cut` made idle."""
     forced = forced_by_hand(screen)
     if not forced:
         return

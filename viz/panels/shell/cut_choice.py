@@ -99,11 +99,7 @@ def _budget_slider(screen: Screen) -> None:
 
 
 def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
-    """The frontier.
-
-    Args:
-        by_hand: keep to what is forced by hand under every strategy, and not only along it.
-    """
+    """The frontier; `by_hand` keeps to what is forced under every strategy, not only along it."""
     joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
     if by_hand or choice.strategy == "frontier":

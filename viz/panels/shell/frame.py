@@ -216,11 +216,7 @@ def section(
 def one_of(
     label: str, options: Sequence[str], key: str, place: Any = st, hidden: bool = False, **more: Any
 ) -> str:
-    """One of several options that stand side by side, at first the first.
-
-    Args:
-        hidden: whether the label is for screen readers alone.
-    """
+    """One of several options side by side, at first the first; the label may be `hidden`."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = options[0]
     more |= {"label_visibility": "collapsed"} if hidden else {}

@@ -337,11 +337,7 @@ def keep_recorded(path: str, digest: str) -> None:
 
 
 def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
-    """Keep what is on the screen.
-
-    Args:
-        files: (path, digest) of those that it needs.
-    """
+    """Keep what is on the screen, and the files that it needs: (path, digest)."""
     state = st.session_state
     state.session = session
     query = address.written(session)

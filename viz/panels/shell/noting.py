@@ -49,20 +49,12 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
 
 
 def note_result(screen: Screen, name: str, result: Any) -> None:
-    """Have what a button found noted with this screen.
-
-    Args:
-        name, result: one of `viz.sessions.state.FOUND`.
-    """
+    """Have what a button found, one of `viz.sessions.state.FOUND`, noted with this screen."""
     st.session_state.setdefault(_FOUND, {})[name] = screen.place, result
 
 
 def show_kept(screen: Screen, name: str) -> None:
-    """Draw what was found of this screen in an earlier run of the app, if anything.
-
-    Args:
-        name: as of `note_result`.
-    """
+    """Draw what was found of this screen in an earlier run of the app, if anything."""
     session, place = st.session_state.get("session"), st.session_state.get(_PLACE)
     if session is None or place not in (None, screen.place):
         return

@@ -344,11 +344,7 @@ def _upload() -> None:
 
 
 def open_text(text: str, name: str, ir: str) -> None:
-    """Look at a module of TVM's, as its JSON, from the next run of the page on.
-
-    Args:
-        name: of the file that it is put into.
-    """
+    """Look at a module of TVM's, as JSON in a file of this name, from the next run on."""
     folder = session_folder(hashlib.sha256(text.encode()).hexdigest())
     path = folder / (Path(name).name or "module.json")
     path.write_text(text, encoding="utf-8")

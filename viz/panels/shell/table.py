@@ -91,12 +91,7 @@ def picked(key: str, count: int) -> int | None:
 
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
-    """Draw sections from top to bottom; tables of nothing are left out.
-
-    Args:
-        key: begins the keys of charts.
-        options: of `table`, for every table.
-    """
+    """Draw sections, but tables of nothing; `key` begins charts' keys, `options` are of `table`."""
     from relascope.viz import charts  # pandas, as above
 
     for at, section in enumerate(sections):

@@ -46,11 +46,7 @@ def picture(change: StepChange) -> Graph:
 
 
 def kernels(fused: Graph) -> list[Overlay]:
-    """What a graph's fused functions are coloured by, and what goes into them in earlier graphs.
-
-    Args:
-        fused: the graph after a step that fused; one without functions has no such colours.
-    """
+    """The colours of a graph's fused functions, and of what goes into them in earlier graphs."""
     names: dict[str, str] = {}
     for node in fused:
         if node.body is not None:
@@ -63,12 +59,7 @@ def kernels(fused: Graph) -> list[Overlay]:
 
 
 def show(change: StepChange, title: str, draw_text: Callable[[], None] | None) -> None:
-    """Draw the section for a step.
-
-    Args:
-        title: of the section.
-        draw_text: draws what differs in the text; None where that stands elsewhere.
-    """
+    """Draw the section for a step; `draw_text` draws the text's difference, where it is here."""
     heading(title)
     view = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
     if view == VIEWS[2] and draw_text is not None:

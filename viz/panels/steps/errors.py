@@ -48,12 +48,7 @@ def choose(screen: Screen) -> DeltaGenerator:
 
 
 def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str] | None) -> None:
-    """Draw the graph of a step with each node's error.
-
-    Args:
-        index: of the step; -1 is the import.
-        key, keep_places: of the view.
-    """
+    """Draw the graph after a step, -1 for the import, with each node's error."""
     inside = _inside(screen, index, _dtype(screen))
     at, ident = st.session_state.get(_CHOSEN, ("", None))
     looked = _at(screen, index, inside.dtype)

@@ -12,12 +12,7 @@ _CHART = "memory_chart"
 
 
 def show(document: Row, place: str) -> None:
-    """Draw the section.
-
-    Args:
-        document: of `viz.rows.memory.memory_document`.
-        place: of the step, as of its change.
-    """
+    """Draw a document of `memory_document`, of a step whose change has this place."""
     from relascope.viz import charts  # pandas, not with the page
 
     *said, chart, tensors = memory_sections(document)

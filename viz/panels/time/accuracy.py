@@ -20,11 +20,7 @@ _HEIGHT = 480
 
 
 def show(screen: Screen, target: str) -> None:
-    """Draw the section: a button, then a row a stage as they come.
-
-    Args:
-        target: of TVM, which runs on this machine.
-    """
+    """Draw the section for a target that runs here: a button, then a row a stage as they come."""
     known = kinds_of_inputs(screen.source)
     chosen = [k for k in st.session_state.get("keep_check_inputs") or () if k in known]
     if len(chosen) < len(st.session_state.get("keep_check_inputs") or ()):

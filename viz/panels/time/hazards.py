@@ -20,11 +20,7 @@ _HEIGHT = 480
 
 
 def show(screen: Screen, request: BuildRequest) -> None:
-    """Draw the section: a button, the hazards, each place, and the chosen one in the graph.
-
-    Args:
-        request: of the profile, which is used where it is known.
-    """
+    """Draw the section: a button, the hazards, each place, and the chosen one in the graph."""
     about = (
         "Looks through the program for transposed copies, layout changes, casts, constant work, "
         "duplicates, unfused chains, tiny kernels and the like, and names the pass that removes "

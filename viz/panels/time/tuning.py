@@ -51,11 +51,7 @@ class _TuningRun:
 
 
 def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | None) -> None:
-    """Draw the section.
-
-    Args:
-        fleet: whose devices measure; None for this machine.
-    """
+    """Draw the section; a fleet's devices measure in place of this machine."""
     frame.heading("Tune the kernels")
     if fleet is None and not target.runs_here:
         st.caption("This target does not run here: name a fleet above whose devices measure.")

@@ -13,11 +13,7 @@ _BEFORE = "tour_before"
 
 
 def button(relay: bool) -> None:
-    """The button that begins the tour.
-
-    Args:
-        relay: whether there is a TVM with Relay, which the tour is in.
-    """
+    """The button that begins the tour, which needs a TVM with Relay."""
     st.button(
         "Tour",
         key="tour_begin",

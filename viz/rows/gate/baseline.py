@@ -115,9 +115,9 @@ def compare(then: Document, now: Document) -> Compared:
         notes.append("The numbers are wrong, as they were when the baseline was made.")
     if "speed" in then and "speed" not in now and "speed" not in skipped:
         notes.append("The baseline has speeds, which were not measured; --speed measures them.")
-    found = [d for held in _HELD if held.kind not in skipped for d in held.differ(then, now)]
-    found = [d for d in found if d.kind not in skipped]
     order = list(KINDS)
+    held = [differ for kind, differ in _HELD.items() if kind not in skipped]
+    found = [d for differ in held for d in differ(then, now) if d.kind not in skipped]
     found.sort(key=lambda d: order.index(d.kind))
     told = tuple(k for k in order if k in skipped)
     return Compared(tuple(found), tuple(notes), told)
@@ -186,12 +186,6 @@ def _json(value: Any, depth: int) -> str:
 # What is held.
 
 
-@dataclass(frozen=True)
-class _Requirement:
-    kind: str
-    differ: Callable[[Document, Document], Iterable[BaselineDifference]]
-
-
 def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, error = then["error"], now["error"]
     worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
@@ -212,15 +206,17 @@ def _pipeline(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, steps = (d["pipeline"].split("|") for d in (then, now))
     said = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, was, steps, False).get_opcodes():
-        old, new = (", ".join(f"`{s}`" for s in part) for part in (was[a:b], steps[c:d]))
+        parts = was[a:b], steps[c:d]
+        old, new = (", ".join(f"`{s}`" for s in part) for part in parts)
+        gone, come = (f"{old} {_are(parts[0])}", f"{new} {_are(parts[1])}")
         if what == "delete":
-            said.append(f"{old} {'is' if b - a == 1 else 'are'} no longer in it")
+            said.append(f"{gone} no longer in it")
         elif what == "insert":
-            said.append(f"{new} {'is' if d - c == 1 else 'are'} new, from step {c + 1} on")
+            said.append(f"{come} new, from step {c + 1} on")
         elif [f"-{s}" for s in was[a:b]] == steps[c:d]:
-            said.append(f"{old} {'is' if b - a == 1 else 'are'} switched off")
+            said.append(f"{gone} switched off")
         elif was[a:b] == [f"-{s}" for s in steps[c:d]]:
-            said.append(f"{new} {'is' if d - c == 1 else 'are'} switched on")
+            said.append(f"{come} switched on")
         elif what == "replace":
             said.append(f"from step {c + 1} on, it has {new} instead of {old}")
     if said:
@@ -285,25 +281,21 @@ def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
     lost, gained, new = _regrouped(gone, made)
     count, before = len(now["kernels"]), len(then["kernels"])
     said = [f"{count} kernels instead of {before}"] if count != before else []
+    grouped: dict[tuple[str, str], list[str]] = {}
     for words, found in (
-        ("is no longer fused with", lost),
-        ("is now fused with", gained),
+        ("is no longer fused with ", lost),
+        ("is now fused with ", gained),
         ("is now a kernel by itself", new),
     ):
-        grouped: dict[tuple[str, str], list[str]] = {}
-        for label, other in found:
-            operators, scope = label
-            grouped.setdefault((operators, f" {other}" if other else ""), []).append(scope)
-        for (operators, other), scopes in grouped.items():
-            for like in _alike(scopes):
-                said.append(f"{operators}{_in(like, 'of')} {words}{other}")
+        for (operators, scope), other in found:
+            grouped.setdefault((operators, words + other), []).append(scope)
+    for (operators, words), scopes in grouped.items():
+        said += [f"{operators}{_in(like, 'of')} {words}" for like in _alike(scopes)]
     if not said:  # the same kernels, of other operators
         return
-    worse = bool(lost) or count > before
-    better = not worse and then["operators"] == now["operators"]
-    yield BaselineDifference(
-        "fusion", "worse" if worse else "better" if better else "other", _listed(said)
-    )
+    better = "better" if then["operators"] == now["operators"] else "other"
+    verdict = "worse" if lost or count > before else better
+    yield BaselineDifference("fusion", verdict, _listed(said))
 
 
 Kernel = tuple[str, ...]
@@ -379,22 +371,24 @@ def _captures(then: Document, now: Document) -> Iterator[BaselineDifference]:
         old = was.get(name)
         if old is None or (old["bytes"], old["of"]) == (one["bytes"], one["of"]):
             continue
-        held = f"{one['count']} captures, {size(one['bytes'])}"
-        before = f"{old['count']}, {size(old['bytes'])}"
-        said = [f"{held} instead of {before}"] if held != f"{before} captures" else []
-        more = _counted(one["of"]) - _counted(old["of"])
-        fewer = _counted(old["of"]) - _counted(one["of"])
-        for words, found in (("now saved", more), ("no longer saved", fewer)):
-            if found:
-                labels = [f"`{op}`{_in([scope], 'of')}" for op, scope in found]
-                rest = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
-                said.append(f"{words}: {', '.join(labels[:3])}{rest}")
-        worse = (one["bytes"] or 0) > (old["bytes"] or 0)
-        better = (one["bytes"] or 0) < (old["bytes"] or 0)
-        verdict = "worse" if worse else "better" if better else "other"
-        grouped.setdefault(("; ".join(said), verdict), []).append(name)
+        more = (one["bytes"] or 0) - (old["bytes"] or 0)
+        verdict = "worse" if more > 0 else "better" if more < 0 else "other"
+        grouped.setdefault((_other_captures(old, one), verdict), []).append(name)
     for (text, verdict), names in grouped.items():
         yield BaselineDifference("captures", verdict, f"{', '.join(names)}: {text}")
+
+
+def _other_captures(old: Document, one: Document) -> str:
+    held = f"{one['count']} captures, {size(one['bytes'])}"
+    before = f"{old['count']}, {size(old['bytes'])}"
+    said = [f"{held} instead of {before}"] if held != f"{before} captures" else []
+    was, saved = (_counted(cut["of"]) for cut in (old, one))
+    for words, found in (("now saved", saved - was), ("no longer saved", was - saved)):
+        if found:
+            labels = [f"`{op}`{_in([scope], 'of')}" for op, scope in found]
+            rest = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+            said.append(f"{words}: {', '.join(labels[:3])}{rest}")
+    return "; ".join(said)
 
 
 def _counted(of: Document) -> Counter[tuple[str, str]]:
@@ -498,20 +492,24 @@ def _ratio(one: Document) -> str:
     return f"{one['ratio']:.2f} ({one['q1']:.2f} to {one['q3']:.2f})"
 
 
-_HELD = (
-    _Requirement("error", _errors),
-    _Requirement("pipeline", _pipeline),
-    _Requirement("operators", _operators),
-    _Requirement("fusion", _fusion),
-    _Requirement("captures", _captures),
-    _Requirement("flops", _flops),
-    _Requirement("memory", _memory),
-    _Requirement("compile", _compile),
-    _Requirement("speed", _speed),
-)
+_HELD: dict[str, Callable[[Document, Document], Iterable[BaselineDifference]]] = {
+    "error": _errors,
+    "pipeline": _pipeline,
+    "operators": _operators,
+    "fusion": _fusion,
+    "captures": _captures,
+    "flops": _flops,
+    "memory": _memory,
+    "compile": _compile,
+    "speed": _speed,
+}
 
 
 # Words.
+
+
+def _are(parts: Sequence[str]) -> str:
+    return "is" if len(parts) == 1 else "are"
 
 
 def _alike(scopes: Sequence[str]) -> list[list[str]]:

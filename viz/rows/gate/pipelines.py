@@ -42,11 +42,7 @@ def result(row: Row) -> str:
 
 
 def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
-    """Which passes are to blame, a sentence each.
-
-    Args:
-        official: lines of whole pipelines; others: of one without a pass, or with one in front.
-    """
+    """The passes to blame, in sentences; `others` lack a pass, or have one in front."""
     lines = []
     meant = "It computes in less precision, on purpose."
     right = {r["pipeline"] for r in official if r["outcome"] == "right"}

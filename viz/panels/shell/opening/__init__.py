@@ -23,11 +23,7 @@ _REFUSED = "again_refused"  # why a file was not opened
 
 
 def zone(card: bool = False) -> None:
-    """Take what is dropped anywhere on the page.
-
-    Args:
-        card: where there is nothing to look at: say so, with a button to choose a file.
-    """
+    """Take what is dropped anywhere; a `card` says so where there is nothing to look at."""
     _component()(
         key="drop_card" if card else "drop_zone",
         data={"kinds": [list(kind) for kind in KINDS], "card": card},

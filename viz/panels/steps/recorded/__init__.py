@@ -30,12 +30,7 @@ _MOST = 200  # characters of a line of the sidebar
 
 
 def show(path: str, unread: Sequence[str]) -> None:
-    """Draw the page.
-
-    Args:
-        path: of the recording.
-        unread: what the address says and cannot be shown, a sentence each.
-    """
+    """Draw the page on a file; `unread` is what the address says and cannot be shown."""
     with st.sidebar:
         sidebar.head()
         sidebar.of_recording()

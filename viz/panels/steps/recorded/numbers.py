@@ -35,12 +35,7 @@ _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
 
 def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) -> None:
-    """Draw the button and, once it is pressed, the errors of the chosen pass's part and the search.
-
-    Args:
-        number: of the chosen pass.
-        choose: looks at a pass.
-    """
+    """Draw the button; once it is pressed, the errors of the chosen pass's part, and the search."""
     kernels = st.toggle(
         "Run the kernels of its modules",
         key=f"recorded_kernels_{opened.digest}",

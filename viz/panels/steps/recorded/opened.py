@@ -100,11 +100,7 @@ class OpenedRecording:
         return made
 
     def with_kernels(self, graph: Graph, functions: Mapping[str, str]) -> Graph:
-        """A graph with the texts of the kernels that it calls.
-
-        Args:
-            functions: of the module that it stands in: the hash of each one's content, by its name.
-        """
+        """A graph with the texts of kernels that it calls, of its module's functions by content."""
         called = {n.kernel: functions[n.kernel] for n in graph if n.kernel in functions}
 
         def make() -> tuple[Graph, Graph]:  # with the graph, or another came to have its address
@@ -132,11 +128,7 @@ class OpenedRecording:
         return found
 
     def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
-        """The texts of two contents side by side, for `text_diff`; None is one that is not there.
-
-        Args:
-            whole: with what Relay's text says beside the program.
-        """
+        """Two contents, None for none, side by side; `whole` with all that Relay's text says."""
 
         def make() -> bytes:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))

@@ -19,11 +19,7 @@ from relascope.viz.rows.recording import as_columns
 
 
 def packed(rows: Sequence[Row]) -> bytes:
-    """Rows as the browser takes them, for `run_list`: a token, and their columns deflated.
-
-    Args:
-        rows: as of `viz.rows.recording.pass_rows`.
-    """
+    """Rows of `pass_rows` as the browser takes them: a token, and their columns deflated."""
     raw = json.dumps(as_columns(rows), separators=(",", ":")).encode()
     return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
 

@@ -17,22 +17,13 @@ from relascope.viz.component import small
 
 
 def packed(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> bytes:
-    """What stands side by side, as the browser takes it, for `text_diff`.
-
-    Args:
-        titles: of the two sides.
-        same: what is said where nothing differs.
-    """
+    """What stands side by side, as the browser takes it; `same` is said where nothing differs."""
     data = beside(stretches, titles, same)
     return zlib.compress(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(), 1)
 
 
 def text_diff(data: bytes, *, key: str) -> None:
-    """Draw it.
-
-    Args:
-        data: as `packed` makes it.
-    """
+    """Draw what `packed` made."""
     sent: tuple[bytes, float] | None = st.session_state.get(f"{key}_sent")
     if sent is None or sent[0] != data:
         sent = st.session_state[f"{key}_sent"] = data, time.time()
