@@ -61,7 +61,7 @@ _COMMANDS = (
     ),
     (
         "pipelines",
-        "gate.pipelines",
+        "gate.bulk",
         "model gradient gate.options.coverage",
         "check a model in each of TVM's pipelines",
     ),
@@ -92,7 +92,7 @@ _COMMANDS = (
     ),
     ("compile", "building:compile_model", f"{_CUT} building", "build for a target"),
     ("time", "building:time_model", f"{_CUT} baselines output", "time a build"),
-    ("profile", "explain", f"{_CUT} time trace operator output", "time every kernel"),
+    ("profile", "building", f"{_CUT} time profile output", "time every kernel"),
     ("tasks", "tuning", f"{_CUT} tasks output", "list the kernels that can be tuned"),
     ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
     ("replay", "sessions", "sessions.replay_options", "run a session file again"),
@@ -109,7 +109,7 @@ _COMMANDS = (
         "compiles.diff.diff_options",
         "compare two models, pipelines, sessions or recordings",
     ),
-    ("lint", "explain", f"{_MODEL} lint output", "list what could be faster, and the pass for it"),
+    ("lint", "building", f"{_MODEL} lint output", "list what could be faster, and the pass for it"),
 )
 
 
@@ -125,20 +125,7 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
         argv.insert(0, "page")
     as_json = "--json" in argv
     try:
-        check_python()
-        args = parser(argv[0]).parse_args(argv)
-        if not args.verbose:  # an error is told in words; Python would print the engine's log, too
-            logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
-        if args.trust_files:
-            from relascope.engine.sandbox import TRUST
-
-            os.environ[TRUST] = "1"  # which engines inherit
-        _own_passes(args)
-        from relascope.commands.shared import Command
-        from relascope.engine.client import EngineClient
-
-        with Command(args, _with_tvms_pipelines(args, connect or EngineClient)) as command:
-            document = args.run(command)
+        args, document = _run(argv, connect)
     except EngineError as error:
         return _fail(error, as_json)
     except ModuleNotFoundError as missing:
@@ -160,6 +147,25 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
     if not written or failed:
         return 1
     return 3 if document.get("fails") else 0
+
+
+def _run(
+    argv: Sequence[str], connect: "Connect | None"
+) -> tuple[argparse.Namespace, dict[str, Any]]:
+    check_python()
+    args = parser(argv[0]).parse_args(argv)
+    if not args.verbose:  # an error is told in words; Python would print the engine's log, too
+        logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
+    if args.trust_files:
+        from relascope.engine.sandbox import TRUST
+
+        os.environ[TRUST] = "1"  # which engines inherit
+    _own_passes(args)
+    from relascope.commands.shared import Command
+    from relascope.engine.client import EngineClient
+
+    with Command(args, _with_tvms_pipelines(args, connect or EngineClient)) as command:
+        return args, args.run(command)
 
 
 def _fail(error: EngineError, as_json: bool) -> int:

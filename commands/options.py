@@ -1,6 +1,7 @@
 """The options of the command line, in the groups that commands share."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def limits(command: ArgumentParser) -> None:
     add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
     about = f"fail a whole call that takes longer, by its kind: {', '.join(KINDS)}; such as "
     about += "import=60,build=600"
-    add("--limit-calls", type=_calls, default={}, metavar="KIND=S,…", help=about)
+    add("--limit-calls", type=_by(calls_of), default={}, metavar="KIND=S,…", help=about)
 
 
 def one_pass(command: ArgumentParser) -> None:
@@ -190,7 +191,7 @@ def strategy(command: ArgumentParser) -> None:
     about = "how to choose the values that the forward saves"
     add("--strategy", choices=list(STRATEGIES), default=DEFAULT, help=about)
     about = "for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
-    add("--budget", type=_budget, metavar="B", help=about + "or bytes (4MiB)")
+    add("--budget", type=_by(parse_budget), metavar="B", help=about + "or bytes (4MiB)")
     command.set_defaults(save=[], recompute=[])
 
 
@@ -302,8 +303,7 @@ def fleet(command: ArgumentParser) -> None:
 def tasks(command: ArgumentParser) -> None:
     """Whose records count, and which threads."""
     target(command)
-    about = "threads that kernels run with; default: all cores"
-    command.add_argument("--threads", type=int, default=0, metavar="N", help=about)
+    threads(command)
     fleet(command)
 
 
@@ -312,19 +312,15 @@ def tune(command: ArgumentParser) -> None:
     tasks(command)
     add, about = command.add_argument, "keys or names of tasks, separated by commas; default: all"
     add("--tasks", metavar="KEYS", help=about)
-    add("--top", type=int, metavar="N", help="tune the N tasks that take the largest share")
+    add("--top", type=positive, metavar="N", help="tune the N tasks that take the largest share")
     about = "schedules to measure per task, in addition to those measured before"
-    add("--trials", type=int, default=64, metavar="N", help=about)
+    add("--trials", type=positive, default=64, metavar="N", help=about)
 
 
-def trace(command: ArgumentParser) -> None:
-    """A file that shows the kernels on a line of time."""
+def profile(command: ArgumentParser) -> None:
+    """Which kernels are told of, and a file that shows all on a line of time."""
     about = "write one run's kernels as a trace for chrome://tracing or Perfetto"
     command.add_argument("--trace", type=Path, metavar="FILE", help=about)
-
-
-def operator(command: ArgumentParser) -> None:
-    """Which kernels are told of."""
     about = "print only the kernels that compute this operator, such as conv2d, in order, with "
     about += "their shapes and their share of the machine's peak"
     command.add_argument("--operator", default="", metavar="NAME", help=about)
@@ -357,11 +353,16 @@ def output(command: ArgumentParser) -> None:
     )
 
 
-def _budget(text: str) -> float | int:
-    try:
-        return parse_budget(text)
-    except ValueError as wrong:
-        raise ArgumentTypeError(str(wrong)) from wrong
+def _by(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """For argparse, with what a ValueError says."""
+
+    def typed(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as wrong:
+            raise ArgumentTypeError(str(wrong)) from wrong
+
+    return typed
 
 
 def _kinds(text: str) -> tuple[str, ...]:
@@ -379,13 +380,6 @@ def _value(text: str) -> str:
     if more:
         raise ArgumentTypeError("one kind of inputs at a time")
     return kind
-
-
-def _calls(text: str) -> dict[str, float]:
-    try:
-        return calls_of(text)
-    except ValueError as wrong:
-        raise ArgumentTypeError(str(wrong)) from wrong
 
 
 def _ratio(text: str) -> float:

@@ -32,8 +32,6 @@ def tasks(command: Command) -> Document:
 def tune(command: Command) -> Document:
     """Measure schedules of a model's kernels, and keep the best for builds to come."""
     args = command.args
-    if args.trials < 1 or (args.top is not None and args.top < 1):
-        raise EngineError("usage", "There is nothing to measure.", "--trials, --top", "Give 1.")
     fleet = command.fleet
     request = command.cut_request()
     found: tuple[TuneTask, ...] = command("tasks", request, fleet)

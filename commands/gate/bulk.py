@@ -1,4 +1,4 @@
-"""`bulk`: many models through many pipelines, and which passes break or slow how many."""
+"""`bulk`: many models through many pipelines; `pipelines`: one through each of TVM's."""
 
 import argparse
 import hashlib
@@ -11,9 +11,12 @@ from pathlib import Path
 from relascope.commands.gate.workers import in_threads, on_dask
 from relascope.commands.shared import Command, Document, ProgressLine, writing
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.bulk import Row, Task
+from relascope.engine.jobs.bulk import Row, Task, through_tvms
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.pipeline import TvmPipelines
 from relascope.samples import SAMPLES
 from relascope.viz.rows.gate import bulk as rows
+from relascope.viz.rows.gate import pipelines as pipeline_rows
 
 _FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
 
@@ -136,3 +139,31 @@ def _add(path: Path | None, row: Row) -> None:
         torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
         text = json.dumps(row, ensure_ascii=False)
         file.write((("\n" if torn else "") + text + "\n").encode())
+
+
+def pipelines(command: Command) -> Document:
+    """Run a model through TVM's own pipelines: each as it is, the last one without each of its
+    passes, and the first one with each other pass in front. What is bad is bisected.
+
+    Lines are written to -o as they are found; the same command goes on where it was stopped.
+    """
+    args, source = command.args, command.source
+    with command:  # what follows has engines of its own
+        theirs: TvmPipelines = command("pipelines", args.target or "")
+        target = command.target
+        against = command("load", source, True).against
+    ours = Task(
+        command.engine,
+        args.model,
+        source,
+        "default",
+        default_pipeline(command.engine, args.training, args.gradient),
+        target,
+        tolerance=command.tolerance,
+        digest=digest_of((source.model,)),
+    )
+    tasks = list(through_tvms(ours, theirs))
+    found, resumed = lines_of(command, tasks)
+    about = {"model": args.model, "engine": command.engine, "target": target, "against": against}
+    whole = {task.key for task in tasks if task.search}
+    return {**about, **pipeline_rows.document(found, whole, args.fail), "resumed": resumed}

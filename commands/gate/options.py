@@ -36,8 +36,7 @@ def conditions(command: ArgumentParser) -> None:
 def _measured(command: ArgumentParser) -> None:
     about = "also compare the time of a run with PyTorch eager's, with its spread"
     command.add_argument("--speed", action="store_true", help=about)
-    about = "threads for TVM and PyTorch; default: all cores"
-    command.add_argument("--threads", type=options.positive, default=0, metavar="N", help=about)
+    options.threads(command)
 
 
 def _kinds(text: str) -> tuple[str, ...]:

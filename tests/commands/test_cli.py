@@ -583,6 +583,7 @@ def test_a_file_that_cannot_be_written(tmp_path):
         ["captures", "mlp", "--strategy", "x"],
         ["captures", "mlp", "--strategy", "budget", "--budget", "1.5"],
         ["step", "mlp", "--unknown"],
+        ["tune", "mlp", "--trials", "0"],
     ],
 )
 def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):

@@ -82,7 +82,6 @@ def test_records_of_a_fleet_are_its_own():
     ("options", "where"),
     [
         (("--tasks", "conv"), "--tasks"),
-        (("--trials", "0"), "--trials"),
         (("--tracker", "nowhere", "--key", "k"), "--tracker"),
         (("--tracker", "a:1"), "--key"),
         (("--key", "k"), "--tracker"),

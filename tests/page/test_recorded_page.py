@@ -15,7 +15,7 @@ from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, tab_engines
-from relascope.viz.panels.steps import memory
+from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
@@ -144,7 +144,7 @@ def test_a_plan_of_memory_names_the_nodes_that_are_drawn(opened, tmp_path, monke
         return graph_of(f"x; {placed}; q scale x b writes=[1]", ir="relax")
 
     shown = []
-    monkeypatch.setattr(memory, "show", lambda document, place: shown.append(document))
+    monkeypatch.setattr(changes, "memory", lambda document, place: shown.append(document))
     page = opened(recorded(tmp_path / "run.rsc", drawn=drawn))
     for number in (1, 2):
         page.session_state["keep_recorded_function"] = "main"

@@ -22,15 +22,7 @@ from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import begin, boundary, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.steps import (
-    bisect,
-    changes,
-    editing,
-    errors,
-    example,
-    memory,
-    tvm_pipelines,
-)
+from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
 from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
 from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.step_list import StepChange, StepListRow, rows
@@ -96,7 +88,7 @@ def _draw(screen: Screen) -> None:
         editing.pipeline_text(screen, theirs, partial(take, screen))
         bisect.show(screen, found)
         tries = tvm_pipelines.button(screen)
-        example.show(screen, chosen(screen))
+        editing.example(screen, chosen(screen))
         if known.stepped is not None:
             handing_on.button(
                 known.alive,
@@ -226,7 +218,7 @@ def _changes(known: _StepState, change: StepChange) -> None:
     if errors.shows_errors():
         errors.nodes(known.alive, known.index)
     elif plan is not None:
-        memory.show(plan, change.place)
+        changes.memory(plan, change.place)
     if known.index >= 0 and not errors.shows_errors():
         draw_text = partial(changes.show_text, known.alive, known.index)
         changes.show(change, "What this step changed", draw_text)

@@ -11,8 +11,9 @@ from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.rows import Row
+from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange
 
 VIEWS = ("Nodes", "Operators", "Text")
@@ -138,3 +139,33 @@ def show_text(screen: Screen, index: int) -> None:
         st.code(diff, language="diff", height=520)
     else:
         st.caption("The text did not change.")
+
+
+_MEMORY = "memory_chart"
+
+
+def memory(document: Row, place: str) -> None:
+    """The plan of memory after a step, its storages over the steps. A click goes to the node."""
+    from relascope.viz import charts  # pandas, not with the page
+
+    *said, chart, tensors = memory_sections(document)
+    heading(chart["title"])
+    show_sections(said, "memory")
+
+    def clicked() -> None:
+        told = st.session_state[_MEMORY]["selection"].get(charts.CLICKED) or []
+        choose(place, told[0]["id"] if told else None)
+
+    st.altair_chart(
+        charts.storages(document, clickable=True),
+        key=_MEMORY,
+        on_select=clicked,
+        selection_mode=[charts.CLICKED],
+    )
+    st.caption(f"{chart['note']} Click a bar to go to the node that writes it.")
+    with st.expander(f"{len(tensors['rows'])} tensors"):
+        table(
+            tensors["rows"],
+            key=f"tensors_{place}",
+            on_pick=lambda row: choose(place, None if row is None else tensors["ids"][row]),
+        )

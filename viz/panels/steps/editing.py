@@ -8,6 +8,8 @@ from typing import Any
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import default_pipeline, info, read_pipeline, with_tvms
 from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.catalogue.tvm_named import MARK
@@ -15,6 +17,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows.formats import arguments_text
 from relascope.viz.rows.script import script
 
 _REFUSED = "parameter_refused"  # (widget's key, why)
@@ -147,3 +150,25 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
                 return
             change(pipeline, None)
             st.rerun()
+
+
+def example(screen: Screen, index: int) -> None:
+    """What a step's pass does to a program small enough to read; nothing of the import (-1)."""
+    if index < 0:
+        return
+    box = st.expander("On a small program", key="keep_example", on_change="rerun")
+    if not box.open:  # the engine is asked for what is looked at
+        return
+    with box, boundary(screen.cache, "example"):
+        entry = info(screen.ir, screen.pipeline.steps[index])
+        found: PassExample | None = screen.cache.ask("example", entry.name)
+        st.markdown(plain_text(entry.summary))
+        if found is None:
+            st.caption("This pass has no example.")
+            return
+        st.caption(plain_text(f"{found.step} on {arguments_text(plain(found))}"))
+        before, after = st.columns(2)
+        before.code(found.before, language=None)
+        after.code(found.after, language=None)
+        if found.differs:
+            st.caption(plain_text(found.differs))

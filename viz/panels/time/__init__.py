@@ -23,7 +23,7 @@ from relascope.viz.panels.shell.frame import download, plain_text, show_error, s
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
-from relascope.viz.panels.time import accuracy, artefact, fleets, hazards, profile, tuning
+from relascope.viz.panels.time import accuracy, artefact, hazards, profile, tuning
 from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import timings
 from relascope.viz.sessions.state import Timing
@@ -100,7 +100,7 @@ def _settings(
     row, beside = st.container(), st.container()
     fleet, settled = None, True
     try:
-        fleet = fleets.chosen_fleet()
+        fleet = tuning.chosen_fleet()
     except EngineError as error:
         show_error(error)
         settled = False

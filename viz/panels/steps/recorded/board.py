@@ -16,11 +16,10 @@ from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import begin, one_of, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import rerun
-from relascope.viz.panels.steps import changes, memory
+from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import numbers
+from relascope.viz.panels.steps.recorded.components import run_list, text_diff
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
-from relascope.viz.panels.steps.recorded.run_list import run_list
-from relascope.viz.panels.steps.recorded.text_diff import text_diff
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, no_module
@@ -147,7 +146,7 @@ def _graph(
     _, plan = opened.derive(lambda: (here, memory_document(here)), "memory", id(here))
     if plan is not None:
         with below:
-            memory.show(plan, change.place if change else "")
+            changes.memory(plan, change.place if change else "")
     if change is None:
         focus = changes.chosen("")
         view = View(HEIGHT, focus=focus, family=family, keep_places={} if keep else None)

@@ -16,7 +16,7 @@ from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import PassRun, Recording, read
 from relascope.viz.compare.text import ASIDE, brief, columns
-from relascope.viz.panels.steps.recorded import run_list, text_diff
+from relascope.viz.panels.steps.recorded import components
 from relascope.viz.rows import Row
 from relascope.viz.rows.recording import first, own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
@@ -134,7 +134,7 @@ class OpenedRecording:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))
             before, after = (text if whole else brief(text) for text in texts)
             same = "The text is the same." if old == new or whole else ASIDE
-            return text_diff.packed(columns(before, after), ("before", "after"), same)
+            return components.packed_texts(columns(before, after), ("before", "after"), same)
 
         packed: bytes = self.derive(make, "text", old, new, whole)
         return packed
@@ -158,7 +158,7 @@ def opened(path: str) -> OpenedRecording:
             recording,
             rows,
             recording_document(recording, rows),
-            run_list.packed(rows),
+            components.packed(rows),
         )
         known = st.session_state.recording_opened = place, made
     return known[1]
