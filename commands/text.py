@@ -164,13 +164,18 @@ def step(document: Document) -> str:
     told = [part for number, (r, before) in pairs for part in _details(number, r, before)]
     if any("memory" in r for r in rows) and not any(r.get("memory") for r in rows):
         told.append("No step allocates memory. TVM's own pipelines do: --passes tvm:default.")
+    return "\n".join([text_table(rows, _STEPS), *failed, *_verified(rows), *told])
+
+
+def _verified(rows: list[Row]) -> list[str]:
+    """What `step --verify-each` says of all programs together."""
     verified = [r for r in rows if r.get("problems") is not None]
-    if verified:
-        broken = sum(bool(r["problems"]) for r in verified)
-        sound = f"{len(verified)} programs verified: graph and types are sound"
-        sound += "." if any(r["error"] for r in rows) else "; numbers were not compared (--check)."
-        failed.append(f"{broken} of {len(verified)} programs are broken." if broken else sound)
-    return "\n".join([text_table(rows, _STEPS), *failed, *told])
+    if not verified:
+        return []
+    if broken := sum(bool(r["problems"]) for r in verified):
+        return [f"{broken} of {len(verified)} programs are broken."]
+    more = "" if any(r["error"] for r in rows) else "; numbers were not compared (--check)"
+    return [f"{len(verified)} programs verified: graph and types are sound{more}."]
 
 
 def _details(number: int, step: Row, before: Row) -> list[str]:
@@ -202,20 +207,18 @@ def _details(number: int, step: Row, before: Row) -> list[str]:
 
 def captures(document: Document) -> str:
     """What `captures` says."""
-    parts = [sections.text(tables.cut_sections(document))]
-    if "frontier" in document:
-        points = [{**p, "strategy": None} for p in document["frontier"]] + document["strategies"]
-        lines = [{**p, "again": work_text(p["share"], 1.0)} for p in points]
-        parts.append(text_table(lines, "kept: bytes; computed again: again; captures; strategy"))
-    if "measured" in document:
-        parts.append(text_table(document["measured"], tables.MEASURED))
-    return "\n\n".join(parts)
+    points = [{**p, "strategy": None} for p in document.get("frontier", ())]
+    points += document.get("strategies", ())
+    lines = [{**p, "again": work_text(p["share"], 1.0)} for p in points]
+    kept = text_table(lines, "kept: bytes; computed again: again; captures; strategy")
+    measured = text_table(document.get("measured", ()), tables.MEASURED)
+    return sections.text([*tables.cut_sections(document), kept, measured])
 
 
 def gradients(document: Document) -> str:
     """What `gradients` says."""
-    shown = sections.text(tables.gradient_sections(document["gradients"]))
-    return f"{_head(document, document['dtype'])}\n\n{shown}"
+    ways = tables.gradient_sections(document["gradients"])
+    return sections.text([_head(document, document["dtype"]), *ways])
 
 
 def time(document: Document) -> str:
@@ -227,14 +230,13 @@ def check(document: Document) -> str:
     """What `check` says: every stage, or each kind of inputs; with a baseline, what differs."""
     if "baseline" in document:
         return _differences(document)
-    return "\n\n".join([_head(document), sections.text(tables.accuracy_sections(document))])
+    return sections.text([_head(document), *tables.accuracy_sections(document)])
 
 
 def bisect(document: Document) -> str:
     """What `bisect` says."""
-    tried = sections.text([tables.tries_table(document["log"])])
     verdict = f"{document['verdict']} {document['compiles']} compiles."
-    return "\n\n".join([_head(document), tried, verdict])
+    return sections.text([_head(document), tables.tries_table(document["log"]), verdict])
 
 
 def profile(document: Document) -> str:
@@ -258,33 +260,32 @@ def replay(document: Document) -> str:
 def lint(document: Document) -> str:
     """What `lint` says: the hazards, and each place where one was found."""
     head = f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}"
-    return "\n\n".join([head, sections.text(lint_sections(document))])
+    return sections.text([head, *lint_sections(document)])
 
 
 def compile(document: Document) -> str:
     """What `compile` says; with `--code`, every kernel's code below its table."""
     target = document["target"]
     head = f"{target['name']}: {', '.join(w for w in (target['kernels'], target['device']) if w)}"
-    parts = [head, sections.text(compiled_sections(document))]
-    for kernel in document["kernels"]:
-        for language, written in kernel.get("code", {}).items():
-            parts.append(f"== {kernel['phase']} {kernel['name']}, {language}\n{written}")
-    if document["files"]:
-        parts.append(f"{len(document['files'])} files written.")
-    return "\n\n".join(parts)
+    code = [
+        f"== {kernel['phase']} {kernel['name']}, {language}\n{written}"
+        for kernel in document["kernels"]
+        for language, written in kernel.get("code", {}).items()
+    ]
+    files = f"{len(document['files'])} files written." if document["files"] else ""
+    return sections.text([head, *compiled_sections(document), *code, files])
 
 
 def reduce(document: Document) -> str:
     """What `reduce` says."""
-    head = _head(document)
-    parts = [head, f"{document['bisection']} {document['compiles']} compiles."]
-    parts += [sections.text([fault.pieces_table(document["tries"])]), document["verdict"]]
+    bisected = f"{document['bisection']} {document['compiles']} compiles."
+    parts = [_head(document), bisected, fault.pieces_table(document["tries"]), document["verdict"]]
     if document["report"] is not None:
-        parts += [document["title"], f"before:\n{document['before']}"]
-        parts += [f"after:\n{document['after']}"] if document["after"] else []
+        after = document["after"] and f"after:\n{document['after'].rstrip()}"
         run = "see README.md" if document["kind"] == OF_TEST else "run report.py"
-        parts.append(f"Written to {document['report']['folder']}; {run} there.")
-    return "\n\n".join(part.rstrip() for part in parts if part)
+        written = f"Written to {document['report']['folder']}; {run} there."
+        parts += [document["title"], f"before:\n{document['before'].rstrip()}", after, written]
+    return sections.text(parts)
 
 
 def tasks(document: Document) -> str:
@@ -294,14 +295,13 @@ def tasks(document: Document) -> str:
 
 def tune(document: Document) -> str:
     """What `tune` says."""
-    kept = [sections.sentence(f"Records: {document['records']}")]
-    if document["cancelled"]:
-        kept.insert(0, sections.sentence("Stopped; what was found is kept."))
-    return sections.text([_tuned_on(document), *kept, *tuned_sections(document)])
+    stopped = "Stopped; what was found is kept." if document["cancelled"] else ""
+    kept = f"Records: {document['records']}"
+    return sections.text([_tuned_on(document), stopped, kept, *tuned_sections(document)])
 
 
-def _tuned_on(document: Document) -> sections.Section:
-    return sections.sentence(f"{_head(document)}, {document['threads']} threads")
+def _tuned_on(document: Document) -> str:
+    return f"{_head(document)}, {document['threads']} threads"
 
 
 def _head(document: Document, *more: str) -> str:
@@ -329,21 +329,21 @@ def open_recording(document: Document) -> str:
     if document.get("written"):
         count = len(document["passes"])
         return f"{document['written']}: {count} passes."
-    said = map(sections.sentence, (f"TVM {document['about'].get('tvm')}", *gaps(document)))
+    said = f"TVM {document['about'].get('tvm')}", *gaps(document)
     return sections.text([*said, runs_table(document["passes"]), *times_sections(document)])
 
 
 def _numbers(document: Document) -> str:
     """What `open` says of a recording's numbers."""
-    parts = []
+    parts: list[sections.Section | str] = []
     for part in document["errors"] or ():
         numbers = numbers_table(part["rows"], f"Held against {part['against']}:")
-        parts += [sections.text([numbers]), *filter(None, [part["end"]])]
+        parts += [numbers, part["end"] or ""]
     if document["reduction"] is not None:
         parts.append(reduce(document["reduction"]))
     elif document["bisection"] is not None:
         parts.append(bisect(document["bisection"]))
-    return "\n\n".join(parts)
+    return sections.text(parts)
 
 
 def baseline(document: Document) -> str:
@@ -396,32 +396,31 @@ def _differences(document: Document) -> str:
 def bulk(document: Document) -> str:
     """What `bulk` says: a line a model and pipeline, then the culprits."""
     lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
-    parts = [text_table(lines, "model; pipeline; outcome; culprit; seconds")]
-    if document["culprits"]:
-        columns = "pass; breaks; slows; rounds; suspected; models"
-        parts.append(text_table(document["culprits"], columns))
+    found = text_table(lines, "model; pipeline; outcome; culprit; seconds")
+    columns = "pass; breaks; slows; rounds; suspected; models"
+    culprits = text_table(document["culprits"], columns)
     bad = (r for r in document["rows"] if r["outcome"] != "right")
-    parts.append("\n".join(f"{r['model']}: {r['verdict']}" for r in bad))
+    verdicts = "\n".join(f"{r['model']}: {r['verdict']}" for r in bad)
     counts = ", ".join(f"{n} {outcome}" for outcome, n in document["outcomes"].items())
     earlier = f"; {document['resumed']} of them from before" if document["resumed"] else ""
-    return "\n\n".join([*filter(None, parts), f"{counts}{earlier}."])
+    return sections.text([found, culprits, verdicts, f"{counts}{earlier}."])
 
 
 def pipelines(document: Document) -> str:
     """What `pipelines` says: a line a pipeline, then the culprits."""
     head = f"{document['model']} ({document['engine']}), against {document['against']}"
     table, *said = pipeline_sections(document)
-    return "\n\n".join([head, sections.text([table]), "\n".join(sections.text([s]) for s in said)])
+    return sections.text([head, table, "\n".join(s["text"] for s in said)])
 
 
 def diff(document: Document) -> str:
     """What `diff` says: what matters most, then steps, programs and times."""
     sides = (side_text(side, document[side]) for side in ("a", "b"))
-    parts = ["\n".join([document["verdict"], *sides])]
+    parts: list[sections.Section | str] = ["\n".join([document["verdict"], *sides])]
     first, end = document["first_difference"], document["end"]
     told = [r for r in document["steps"] if step_differs(r, first)]
     told.sort(key=lambda r: -abs((r["a_seconds"] or 0.0) - (r["b_seconds"] or 0.0)))
-    parts.append(sections.text([steps_beside(told, first)]))
+    parts.append(steps_beside(told, first))
     if first is not None:
         at = first["pass"] or "the beginning"
         parts.append(f"The first difference is at {at}. {first['why']}")
@@ -432,10 +431,10 @@ def diff(document: Document) -> str:
     else:
         parts.append(f"At the end: {sections.text(programs_beside(end))}")
     if "groups" in document:
-        parts.append(sections.text(tables.alignment_sections(document)))
+        parts += tables.alignment_sections(document)
     if document["times"]:
         parts.append(_times_beside(document["times"]))
-    return "\n\n".join(filter(None, parts))
+    return sections.text(parts)
 
 
 def _times_beside(times: Document) -> str:

@@ -60,9 +60,11 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
     return names, numeric(rows, names), [[written(n, row.get(n)) for n in names] for row in rows]
 
 
-def text(sections: Iterable[Section]) -> str:
-    """Sections as a terminal shows them, charts without a text left out."""
-    return "\n\n".join(part for section in sections if (part := _text(section)))
+def text(parts: Iterable[Section | str]) -> str:
+    """Sections, and texts between them, as a terminal shows them; charts without a text are left
+    out."""
+    texts = (part if isinstance(part, str) else _text(part) for part in parts)
+    return "\n\n".join(filter(None, texts))
 
 
 def text_table(rows: Iterable[Row], columns: str = "") -> str:
