@@ -140,11 +140,13 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
     else:
         name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
         text = getattr(_module("text"), name)(document)
-    written = _print(text, sys.stdout)
+    return _status(args.command, document) if _print(text, sys.stdout) else 1
+
+
+def _status(command: str, document: dict[str, Any]) -> int:
     # Two IRs never have one program, so that they differ is no failure of `compare`.
-    differ = document.get("same") is False and args.command != "compare"
-    failed = document.get("cancelled") or differ or document.get("status")
-    if not written or failed:
+    differ = document.get("same") is False and command != "compare"
+    if document.get("cancelled") or differ or document.get("status"):
         return 1
     return 3 if document.get("fails") else 0
 

@@ -103,6 +103,27 @@ def check(command: Command) -> Document:
     if args.baseline is not None:
         return check_baseline(command)
     _check_gate(args)
+    stages = _planned(command)
+    info = command("load", stages[0].source)  # what cannot be opened is no row of the table
+    if info.against != PYTORCH:  # such a program has one precision
+        stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
+    target = command.target
+    first, last = stages[0].source, stages[-1].source
+    runs, also = ((), ()) if args.inputs else fitting(command, first, target)
+    stages += [replace(stages[0], source=run) for run in runs]
+    rows = [row for stage in stages for row in accuracy.run(command, stage, target)]
+    if info.against != PYTORCH:
+        info = command("load", last, True)
+    document = tables.accuracy_document(args.model, command.engine, target, rows, info.against)
+    document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
+    verdicts = {row["verdict"] for row in document["inputs"]}
+    bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
+    return command.written({**document, "against": info.against, "fails": bool(verdicts & bad)})
+
+
+def _planned(command: Command) -> list[accuracy.Stage]:
+    """Every stage that the options ask for, on each kind of inputs."""
+    args = command.args
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
     sample = SAMPLES.get(args.model)
@@ -120,22 +141,7 @@ def check(command: Command) -> Document:
     stages = [replace(stage, tolerance=command.tolerance) for stage in planned]
     known = kinds_of_inputs(planned[0].source)
     own = (known[0], *known[len(INPUTS) :])  # every set
-    stages = [*accuracy.with_inputs(stages, args.inputs or own)]
-    info = command("load", planned[0].source)  # what cannot be opened is no row of the table
-    if info.against != PYTORCH:  # such a program has one precision
-        stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
-    target = command.target
-    first, last = stages[0].source, stages[-1].source
-    runs, also = ((), ()) if args.inputs else fitting(command, first, target)
-    stages += [replace(stages[0], source=run) for run in runs]
-    rows = [row for stage in stages for row in accuracy.run(command, stage, target)]
-    if info.against != PYTORCH:
-        info = command("load", last, True)
-    document = tables.accuracy_document(args.model, command.engine, target, rows, info.against)
-    document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
-    verdicts = {row["verdict"] for row in document["inputs"]}
-    bad = {v for kind in args.fail_on or () for v in _VERDICTS[kind]}
-    return command.written({**document, "against": info.against, "fails": bool(verdicts & bad)})
+    return [*accuracy.with_inputs(stages, args.inputs or own)]
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}

@@ -235,25 +235,27 @@ def _times(sides: list[tuple[Command, Request | None]]) -> Document:
         for at in order:
             one, request_of = asked[at]
             found[at].append(one.timed("time", request_of))
-    rows: list[Document] = []
-    for name, results, (_, made) in zip("ab", found, asked, strict=True):
-        last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]
-        own = [r for result in results for r in result.rows]
-        own = [r for r in own if r.max_abs_error is not None and r.phase == last.phase]
-        rows.append(
-            {
-                "side": name,
-                "target": made.target,
-                "phase": last.phase,
-                "median_ms": statistics.median(r.median_ms for r in own),
-                "of_rounds_ms": [r.median_ms for r in own],
-                "ratio_to_eager": statistics.median(r.ratio_to_eager or 0.0 for r in own),
-                "max_abs_error": max(r.max_abs_error or 0.0 for r in own),
-                "build_seconds": results[0].build_seconds,
-            }
-        )
+    sides_of = zip("ab", found, asked, strict=True)
+    rows = [_times_of(name, made.target, results) for name, results, (_, made) in sides_of]
     # Other work only ever makes runs longer, eager's too: the best round counts.
     was, now = (min(r["of_rounds_ms"]) for r in rows)
     ratio = now / was if was else None
     notes = list(dict.fromkeys(n for results in found for r in results for n in r.notes))
     return {"rows": rows, "b_over_a": ratio, "notes": notes}
+
+
+def _times_of(side: str, target: str, results: list[TimeResult]) -> Document:
+    """One side's rounds of the last phase that is timed."""
+    last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]
+    own = [r for result in results for r in result.rows]
+    own = [r for r in own if r.max_abs_error is not None and r.phase == last.phase]
+    return {
+        "side": side,
+        "target": target,
+        "phase": last.phase,
+        "median_ms": statistics.median(r.median_ms for r in own),
+        "of_rounds_ms": [r.median_ms for r in own],
+        "ratio_to_eager": statistics.median(r.ratio_to_eager or 0.0 for r in own),
+        "max_abs_error": max(r.max_abs_error or 0.0 for r in own),
+        "build_seconds": results[0].build_seconds,
+    }

@@ -96,8 +96,8 @@ def open_recording(command: Command) -> Document:
             message = "Of numbers no file is written."
             raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
         return numbers(command, reading.read(args.file))
-    step, only = args.step is not None, bool(args.only)
-    if not (args.json or args.print or only or step or args.module or args.output):
+    printed = args.json, args.print, args.only, args.module, args.output
+    if args.step is None and not any(printed):
         serve(args, {store.OPEN: str(args.file.resolve())})
     handing_on.check_ending(args, *handing_on.LISTS)
     found = reading.read(args.file)

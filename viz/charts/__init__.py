@@ -76,15 +76,13 @@ def frontier(
         choice: title, bytes and share of the chosen cut.
     """
     points = document["frontier"]
-    marks = _marks(document, rivals)
-    names = [m["what"] for m in marks]
-    looks = [_LOOKS[k % len(_LOOKS)] for k in range(len(names))]
     title, held, share = choice
-    here = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
-    for row in (*marks, *here):
-        row["size"] = size(row["bytes"])
-        row["again"] = work_text(row["share"], 1.0)
-    cuts = [{**p, "size": size(p["bytes"]), "again": work_text(p["share"], 1.0)} for p in points]
+    here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
+    marks, here, cuts = (
+        [{**row, "size": size(row["bytes"]), "again": work_text(row["share"], 1.0)} for row in rows]
+        for rows in (_marks(document, rivals), here, points)
+    )
+    names = [m["what"] for m in marks]
     most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
     x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
     y = alt.Y(
@@ -99,7 +97,8 @@ def frontier(
         title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
     )
     legend = None if clickable else below
-    colours, shapes = ([look[k] for look in looks] for k in range(2))
+    looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
+    colours, shapes = map(list, zip(*looks, strict=True))
     layers = [
         alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)

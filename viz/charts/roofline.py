@@ -1,6 +1,7 @@
 """The roofline of a profile as a chart (Williams, Waterman, Patterson, "Roofline", CACM 2009)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -38,18 +39,8 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     roofs, labels = _roofs(products, rates, best, low, high)
     top = max(r["rate"] for r in (*roofs, *dots))
     bottom = min(d["rate"] for d in dots)
-    x = alt.X(
-        "intensity:Q",
-        title="FLOPs for each byte moved",
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(format="~g", tickCount=6, grid=True, gridOpacity=0.4),
-    )
-    y = alt.Y(
-        "rate:Q",
-        title="FLOP/s",
-        scale=alt.Scale(type="log", domain=[bottom / 2, top * 2], nice=False),
-        axis=alt.Axis(format="~s", tickCount=6, grid=True, gridOpacity=0.4),
-    )
+    x = alt.X("intensity:Q", title="FLOPs for each byte moved", **_log("~g", low, high))
+    y = alt.Y("rate:Q", title="FLOP/s", **_log("~s", bottom / 2, top * 2))
     click = alt.selection_point(name=CHOICE, fields=["index"])
     dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
     dashed = alt.StrokeDash("memory:N", legend=None, scale=dashes)
@@ -77,14 +68,20 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
         )
         .add_params(click)
     )
-    layers: list[alt.Chart] = [lines, *words, points]
-    marked = [d for d in dots if d["index"] == chosen]
-    if marked:
-        ring = alt.Chart(pd.DataFrame(marked)).mark_point(
-            filled=False, color=CHOSEN, size=420, strokeWidth=2.5, opacity=1
-        )
-        layers.append(ring.encode(x=x, y=y))
-    return alt.layer(*layers).properties(height=360, width="container")
+    rings = [
+        alt.Chart(pd.DataFrame([dot]))
+        .mark_point(filled=False, color=CHOSEN, size=420, strokeWidth=2.5, opacity=1)
+        .encode(x=x, y=y)
+        for dot in dots
+        if dot["index"] == chosen
+    ]
+    return alt.layer(lines, *words, points, *rings).properties(height=360, width="container")
+
+
+def _log(form: str, low: float, high: float) -> dict[str, Any]:
+    """A logarithmic scale and its axis."""
+    axis = alt.Axis(format=form, tickCount=6, grid=True, gridOpacity=0.4)
+    return {"scale": alt.Scale(type="log", domain=[low, high], nice=False), "axis": axis}
 
 
 def _dots(kernels: Sequence[Row]) -> list[Row]:

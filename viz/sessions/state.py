@@ -410,24 +410,23 @@ def read(kind: Any, value: Any, where: str) -> Any:
         for one in args:
             with suppress(ValueError):
                 return read(one, value, where)
-    elif is_dataclass(kind) and isinstance(kind, type):
-        if isinstance(value, dict):
-            hints = get_type_hints(kind)
-            known = [f.name for f in fields(kind) if f.name in value]
-            parts = {n: read(hints[n], value[n], f"{n} of {where}") for n in known}
-            with suppress(TypeError):  # what has no default is missing
-                return kind(**parts)
-    elif origin is tuple:
-        if isinstance(value, list) and len(value) <= _LONGEST:
-            kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
-            if len(kinds) == len(value):
-                return tuple(read(k, v, where) for k, v in zip(kinds, value, strict=True))
-    elif origin is dict:
-        if isinstance(value, dict) and len(value) <= _LONGEST:
-            return {k: read(args[1], v, f"{k[:40]} of {where}") for k, v in value.items()}
+    elif isinstance(value, str | list | dict) and len(value) > _LONGEST:
+        pass
+    elif is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
+        hints = get_type_hints(kind)
+        known = [f.name for f in fields(kind) if f.name in value]
+        parts = {n: read(hints[n], value[n], f"{n} of {where}") for n in known}
+        with suppress(TypeError):  # what has no default is missing
+            return kind(**parts)
+    elif origin is tuple and isinstance(value, list):
+        kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
+        if len(kinds) == len(value):
+            return tuple(read(k, v, where) for k, v in zip(kinds, value, strict=True))
+    elif origin is dict and isinstance(value, dict):
+        return {k: read(args[1], v, f"{k[:40]} of {where}") for k, v in value.items()}
     elif kind is float and (type(value) in (int, float) or value in ("inf", "-inf", "nan")):
         return float(value)
-    elif type(value) is kind and (not isinstance(value, str) or len(value) <= _LONGEST):
+    elif type(value) is kind:
         return value
     raise ValueError(f"{where} is {str(value)[:40]!r}")
 

@@ -1,6 +1,7 @@
 """The sidebar: which model, with which inputs, in which mode, and which engine serves it."""
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
@@ -331,16 +332,20 @@ def _upload() -> None:
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:
         paths = [Path(stored_upload(upload, "model.pt", ident)) for upload in uploads]
-        others = [path for path in paths if path.suffix == ".params"]
-        models = [path for path in paths if path not in others and format_of(path)]
-        model = (models or paths)[-1]  # what is no model is data beside one
-        beside = [path for path in paths if path not in models] if models else []
-        if beside and is_program(model):
-            model = bundled((model, *beside), model.parent)
         state.upload_id, before = ident, recording()
-        look_into(str(model))
+        look_into(str(_model_among(paths)))
         if before or recording():
             rerun()
+
+
+def _model_among(paths: Sequence[Path]) -> Path | str:
+    """The last model of some files, with its parameters; what is no model is data beside one."""
+    models = [path for path in paths if path.suffix != ".params" and format_of(path)]
+    model = (models or paths)[-1]
+    beside = [path for path in paths if path not in models]
+    if models and beside and is_program(model):
+        return bundled((model, *beside), model.parent)
+    return model
 
 
 def open_text(text: str, name: str, ir: str) -> None:

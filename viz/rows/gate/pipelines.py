@@ -43,22 +43,29 @@ def result(row: Row) -> str:
 
 def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
     """The passes to blame, in sentences; `others` lack a pass, or have one in front."""
-    lines = []
-    meant = "It computes in less precision, on purpose."
     right = {r["pipeline"] for r in official if r["outcome"] == "right"}
+    lines = []
     for row in official:
         if row["outcome"] != "right":
             named = ", ".join(row["culprits"]) or "not found"
-            said = f"{row['pipeline']}: first bad pass: {named}. {row['verdict']}"
-            lines.append(said.strip())
-    for row in others:
-        name, _, rest = row["pipeline"].partition("|")
-        if rest.startswith("-"):
-            if row["outcome"] == "right" and name not in right:
-                lines.append(f"{name} matches without {rest[1:]}.")
-            elif row["outcome"] != "right" and name in right:
-                lines.append(f"{name} without {rest[1:]}: {result(row)}. {row['verdict']}".strip())
-        elif row["outcome"] != "right" and rest in right:
-            about = meant if name in ROUNDING and row["outcome"] == "wrong" else row["verdict"]
-            lines.append(f"{name} in front of {rest}: {result(row)}. {about}".strip())
-    return lines
+            lines.append(f"{row['pipeline']}: first bad pass: {named}. {row['verdict']}")
+    lines += filter(None, (_moved(row, right) for row in others))
+    return [line.strip() for line in lines]
+
+
+def _moved(row: Row, right: Collection[str]) -> str:
+    """What leaving a pass out, or putting it in front, makes of a pipeline; "" where nothing."""
+    name, _, rest = row["pipeline"].partition("|")
+    fits = row["outcome"] == "right"
+    if rest.startswith("-"):
+        if fits == (name in right):
+            return ""
+        without = f"without {rest[1:]}"
+        return f"{name} matches {without}." if fits else _differs(name, without, row)
+    return "" if fits or rest not in right else _differs(name, f"in front of {rest}", row)
+
+
+def _differs(name: str, where: str, row: Row) -> str:
+    meant = where.startswith("in front") and name in ROUNDING and row["outcome"] == "wrong"
+    about = "It computes in less precision, on purpose." if meant else row["verdict"]
+    return f"{name} {where}: {result(row)}. {about}"
