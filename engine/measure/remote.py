@@ -20,10 +20,11 @@ from relascope.engine.building import executables
 from relascope.engine.building.executables import Compiled, Tensors
 from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
-from relascope.engine.measure.fleet import connect, connected
+from relascope.engine.measure.fleet import check, connect, connected
 from relascope.engine.measure.timing import Measured
 from relascope.engine.protocol.session import Progress, silent
 from relascope.engine.protocol.target_text import gpu_index, library
+from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.turns import alone
@@ -119,6 +120,24 @@ def refuse_library(target: str, ours: Collection[str]) -> None:
     if name:
         message = "A device of a fleet has no PyTorch and no OpenBLAS to call."
         raise EngineError("target", message, target, f"Leave out -libs={name}.")
+
+
+def check_measurable(target: Target, ours: Collection[str], fleet: Fleet | None) -> None:
+    """Refuse to tune for a target that cannot be measured here, or on a fleet.
+
+    Args:
+        ours: as of `refuse_library`.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    if fleet is not None:
+        refuse_library(target.name, ours)
+        check(fleet)
+    elif not target.runs_here:
+        message = f"Nothing can be measured for it here. {target.missing}"
+        hint = "Name a tracker and a key of devices that can, or tune for a target of this machine."
+        raise EngineError("target", message, target.name, hint)
 
 
 @contextmanager

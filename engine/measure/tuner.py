@@ -52,14 +52,12 @@ class Tunable:
         workloads: the distinct ones that can be tuned.
         calls: the key of the task that each call of a kernel is of, in order; None for a kernel
             that is not tuned.
-        nodes: of each call, the ids of the graph's nodes that it computes; empty where not known.
         profiled: the function, built without records, its kernels being `calls`; None
             where the target does not run here, or nobody asked for it.
     """
 
     workloads: tuple[Workload, ...]
     calls: tuple[str | None, ...]
-    nodes: tuple[tuple[str, ...], ...]
     profiled: Profiled | None
 
 
@@ -118,15 +116,16 @@ def tasks(
     runs = True
     for index, (phase, function) in enumerate(functions.items()):
         progress(index / len(functions), f"running the {phase}, kernel by kernel")
-        for key, computed in zip(function.calls, function.nodes, strict=True):
-            if key is not None:
-                calls[key] += 1
-                nodes[key].update(dict.fromkeys(computed))
+        for called in filter(None, function.calls):
+            calls[called] += 1
         if function.profiled is None:
             runs = False
             continue
-        for key, ms in zip(function.calls, _kernel_times(function.profiled, values), strict=True):
+        times = _kernel_times(function.profiled, values)
+        for key, site, ms in zip(function.calls, function.profiled.kernels, times, strict=True):
             profiled[key].append(ms)
+            if key is not None:
+                nodes[key].update(dict.fromkeys(site.nodes))
     found = []
     for key, workload in workloads.items():
         if not calls[key]:  # the build made a view of it: a reshape between two kernels, say

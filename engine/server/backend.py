@@ -79,12 +79,13 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
     def profile(self, function: Function, target: str) -> Profiled:
         """Build one function of a program to be profiled, kernel by kernel."""
 
-    def tunable(self, function: Function, target: str, watch: bool) -> Tunable:
-        """The kernels of one function of a program, built for a target without its records.
+    def tunable(self, function: Function, target: str, profiled: Any) -> Tunable:
+        """The kernels of one function of a program.
 
         Args:
-            watch: build it to be profiled, where the target runs here; else only the workloads and
-                calls are wanted.
+            target: without `RECORDS`.
+            profiled: of `profile`, for the same target; None where only the workloads and calls
+                are wanted.
 
         Raises:
             EngineError: kind "target"; what is built for it cannot be tuned.
@@ -96,6 +97,7 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """What measures schedules; ends what it started when it is left.
 
         Args:
+            target: without `RECORDS`.
             threads: that the kernels are to run with; at least 1.
 
         Raises:

@@ -9,7 +9,8 @@ from relascope.engine.measure import tuner
 from relascope.engine.measure.tuner import Tunable
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Progress, part
-from relascope.engine.protocol.tuning import Fleet, TuneResult, TuneTask
+from relascope.engine.protocol.target_text import without
+from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from relascope.engine.server.builds import Builds
 from relascope.engine.server.programs import Programs
 from relascope.engine.server.unbuilt import building
@@ -55,7 +56,7 @@ class Tuning:
         """Measure schedules of some of the tasks, and keep what was found on disk.
 
         The records (`engine.protocol.records`) grow batch by batch while this works, so it may be
-        killed; called again it goes on from them, and measures no schedule twice.
+        killed; called again it goes on from them.
 
         Args:
             keys: of tasks; one after the other, in this order. None of them means all.
@@ -69,10 +70,8 @@ class Tuning:
         set_threads(request.threads)
         functions = self._tunable(request, False, part(progress, 0.0, 0.05))
         about = request.target, request.threads or len(os.sched_getaffinity(0))
-        measuring, place = (
-            self._programs.backend.tuner(*about, fleet),
-            self._builds.records(request, fleet),
-        )
+        plain, place = without(request.target, (RECORDS,)), self._builds.records(request, fleet)
+        measuring = self._programs.backend.tuner(plain, about[1], fleet)
         rest = part(progress, 0.05, 1.0)
         return tuner.tune(functions, keys, trials, measuring, place, about, rest)
 
@@ -80,9 +79,11 @@ class Tuning:
         self, request: BuildRequest, watch: bool, progress: Progress
     ) -> dict[str, Tunable]:
         """The kernels of what `time` builds, by phase."""
+        backend, target = self._programs.backend, without(request.target, (RECORDS,))
         functions = self._programs.unbuilt(request, progress, "tuned").functions
+        watch = watch and backend.target(target).runs_here
         with building(f"Building what is tuned{', to be profiled' * watch}", request):
             return {
-                phase: self._programs.backend.tunable(f, request.target, watch)
+                phase: backend.tunable(f, target, backend.profile(f, target) if watch else None)
                 for phase, f in functions.items()
             }

@@ -171,10 +171,12 @@ def test_listed_tasks_follow_the_records():
     assert (found.best_ms, found.trials, found.uses_record) == (0.25, 1, True)
 
 
-def test_the_curve_falls_and_leaves_failures_out():
-    times = [4.0, None, 2.0, 3.0]
-    trials = [Trial("a", "r", k, ms, None, 1.0, str(k)) for k, ms in enumerate(times, 1)]
+def test_the_curve_falls_and_goes_on_over_failures():
+    times = [None, 4.0, None, 2.0]
+    best = [None, 4.0, 4.0, 2.0]
+    pairs = enumerate(zip(times, best, strict=True), 1)
+    trials = [Trial("a", "r", k, ms, least, 1.0, str(k)) for k, (ms, least) in pairs]
     chart = best_so_far(trials, {"a": "dense"})
     rows = next(iter(chart.to_dict()["datasets"].values()))
-    assert [(r["trial"], r["best"]) for r in rows] == [(1, 4.0), (3, 2.0), (4, 2.0), (4, 2.0)]
-    assert best_so_far([trials[1]], {}) is None
+    assert [(r["trial"], r["best"]) for r in rows] == [(2, 4.0), (3, 4.0), (4, 2.0)]
+    assert best_so_far(trials[:1], {}) is None

@@ -1,8 +1,6 @@
 """The chart of a tuning: the best time so far of each kernel, trial by trial."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -24,25 +22,13 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     Returns:
         None where nothing succeeded yet.
     """
-    rows: list[dict[str, Any]] = []
-    counts: dict[str, int] = defaultdict(int)
-    best: dict[str, float] = {}
-
-    def row(task: str, ms: float | None) -> None:
-        kernel, trial = names.get(task, task), counts[task]
-        rows.append({"kernel": kernel, "trial": trial, "ms": ms, "best": best[task]})
-
-    for trial in trials:
-        counts[trial.task] += 1
-        if trial.ms is None:
-            continue
-        best[trial.task] = min(trial.ms, best.get(trial.task, trial.ms))
-        row(trial.task, trial.ms)
+    rows = [
+        {"kernel": names.get(t.task, t.task), "trial": t.trial, "ms": t.ms, "best": t.best_ms}
+        for t in trials
+        if t.best_ms is not None
+    ]
     if not rows:
         return None
-    for task in best:  # the steps go on to the last trial, though it found nothing
-        row(task, None)
-    most = max(counts.values())
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     legend = alt.Legend(
         title=None,
@@ -60,7 +46,7 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     x = alt.X(
         "trial:Q",
         title="trial",
-        scale=alt.Scale(domain=[1, max(most, 2)], nice=False),
+        scale=alt.Scale(zero=False, nice=False),
         axis=alt.Axis(tickMinStep=1, format="d", tickCount=8, grid=False),
     )
     scale = alt.Scale(type="log", nice=False, padding=10)

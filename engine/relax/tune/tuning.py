@@ -27,16 +27,13 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.core.place import with_import_root
 from relascope.engine.building.options import BuildOptions, Function, TuningRecords
 from relascope.engine.measure import remote
-from relascope.engine.measure.fleet import check
-from relascope.engine.measure.remote import refuse_library
 from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Tuner, Workload
 from relascope.engine.protocol import records
-from relascope.engine.protocol.target_text import without
-from relascope.engine.protocol.tuning import RECORDS, Fleet
-from relascope.engine.relax.building import kernel_tasks, runtime
+from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.relax.building import kernel_tasks, runtime, targets
+from relascope.engine.relax.building.apply_records import best, recorded_workload, stored
 from relascope.engine.relax.building.kernel_tasks import key_of
 from relascope.engine.relax.building.profiled import Profiled
-from relascope.engine.relax.building.records import best, recorded_workload, stored
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
 from relascope.engine.relax.draw.to_graph import as_json
 from relascope.engine.relax.kernels import openblas
@@ -68,21 +65,16 @@ quarter of a gigabyte."""
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
-def tunable(function: Function, target: str, watch: bool) -> Tunable:
+def tunable(function: Function, target: str, profiled: Profiled | None) -> Tunable:
     """The kernels of one function that can be tuned; see `engine.server.backend.Backend`."""
-    text = without(target, (RECORDS,))
-    made, name = parse(text), function.name
+    name = function.name
     mod = runtime.module_of(function.program, name, function.program.mod[name])
-    found, calls = kernel_tasks.tasks_of(kernel_tasks.kernels(runtime.dispatched(mod, text), made))
-    workloads = tuple(found.values())
-    if not watch or not _is_here(made):
-        keys = tuple(key for _, key in calls)
-        return Tunable(workloads, keys, ((),) * len(keys), None)
-    profiled = Profiled(function, text)
-    sites = [site.name for site in profiled.kernels]
-    return Tunable(
-        workloads, tuple(_keys(sites, calls)), tuple(s.nodes for s in profiled.kernels), profiled
-    )
+    kernels = kernel_tasks.kernels(runtime.dispatched(mod, target), parse(target))
+    found, calls = kernel_tasks.tasks_of(kernels)
+    keys = [key for _, key in calls]
+    if profiled is not None:
+        keys = _keys([site.name for site in profiled.kernels], calls)
+    return Tunable(tuple(found.values()), tuple(keys), profiled)
 
 
 def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | None]:
@@ -96,8 +88,7 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
 
 def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
     """What measures schedules; see `engine.server.backend.Backend`."""
-    text = without(target, (RECORDS,))
-    return ScheduleSearch(text, threads, fleet, measures(text, threads, fleet))
+    return ScheduleSearch(target, threads, fleet, measures(target, threads, fleet))
 
 
 class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
@@ -108,7 +99,7 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     Probabilistic Programs", NeurIPS 2022).
 
     Args:
-        target: its text, without records.
+        target: its text.
         threads: that kernels are to run with.
         fleet: whose device measures; None for this machine.
         processes: TVM's builder and runner; see `measures`.
@@ -277,13 +268,7 @@ def measures(target: str, threads: int, fleet: Fleet | None) -> tuple[Any, Any]:
         EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
     """
     made, start = parse(target), partial(trial.start, threads)
-    if fleet is not None:
-        refuse_library(target, LIBRARIES)
-        check(fleet)
-    elif not _is_here(made):
-        message = "What is built for this target cannot be measured here."
-        hint = "Measure on a fleet: give its tracker and key."
-        raise EngineError("target", message, target, hint)
+    remote.check_measurable(targets.target(target), LIBRARIES, fleet)
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
     here = fleet is None and str(made.kind.name) == "llvm"
     builder = _Builder(partial(trial.build, SCHEDULES in target.split(), here))
@@ -317,15 +302,6 @@ def _load_intrinsics(target: Any) -> None:
     sys.modules[_INTRINSICS] = package
     for name in ("x86", "arm_cpu") if "arm" in str(target.export()) else ("x86",):
         importlib.import_module(f"{_INTRINSICS}.{name}")
-
-
-def _is_here(target: Any) -> bool:
-    return bool(_device(target).exist)
-
-
-def _device(target: Any) -> Any:
-    kind = str(target.kind.name)
-    return tvm.device("cpu" if kind == "llvm" else kind, 0)
 
 
 def _contenders(workload: Workload, target: str, place: Path) -> list[Any]:

@@ -15,13 +15,13 @@ from typing import Any
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.memo import Memo
 from relascope.engine.building.options import BuildOptions, Function
-from relascope.engine.measure.fleet import check, connected
-from relascope.engine.measure.remote import in_turns, placed, refuse_library
+from relascope.engine.measure.fleet import connected
+from relascope.engine.measure.remote import check_measurable, in_turns, placed
 from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Workload
 from relascope.engine.protocol import records
 from relascope.engine.protocol.session import silent
-from relascope.engine.protocol.target_text import gpu_index, library, without
-from relascope.engine.protocol.tuning import RECORDS, Fleet
+from relascope.engine.protocol.target_text import gpu_index, library
+from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.relay.building import runtime, targets, templates
 from relascope.engine.relay.building.apply_records import best_record
 from relascope.engine.relay.building.profiled import Profiled
@@ -49,18 +49,12 @@ _FLEET_SECONDS = 60  # to time it on a fleet's device, waiting for one included
 _workloads: Memo[dict[str, Workload | None]] = Memo(8)
 
 
-def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
-    """The kernels of one function of a program; see `engine.measure.tuner.Tunable`.
-
-    Args:
-        watch: build it to be profiled, where the target runs here.
-    """
-    options = BuildOptions(without(target, (RECORDS,)))
+def tunable(tuned: Function, target: str, profiled: Profiled | None) -> Tunable:
+    """The kernels of one function of a program; see `engine.server.backend.Backend`."""
+    options = BuildOptions(target)
     function = runtime.prepared(tuned.program, tuned.program.mod[tuned.name], options)
-    profiled = None
     calls: list[templates.Operator | None]
-    if watch and targets.target(options.target).runs_here:
-        profiled = Profiled(tuned, options.target)
+    if profiled is not None:
         groups = profiled.groups
         found = None if groups is None else templates.matched(groups, function, options)
         if found is None:
@@ -78,9 +72,7 @@ def tunable(tuned: Function, target: str, watch: bool) -> Tunable:
         asked, lambda: {k: templates.workload(c, parsed) for k, c in made.items()}
     )
     keys = [c.key if c is not None and known[c.key] is not None else None for c in calls]
-    nodes = [s.nodes for s in profiled.kernels] if profiled else [() for _ in calls]
-    tasks = tuple(w for w in known.values() if w is not None)
-    return Tunable(tasks, tuple(keys), tuple(nodes), profiled)
+    return Tunable(tuple(w for w in known.values() if w is not None), tuple(keys), profiled)
 
 
 @contextmanager
@@ -90,14 +82,7 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> "Iterator[RelayTune
     Raises:
         EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
     """
-    target = without(target, (RECORDS,))
-    if fleet is None and not (known := targets.target(target)).runs_here:
-        message = f"Nothing can be measured for it here. {known.missing}"
-        hint = "Name a tracker and a key of devices that can, or tune for a target of this machine."
-        raise EngineError("target", message, target, hint)
-    if fleet is not None:
-        refuse_library(target, LIBRARIES)
-        check(fleet)
+    check_measurable(targets.target(target), LIBRARIES, fleet)
     pool = PopenPoolExecutor(1, _SECONDS)  # its process ends with it
     yield RelayTuner(pool, target, threads, fleet)
 

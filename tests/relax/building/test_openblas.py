@@ -14,6 +14,7 @@ from relascope.engine.cpu_kernels import openblas
 from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.targets import parse, targets
 from relascope.engine.relax.kernels.openblas import native, replaced
 from relascope.engine.relax.tune import tuning
@@ -82,7 +83,8 @@ def test_a_product_of_unknown_shape_stays_with_pytorch():
 
 def test_tuning_knows_which_kernels_are_the_librarys():
     _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
-    found = tuning.tunable(main_of(program), TARGET, True)
+    main = main_of(program)
+    found = tuning.tunable(main, TARGET, Profiled(main, TARGET))
     (task,) = found.workloads
     assert task.program.symbol == "relascope.matmul_nn"
     assert found.calls == (task.key,)

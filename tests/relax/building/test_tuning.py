@@ -55,7 +55,7 @@ def place(monkeypatch, tmp_path):
 
 def tuned(program, target, place, trials=2, most=None):
     """Tune the tasks of a program, or the first of them; gives all."""
-    found = tuning.tunable(main_of(program), target, False)
+    found = tuning.tunable(main_of(program), target, None)
     with tuning.tuner(target, 1, None) as tuner:
         for task in found.workloads[:most]:
             made = []
@@ -113,7 +113,7 @@ def test_equal_kernels_are_one_task_in_every_program():
     _, two = imported(Twice(), draw(4, 8), draw(4, 8))
     _, one = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 8))
     _, other = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 16))
-    found = [tuning.tunable(main_of(p), "llvm", False) for p in (two, one, other)]
+    found = [tuning.tunable(main_of(p), "llvm", None) for p in (two, one, other)]
     keys = [{w.key for w in f.workloads} for f in found]
     assert keys[0] == keys[1] and len(keys[0]) == 1
     assert keys[0] != keys[2]
@@ -161,7 +161,7 @@ def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, ri
     right = (*right[:-2], right[-1], right[-2]) if turned else right
     function = Function(lambda a, b: torch.matmul(a, b.mT if turned else b))
     model, program = imported(function, draw(*left), draw(*right))
-    (task,) = tuning.tunable(main_of(program), f"llvm {BLAS}", False).workloads
+    (task,) = tuning.tunable(main_of(program), f"llvm {BLAS}", None).workloads
     assert task.program.symbol == f"relascope.matmul_n{'t' if turned else 'n'}"
     assert [a.shape for a in task.arguments[:2]] == [left, right]
     kernel = kernel_tasks.alone(task, False)
@@ -265,7 +265,7 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):
     """The process that ends is the first kernel's; the others' is another."""
     _, program = imported(Function(torch.matmul), draw(8, 16), draw(16, 4))
-    (task,) = tuning.tunable(main_of(program), "llvm", False).workloads
+    (task,) = tuning.tunable(main_of(program), "llvm", None).workloads
     _, runner = tuning.measures("llvm", 1, None)
     marks, good = tmp_path / "marks", partial(trial.build, False, True)
 
