@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 gc.set_threshold(50_000, 20, 20)  # as engines have it
+# PyTorch's threads sleep while they wait: beside those of other workers, spinning takes a third of
+# the processor's time.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "support/sessions", "both")]
 sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
