@@ -162,6 +162,8 @@ FORMS = [
     (aten.pow.Tensor_Scalar, (WAVES, -0.5)),
     (aten.linear.default, (MATRIX[0], MATRIX[1])),
     (aten.cat.default, ([MATRIX], 1)),
+    (aten.index.Tensor, (CUBE, [None, *TWICE])),
+    (aten.index.Tensor, (CUBE, [TWICE[1][:, None] % 2, None, TWICE[0]])),
     (aten.index_put.default, (MATRIX, TWICE, MATRIX[0, :3], True)),
     (aten.index_put.default, (CUBE, [None, TWICE[0]], CUBE[:, :3])),
     (aten.index_put.default, (CUBE, [TWICE[1] % 2, None, TWICE[0]], MATRIX.T[:3])),

@@ -176,6 +176,29 @@ def _scatter_reduce(
     return total / counts if _floats(x) else torch.div(total, counts, rounding_mode="floor")
 
 
+def _index(given: Given) -> Form | None:
+    """At several axes' indices at once."""
+    places = [p for p in given["indices"] if p is not None]
+    return None if len(places) < 2 or any(p.dtype == torch.bool for p in places) else _index_flat
+
+
+def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """Of the indexed axes, which come first, as one."""
+    places = {axis: index for axis, index in enumerate(indices) if index is not None}
+    axes, rest = [*places], [i for i in range(x.dim()) if i not in places]
+    flat = torch.zeros([], dtype=torch.int64)
+    for axis, index in places.items():
+        index = index.to(torch.int64) % x.shape[axis]
+        flat = index if axis == axes[0] else flat * x.shape[axis] + index
+    kept = [x.shape[i] for i in rest]
+    front = x if axes == [*range(len(axes))] else x.permute(*axes, *rest)
+    rows = front.reshape(-1, *kept).index_select(0, flat.flatten())
+    made, rank = rows.reshape(*flat.shape, *kept), flat.dim()
+    if axes[0] and axes[-1] - axes[0] + 1 == len(axes):  # side by side, they stay in place
+        return made.movedim([*range(rank)], [*range(axes[0], axes[0] + rank)])
+    return made
+
+
 def _reduction(given: Given) -> Form | None:
     plain = given["include_self"] and given["reduce"] != "mean"
     return None if plain and given["self"].dtype != torch.bool else _scatter_reduce
@@ -213,6 +236,7 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,
+    "index": _index,
     "index_put": _put,
     "linear": _linear,
     "mul": _product,

@@ -30,7 +30,7 @@ GRADIENT_OF = "gradient of "
 
 _BY_NAME = (
     "addmm batch_norm convolution cumsum dropout embedding "
-    "layer_norm linear native_layer_norm scaled_dot_product_attention"
+    "layer_norm linear scaled_dot_product_attention"
 )
 """Operators whose converter has their name."""
 
@@ -46,8 +46,9 @@ _LEFT_OUT = (
     "_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default "
     "_native_batch_norm_legit.no_stats native_group_norm.default std.correction _softmax.default "
     "conv1d.default conv2d.default conv3d.default conv_transpose1d.default conv_transpose2d.input "
-    "copy_.default copy.default celu.default elu.default rsub.Scalar rsub.Tensor lstm.input "
-    "gru.input selu.default _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default"
+    "copy_.default copy.default native_layer_norm.default celu.default elu.default rsub.Scalar "
+    "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
+    "_upsample_bilinear2d_aa.default"
 )
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
@@ -189,9 +190,8 @@ class Converter(ExportedProgramImporter):
         }
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
         mended: dict[Callable[[Convert], Convert], str] = {
-            self.index: "index.Tensor",
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
-            self.counted: "index_put.default",
+            self.counted: "index.Tensor index_put.default",
             self.backwards: "arange.start_step",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
             self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
@@ -387,23 +387,6 @@ class Converter(ExportedProgramImporter):
         data, over, gamma, beta, epsilon, _ = self.every(node)
         return self._layer_norm_impl(data, gamma, beta, epsilon, tuple(over))
 
-    def native_layer_norm(self, node: Node) -> list[Any]:
-        """TVM's returns the first of three results for all three."""
-        data, over, gamma, beta, epsilon = self.retrieve_args(node)
-        mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
-        deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
-        result = self.op.multiply(centred, deviation)
-        if gamma is not None:
-            result = self.op.multiply(result, gamma)
-        if beta is not None:
-            result = self.op.add(result, beta)
-        joint = self.model.source.training and self.model.source.gradient == "pytorch"
-        if joint or not any(item.args[1] and item.users for item in node.users):
-            return [result, mean, deviation]  # PyTorch's backward reads them
-        # No gradient flows through these, and NaN in one is NaN in both.
-        mean = self.op.where(self.op.isnan(spread), spread, mean)
-        return [result, self.stopped(mean), self.stopped(deviation)]
-
     def batch_norm(self, node: Node) -> Any:
         """TVM's always normalises with the running statistics, and drops their update.
 
@@ -542,48 +525,6 @@ class Converter(ExportedProgramImporter):
         data, axis, index = self.retrieve_args(node)
         place = relax.const(index % shape(data)[axis], "int64")
         return self.op.take(data, place, axis)
-
-    def index(self, theirs: Convert) -> Convert:
-        """TVM's reads before the tensor's begin where an index counts from the end, and takes some
-        indices apart that PyTorch takes together."""
-
-        def convert(node: Node) -> Any:
-            places: Any = node.args[1]
-            given = [p for p in places if p is not None]
-            if len(given) < 2 or any(p.meta["val"].dtype == torch.bool for p in given):
-                return mended(node)
-            return self.together(node, [None if p is None else self.env[p] for p in places])
-
-        mended = self.counted(theirs)
-        return convert
-
-    def together(self, node: Node, places: list[Any]) -> Any:
-        """Elements at several axes' indices at once: their axes come first, as one."""
-        data = self.env[node.args[0]]
-        size, op = shape(data), self.op
-        axes = [i for i, p in enumerate(places) if p is not None]
-        rest = [i for i in range(len(size)) if i not in axes]
-        flat: Any = None
-        for axis in axes:
-            index = op.astype(self.from_front(places[axis], size[axis]), "int64")
-            if flat is None:
-                flat = index
-            else:
-                flat = op.add(op.multiply(flat, relax.const(size[axis], "int64")), index)
-        taken = list(shape(flat))
-        front = op.permute_dims(data, [*axes, *rest]) if axes != list(range(len(axes))) else data
-        kept = [size[i] for i in rest]
-        rows = op.reshape(front, [math.prod(size[i] for i in axes), *kept])
-        made = op.reshape(op.take(rows, op.reshape(flat, [-1]), 0), [*taken, *kept])
-        if axes[-1] - axes[0] + 1 == len(axes) and axes[0]:  # side by side, they stay in place
-            rank, first = len(taken), axes[0]
-            order = [
-                *range(rank, rank + first),
-                *range(rank),
-                *range(rank + first, rank + len(kept)),
-            ]
-            made = op.permute_dims(made, order)
-        return made
 
     def wide_index(self, theirs: Convert) -> Convert:
         """Indices along an axis, of any whole number; TVM's take int64."""

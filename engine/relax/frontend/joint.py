@@ -41,7 +41,10 @@ _WHOLE = (
     _aten.select_backward.default,
     _aten.slice_backward.default,
 )
-_IN_FORMS = (_aten.cat.default, _aten.index_put.default, _aten.permute.default)
+_IN_FORMS = (
+    *(_aten.cat.default, _aten.index_put.default, _aten.mul.Tensor, _aten.permute.default),
+    _aten.pow.Tensor_Scalar,
+)
 """Operators of which a gradient may be made in a form that Relax has not."""
 _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)

@@ -22,7 +22,7 @@ _aten = torch.ops.aten
 _BY_NAME = (
     "_adaptive_avg_pool2d_backward avg_pool2d_backward constant_pad_nd convolution_backward "
     "embedding_dense_backward max_pool2d_with_indices max_pool2d_with_indices_backward "
-    "native_batch_norm select_backward slice_backward"
+    "native_batch_norm native_layer_norm select_backward slice_backward"
 )
 """Operators whose converter has their name."""
 
@@ -209,6 +209,15 @@ class JointConverter(Converter):
         inverse = self.op.rsqrt(shifted)
         channels = [shape(data)[1]]
         return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
+
+    def native_layer_norm(self, node: Node) -> list[Any]:
+        """TVM's returns the first of three results for all three, which the backward reads."""
+        data, over, gamma, beta, epsilon = self.retrieve_args(node)
+        mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
+        deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
+        result = self.op.multiply(centred, deviation)
+        result = result if gamma is None else self.op.multiply(result, gamma)
+        return [result if beta is None else self.op.add(result, beta), mean, deviation]
 
     def power(self, node: Node) -> Any:
         """A small whole exponent as products, which TVM asks for itself."""

@@ -560,14 +560,6 @@ class Converter(CoreOperators, TypedConverter):
         into = self.infer_type(inputs[0])
         return relay.broadcast_to(relay.cast(inputs[1], into.dtype), into.shape)
 
-    def trilu(self, inputs: Any, input_types: Any, mode: str) -> Any:
-        """TVM's cannot be built."""
-        data, diagonal = (*inputs, 0)[:2]
-        rows, columns = (int(d) for d in self.infer_shape(data)[-2:])
-        lower = np.tri(rows, columns, diagonal - (mode == "triu"), dtype=bool)
-        kept = relay.const(lower if mode == "tril" else ~lower, "bool")
-        return relay.where(kept, data, self.number(0, data))
-
     # Pooling and resizing.
 
     def windows(self, inputs: Any, dilation: Any, ceil: bool) -> tuple[Any, Any, list[int], bool]:
