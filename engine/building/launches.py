@@ -76,31 +76,36 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
         kind: of the target.
     """
     found = [launch for kernel in kernels for launch in kernel.launches]
-    single = [x.name for x in found if x.threads == 1]
-    narrow = [x.name for x in found if 1 < x.threads < _WARP and x.blocks > 1]
-    slow = [x.name for x in found if x.schedule.endswith("by one thread")]
-    most = _THREADS.get(kind, math.inf)
-    wide = [x.name for x in found if x.threads > most]
-    large = [x.name for x in found if x.shared_bytes > _SHARED.get(kind, math.inf)]
-    spilled = [x.name for x in found if x.spilled_bytes]
-    for names, said in (
-        (single, "have one thread in each block, the rest of the GPU's units idle"),
-        (narrow, f"have fewer threads in each block than the {_WARP} that a GPU runs at a time"),
+    threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
+    about: tuple[tuple[str, Callable[[Launch], object]], ...] = (
         (
-            slow,
+            "have one thread in each block, the rest of the GPU's units idle",
+            lambda x: x.threads == 1,
+        ),
+        (
+            f"have fewer threads in each block than the {_WARP} that a GPU runs at a time",
+            lambda x: 1 < x.threads < _WARP and x.blocks > 1,
+        ),
+        (
             "are scheduled by DLight's last rule: no other takes their sums, and one thread "
             "computes each of them",
+            lambda x: x.schedule.endswith("by one thread"),
         ),
-        (wide, "have more threads in a block than it may have, and will not run"),
         (
-            large,
+            "have more threads in a block than it may have, and will not run",
+            lambda x: x.threads > threads,
+        ),
+        (
             f"share more than the {_SHARED.get(kind, 0) >> 10} KiB that a block may, and will "
             "not run",
+            lambda x: x.shared_bytes > shared,
         ),
-        (spilled, "keep values in memory beside registers"),
-    ):
+        ("keep values in memory beside registers", lambda x: x.spilled_bytes),
+    )
+    for words, applies in about:
+        names = [launch.name for launch in found if applies(launch)]
         if names:
-            yield f"{len(names)} of {len(found)} functions on the GPU {said}: {_listed(names)}."
+            yield f"{len(names)} of {len(found)} functions on the GPU {words}: {_listed(names)}."
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

@@ -7,7 +7,7 @@ schedules batch by batch. Everything that is kept on disk besides TVM's own reco
 import statistics
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -108,41 +108,39 @@ def tasks(
         values: what to run the functions on, by name.
         place: the target's folder of records.
     """
-    book = records.read(place)
-    workloads = {w.key: w for f in functions.values() for w in f.workloads}
-    nodes: dict[str, dict[str, None]] = defaultdict(dict)
-    calls: dict[str, int] = defaultdict(int)
-    profiled: dict[str | None, list[float]] = defaultdict(list)
-    runs = True
+    calls = Counter(key for f in functions.values() for key in f.calls)
+    nodes: dict[str | None, dict[str, None]] = defaultdict(dict)
+    taken: dict[str | None, list[float]] = defaultdict(list)
     for index, (phase, function) in enumerate(functions.items()):
-        progress(index / len(functions), f"running the {phase}, kernel by kernel")
-        for called in filter(None, function.calls):
-            calls[called] += 1
         if function.profiled is None:
-            runs = False
             continue
+        progress(index / len(functions), f"running the {phase}, kernel by kernel")
         times = _kernel_times(function.profiled, values)
         for key, site, ms in zip(function.calls, function.profiled.kernels, times, strict=True):
-            profiled[key].append(ms)
-            if key is not None:
-                nodes[key].update(dict.fromkeys(site.nodes))
-    found = []
-    for key, workload in workloads.items():
+            taken[key].append(ms)
+            nodes[key].update(dict.fromkeys(site.nodes))
+    book, found = records.read(place), []
+    for key, workload in {w.key: w for f in functions.values() for w in f.workloads}.items():
         if not calls[key]:  # the build made a view of it: a reshape between two kernels, say
             continue
-        measured = book.before_ms(key)
-        if measured is None and runs:
-            measured = statistics.mean(profiled[key])
-        best = book.with_record_ms(key)
+        before = book.before_ms(key)
+        if before is None and key in taken:
+            before = statistics.mean(taken[key])
         task = key, workload.name, workload.arguments, tuple(nodes[key]), calls[key], workload.flops
-        known = measured, best, len(book.of(key)), book.takes(key)
+        known = before, book.with_record_ms(key), len(book.of(key)), book.takes(key)
         found.append(TuneTask(*task, None, *known))
-    if not runs:
-        return tuple(found)
-    # By the records that there are.
-    spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in found}
-    total = sum(spent.values()) + sum(profiled[None])
-    shared = [replace(t, share=spent[t.key] / total if total else None) for t in found]
+    return _with_shares(found, sum(taken[None])) if taken else tuple(found)
+
+
+def _with_shares(tasks: Sequence[TuneTask], rest: float) -> tuple[TuneTask, ...]:
+    """Tasks with their share of the time by the records that there are, the largest first.
+
+    Args:
+        rest: milliseconds of kernels that are no tasks.
+    """
+    spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in tasks}
+    total = sum(spent.values()) + rest
+    shared = [replace(t, share=spent[t.key] / total if total else None) for t in tasks]
     return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
 
 

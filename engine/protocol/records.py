@@ -13,6 +13,7 @@ that TVM's own readers get no other than the engines write.
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -189,29 +190,14 @@ def append(path: Path, text: str) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mend(path)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        before = path.read_bytes() if path.exists() else b""
+        with path.open("ab") as file:
+            file.truncate(before.rfind(b"\n") + 1)  # a process that was killed left half a line
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as wrong:
         raise _unusable(path.parent, wrong) from wrong
-
-
-def mend(path: Path) -> str:
-    """Cut off a last line that was not finished, as a process that was killed leaves one.
-
-    Returns:
-        What was cut off, "" where nothing was.
-    """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return ""
-    cut = data.rpartition(b"\n")[2]
-    if cut:
-        os.truncate(path, len(data) - len(cut))
-    return cut.decode(errors="replace")
 
 
 @contextlib.contextmanager
@@ -395,29 +381,35 @@ _ANNOTATION = re.compile(
 def _check(found: Any, form: Any, where: str) -> None:
     """Raise where something is not of a form: a type, a pattern, or a list, a tuple or a dictionary
     of forms; `object` is whatever is plain."""
-    if isinstance(form, re.Pattern):
-        fits = isinstance(found, str) and form.fullmatch(found) is not None
-    elif form is float:
-        fits = type(found) in (int, float) and abs(found) < 1e30
-    elif form is object:
-        fits = not isinstance(found, str) or len(found) <= 1 << 16
-        if isinstance(found, dict | list):
-            for item in found.values() if isinstance(found, dict) else found:
-                _check(item, object, where)
-    elif isinstance(form, type):
-        fits = type(found) is form and (not isinstance(found, str) or len(found) <= 1 << 16)
-    elif isinstance(form, dict):
+    parts: Iterable[tuple[Any, Any, str]] = ()
+    if isinstance(form, dict):
         fits = isinstance(found, dict) and set(found) == set(form)
-        for key in form if fits else ():
-            _check(found[key], form[key], key)
+        parts = ((found[key], form[key], key) for key in form)
+    elif isinstance(form, list | tuple):
+        fits = isinstance(found, list) and (isinstance(form, list) or len(found) == len(form))
+        given = found if fits else ()
+        parts = ((item, one, where) for item, one in zip(given, itertools.cycle(form)))
     else:
-        given = found if isinstance(found, list) else []
-        forms = form * len(given) if isinstance(form, list) else form
-        fits = given is found and len(forms) == len(given)
-        for item, one in zip(given, forms, strict=True) if fits else ():
-            _check(item, one, where)
+        fits = _is_leaf(found, form)
     if not fits:
         raise ValueError(f"{where} says {str(found)[:80]!r}")
+    for part in parts:
+        _check(*part)
+
+
+def _is_leaf(found: Any, form: Any) -> bool:
+    if isinstance(form, re.Pattern):
+        return isinstance(found, str) and form.fullmatch(found) is not None
+    if form is float:
+        return type(found) in (int, float) and abs(found) < 1e30
+    return _is_short(found) and (form is object or type(found) is form)
+
+
+def _is_short(found: Any) -> bool:
+    """Whether no text in it is of 64 KiB or more."""
+    if isinstance(found, dict | list):
+        return all(map(_is_short, found.values() if isinstance(found, dict) else found))
+    return not isinstance(found, str) or len(found) <= 1 << 16
 
 
 def _typed(kind: type[Any], found: Any) -> Any:
