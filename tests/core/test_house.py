@@ -37,7 +37,7 @@ LINES = {
     "bench": 4816,
     "commands": 3517,
     "core": 1245,
-    "engine": 43363,
+    "engine": 43358,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,
