@@ -39,7 +39,7 @@ def test_the_show_goes_along_the_frontier_without_the_server(streamlit_page):
         saved = {i for i, style in styles.items() if style == "captured"}
         assert kept is None or saved == kept
         again = {i for i, style in styles.items() if style == "again"}
-        assert again == set(show(page, "show.cut.again.map(k => v.block.show.ids[k])"))
+        assert again == set(show(page, "show.cut.again"))
         assert page.locator(".show-figures b").first.inner_text() == size(bytes_[at])
     assert list(bytes_.values()) == sorted(bytes_.values()) and len(bytes_) >= 2
     assert page.evaluate("window.sent") == 0 and not asked

@@ -41,7 +41,7 @@ LINES = {
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26498,
+    "viz": 26468,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -15,25 +15,24 @@ def made(strategy="min_cut", **wish):
 
 def test_each_cut_of_the_frontier_is_told_with_its_captures():
     chosen, document = made()
-    ids, bytes_ = document["ids"], [c["bytes"] for c in document["cuts"]]
+    bytes_ = [c["bytes"] for c in document["cuts"]]
     assert bytes_ == sorted(bytes_) and len(bytes_) > 1
     assert document["cuts"][document["chosen"]]["bytes"] == chosen.bytes
     for told in document["cuts"]:
-        saved = [ids[row[0]] for row in told["saved"]]
+        saved = [row["id"] for row in told["saved"]]
         own = cut(chosen.joint, "frontier", told["bytes"])
         assert saved == [*own.ids, *(m.id for m in own.masks)]
-        assert {ids[k] for k in told["again"]} == set(own.recomputed)
+        assert set(told["again"]) == set(own.recomputed)
         assert told["share"] == own.share and told["peak"] >= told["bytes"]
         for capture, row in zip((*own.captures, *own.masks), told["saved"], strict=True):
-            assert document["reasons"][row[2]] == capture.reason
-            assert tuple(ids[k] for k in row[5]) == capture.instead
-            assert row[8] < (row[9] or told["forward"] + told["backward"] + 1)
+            assert (row["reason"], row["instead"]) == (capture.reason, capture.instead)
+            assert row["begin"] < (row["end"] or told["forward"] + told["backward"] + 1)
 
 
 def test_a_wish_is_kept_to_in_every_cut():
     _, document = made(save=["a"])
     for told in document["cuts"]:
-        sorts = {document["ids"][row[0]]: row[3] for row in told["saved"]}
+        sorts = {row["id"]: row["sort"] for row in told["saved"]}
         assert sorts.pop("a") == "by hand" and set(sorts.values()) <= {"chosen"}
 
 

@@ -55,7 +55,7 @@ export function heldChart(show) {
     drawn("path", { d: `M0 ${y(cut.peak)}H${WIDE}`, class: "peak" })];
   const row = capture === null ? null : show.row(capture);
   if (row) {
-    const [from, to] = [row[8], row[9] ?? cut.forward + cut.backward];
+    const from = row.begin, to = row.end ?? cut.forward + cut.backward;
     parts.push(drawn("rect", { x: x(from), y: 0, width: Math.max(1, x(to) - x(from)), height: HIGH,
       class: "life" }));
   }
@@ -65,7 +65,7 @@ export function heldChart(show) {
   const part = document.createElement("div");
   part.append(word("forward"), word("backward"));
   part.firstChild.style.width = `${100 * cut.forward / end}%`;
-  const now = row ? `held from step ${row[8]} to ${row[9] ?? "the end"}` : `peak ${sizeText(cut.peak)}`;
+  const now = row ? `held from step ${row.begin} to ${row.end ?? "the end"}` : `peak ${sizeText(cut.peak)}`;
   holder.append(chart("Bytes held over one step of training", ...parts), part, word(now));
   return holder;
 }

@@ -183,35 +183,31 @@ export class Show extends Part {
   dress(drawing) {
     if (!this.active || !this.cut) return;
     const { node } = drawing;
-    const { ids } = this.viewer.block.show;
     const leaf = (n) => LEAVES.has(node.kind[n]);
     node.role = node.role.map((role) => (role === "captured" ? "forward" : role));
     node.style = node.style.map((style, n) => (leaf(n) || !node.role[n] ? style : node.role[n]));
     const each = (list, style, but) => {
-      for (const k of list) {
-        const n = this.viewer.nodeIndex.get(ids[k]);
-        if (n !== undefined && k !== but && (!leaf(n) || style === "need")) node.style[n] = style;
+      for (const id of list) {
+        const n = this.viewer.nodeIndex.get(id);
+        if (n !== undefined && id !== but && (!leaf(n) || style === "need")) node.style[n] = style;
       }
     };
     each(this.cut.again, "again");
-    for (const row of this.cut.saved) {
-      const n = this.viewer.nodeIndex.get(ids[row[0]]);
+    for (const { id } of this.cut.saved) {
+      const n = this.viewer.nodeIndex.get(id);
       if (n === undefined) continue;
       if (!leaf(n)) node.role[n] = "captured";
       node.style[n] = "captured";
     }
     const row = this.capture === null ? null : this.row(this.capture);
     if (!row) return;
-    each(row[5], "instead", row[0]);
+    each(row.instead, "instead", row.id);
     for (const id of this.readers()) node.style[this.viewer.nodeIndex.get(id)] = "need";
-    each(row[4], "need", row[0]);
+    each(row.path, "need", row.id);
   }
 
   // The row of a capture in the cut that is shown.
-  row(id, cut = this.cut) {
-    const { ids } = this.viewer.block.show;
-    return cut.saved.find(([k]) => ids[k] === id);
-  }
+  row(id, cut = this.cut) { return cut.saved.find((row) => row.id === id); }
 
   // Ids of what reads the capture in the backward, what is computed again among it.
   readers() {
@@ -219,7 +215,7 @@ export class Show extends Part {
     const { node } = v.drawing;
     const n = v.nodeIndex.get(this.capture);
     if (n === undefined) return [];
-    const again = new Set(this.cut.again.map((k) => v.block.show.ids[k]));
+    const again = new Set(this.cut.again);
     return node.readers[n].filter((r) => node.role[r] === "backward" || again.has(node.id[r]))
       .map((r) => node.id[r]);
   }
@@ -231,10 +227,9 @@ export class Show extends Part {
     const at = v.boxOf(this.capture);
     const row = this.row(this.capture);
     if (at < 0 || !row) return null;
-    const { ids } = v.block.show;
     const boxes = (list) => new Set([at, ...list.map((id) => v.boxOf(id)).filter((i) => i >= 0)]);
-    const on = boxes([...row[4].map((k) => ids[k]), ...this.readers()]);
-    const back = boxes(row[5].map((k) => ids[k]));
+    const on = boxes([...row.path, ...this.readers()]);
+    const back = boxes(row.instead);
     const { edge } = v.drawing;
     const inside = (set) => new Set([...set].flatMap((i) => v.outOf[i])
       .filter((e) => set.has(edge.t[e]) && edge.s[e] !== edge.t[e]));
@@ -302,8 +297,7 @@ export class Show extends Part {
   }
 
   step(way) {
-    const { ids } = this.viewer.block.show;
-    const list = this.cut.saved.map(([k]) => ids[k]);
+    const list = this.cut.saved.map(({ id }) => id);
     const now = list.indexOf(this.capture);
     const at = now < 0 ? (way > 0 ? 0 : list.length - 1) : now + way;
     this.choose(list[at] ?? null);
@@ -317,8 +311,7 @@ export class Show extends Part {
     if (this.row(key)) { this.capture = key; this.tell(); return; }
     const kept = this.cuts.filter((cut) => this.row(key, cut));
     const title = v.title(key);
-    const again = this.cut.again.some((k) => v.block.show.ids[k] === key);
-    const now = again ? "computed again in the backward" : "not kept here";
+    const now = this.cut.again.includes(key) ? "computed again in the backward" : "not kept here";
     v.say(kept.length ? `${title}: ${now}; kept in ${kept.length} of ${this.cuts.length} cuts, from `
       + `${sizeText(kept[0].bytes)} on.` : `${title}: ${now}, and in no cut of the frontier kept.`);
   }

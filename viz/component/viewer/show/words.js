@@ -23,7 +23,7 @@ export function figures({ cut, cuts, at }, show) {
   const figure = (label, value, beside, title) => element("div", { title },
     element("span", {}, label), element("b", {}, value), element("small", {}, beside));
   const less = show.everything - cut.bytes;
-  const masks = cut.saved.filter(([, , , sort, path]) => sort === "forced" && !path.length).length;
+  const masks = cut.saved.filter(({ sort, path }) => sort === "forced" && !path.length).length;
   const most = Math.max(...cuts.map((one) => one.peak));
   const which = cut.title ? `${cut.title}, beside the frontier` : `cut ${at + 1} of ${cuts.length}`;
   return [
@@ -58,23 +58,21 @@ const MEANT = {
 
 export function captureCard(show) {
   const { viewer: v, capture, cut } = show;
-  const { ids, reasons } = v.block.show;
-  const list = cut.saved.map(([k]) => ids[k]);
-  const at = list.indexOf(capture);
+  const at = cut.saved.findIndex(({ id }) => id === capture);
   const move = (way, sign, label) => element("button", { class: "act", title: label, "aria-label": label,
     onclick: () => show.step(way) }, sign);
   const head = element("div", { class: "show-step" }, move(-1, "‹", "Previous capture (↑)"),
-    element("span", { class: "grow" }, at < 0 ? `${counted(list.length, "tensor")} kept`
-      : `${at + 1} of ${list.length}`), move(1, "›", "Next capture (↓)"));
+    element("span", { class: "grow" }, at < 0
+      ? `${counted(cut.saved.length, "tensor")} kept` : `${at + 1} of ${cut.saved.length}`), move(1, "›", "Next capture (↓)"));
   if (at < 0) {
     const blue = "Blue is kept, dashed red computed again. Step through the captures to see why each "
       + "is kept and what would be computed in its place.";
     return element("section", { class: "show-card" }, head, element("p", {}, blue));
   }
-  const [, bytes, reason, sort, , instead, whole, cost] = show.row(capture);
+  const { bytes, reason, sort, instead, whole, cost } = cut.saved[at];
   const n = v.nodeIndex.get(capture);
   const { node, strings } = v.drawing;
-  const names = instead.map((k) => v.nodeIndex.get(ids[k])).filter((i) => i !== undefined)
+  const names = instead.map((id) => v.nodeIndex.get(id)).filter((i) => i !== undefined)
     .map((i) => node.title[i]);
   const title = n === undefined ? capture : node.title[n];
   const type = n === undefined ? "" : node.types[n].map((t) => strings[t]).join(", ");
@@ -85,7 +83,7 @@ export function captureCard(show) {
       : bytes ? sizeText(bytes) : "no bytes of its own"), ` ${type}`),
     n !== undefined && strings[node.scope[n]]
       ? element("p", { class: "show-what" }, element("code", {}, strings[node.scope[n]])) : null,
-    element("p", {}, element("b", {}, "Why: "), `${reasons[reason]}.`),
+    element("p", {}, element("b", {}, "Why: "), `${reason}.`),
     instead.length && sort !== "forced" ? element("p", {}, element("b", {}, "Instead: "),
       `${whole ? "" : "at least "}${counted(instead.length, "node")} computed again (${few(names)}), `,
       `${percent(cost)} of the forward's time.`) : null,
@@ -94,10 +92,9 @@ export function captureCard(show) {
 
 export function captureList(show) {
   const { viewer: v, cut, capture } = show;
-  const { ids } = v.block.show;
-  const most = Math.max(1, ...cut.saved.map(([, bytes]) => bytes ?? 0));
-  const rows = cut.saved.map(([k, bytes, , sort]) => {
-    const id = ids[k], n = v.nodeIndex.get(id);
+  const most = Math.max(1, ...cut.saved.map(({ bytes }) => bytes ?? 0));
+  const rows = cut.saved.map(({ id, bytes, sort }) => {
+    const n = v.nodeIndex.get(id);
     const bar = element("i", { class: sort === "forced" ? "forced" : "" });
     bar.style.width = `${Math.max(1, 100 * (bytes ?? 0) / most)}%`;
     return element("li", {}, element("button", { "aria-current": String(id === capture),
