@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import time
 from pathlib import Path
 
 from relascope.commands import handing_on
@@ -48,11 +47,9 @@ def time_model(command: Command) -> Document:
         result = command("time_remote", request, fleet)
     else:
         result = command("time", request, tuple(args.baseline), made)
-    names = ("model", "batch", "tokens", "dtype", "training")
-    facts: Document = {name: getattr(source, name) for name in names}
-    facts |= {"repeats": args.repeats, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     strategy = args.strategy if source.training else None
-    document = timings.run_document(result, command.engine, str(pipeline), strategy, facts)
+    facts = timings.run_facts(source.model, request, command.engine, strategy)
+    document = timings.run_document(result, facts)
     if args.output:
         handing_on.times(command, source, pipeline, document)
     if args.history:

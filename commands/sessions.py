@@ -30,10 +30,7 @@ def replay(command: Command) -> Document:
     args = command.args
     handing_on.check_ending(args, handing_on.PAGE)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
-        session, path = files.read(args.file, Path(folder))
-        if session.model.digest and not path:
-            hint = "Export the session again where its model is."
-            raise EngineError("session", "The model is not in the file.", session.model.name, hint)
+        session, path = files.whole(args.file, Path(folder))
         if path and is_recording(Path(path)):
             hint = "Open the session on the page, or the recording with `relascope open`."
             message = "The session is of a recording, of which nothing is run again."

@@ -184,29 +184,20 @@ Request = Callable[[], BuildRequest]
 def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request | None]:
     """One side, and how it is built; None of a recording, which is not."""
     args = side.args
-    path = Path(args.model)
-    if path.is_file() and is_recording(path):
-        return of_recording(reading.read(path), str(path)), None
-    source = pipeline = None
-    label = args.model
+    path, label, session = Path(args.model), args.model, None
     if _is_session(path):
         folder.mkdir()
-        session, model = replay.read(path, folder)
-        label = f"{path.name}: {session.model.name}"
-        if session.model.digest and not model:
-            hint = "Export the session again where its model is."
-            raise EngineError("session", "The model is not in the file.", args.model, hint)
-        if model and is_recording(Path(model)):
-            return of_recording(reading.read(Path(model)), label), None
+        session, model = replay.whole(path, folder)
+        path, label = Path(model), f"{path.name}: {session.model.name}"
+    if path.is_file() and is_recording(path):
+        return of_recording(reading.read(path), label), None
+    if session is not None:
         args.engine, args.training = session.ir, session.model.training
         source = session.model.source(model)
-        pipeline = read_pipeline(
-            session.ir, pipeline_text(session) if args.passes is None else args.passes
-        )
-    if source is None:
-        source = side.source
-        pipeline = side.pipeline if args.passes else Pipeline()
-    assert pipeline is not None
+        text = pipeline_text(session) if args.passes is None else args.passes
+        pipeline = read_pipeline(session.ir, text)
+    else:
+        source, pipeline = side.source, side.pipeline if args.passes else Pipeline()
     side("load", source)
     stepped = step(side, source, pipeline)
     run = of_model(side, side.engine, source, stepped, label)

@@ -466,20 +466,25 @@ def find(page, seed):
     return page.run()
 
 
-def test_the_page_finds_the_pass_and_marks_it(page, monkeypatch):
-    marked = []
-    real = steps_panel.step_list
+@pytest.fixture
+def marked(monkeypatch):
+    """Of each time that the list of steps is drawn, the rows that say a failure, by their index."""
+    drawn, real = [], steps_panel.step_list
 
     def spy(rows, *args, **options):
-        marked.append([(i, r.failure) for i, r in enumerate(rows) if r.failure])
+        drawn.append({i: r for i, r in enumerate(rows) if r.failure})
         return real(rows, *args, **options)
 
     monkeypatch.setattr(steps_panel, "step_list", spy)
+    return drawn
+
+
+def test_the_page_finds_the_pass_and_marks_it(page, marked):
     settle(find(page, faulty_session.WRONG_FOLD))
     index = [s.name for s in default_pipeline("relay", False)].index("fold")
     (said,) = page.error
     assert said.value.startswith(f"Step {index + 1}, fold (FoldConstant), makes it wrong")
-    assert marked[-1] == [(index + 1, "This step makes it wrong.")]
+    assert {i: r.failure for i, r in marked[-1].items()} == {index + 1: "This step makes it wrong."}
     log = next(d.value for d in page.dataframe if "outcome" in d.value.columns)
     assert list(log["outcome"])[:2] == ["wrong", "good"]
     assert len(log) <= most(len(default_pipeline("relay", False)))
@@ -510,19 +515,11 @@ def test_the_page_says_that_nothing_is_wrong(page):
     assert page.success[0].value.startswith("Nothing to find")
 
 
-def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, monkeypatch):
-    marked = []
-    real = steps_panel.step_list
-
-    def spy(rows, *args, **options):
-        marked.append({r.title: r.failure for r in rows if r.failure})
-        return real(rows, *args, **options)
-
-    monkeypatch.setattr(steps_panel, "step_list", spy)
+def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, marked):
     settle(page.number_input(key="keep_seed").set_value(faulty_session.FATAL_CSE).run())
-    (failed,) = marked[-1].items()
-    assert failed[0] == "EliminateCommonSubexpr"
-    assert "exit status 3 during step" in failed[1]
+    (failed,) = marked[-1].values()
+    assert failed.title == "EliminateCommonSubexpr"
+    assert "exit status 3 during step" in failed.failure
     assert not page.error  # the chosen step, the last one, has its graph
     assert step(page) == (11, 11)
 

@@ -216,10 +216,14 @@ def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
     assert "keeps the machine busy" in words(page)
 
 
+def table_with(page, column):
+    return next(d.value for d in page.dataframe if column in d.value)
+
+
 def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
     open_tab(page, "Compile & time")
     press(page, "profile")
-    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    table = table_with(page, "kernel")
     assert list(table["kernel"]) == ["dense", "fused_relu_dense", "fused_add"]
     assert list(table["NaN or Inf"]) == [0, 3, 0]
     assert any("fused_relu_dense" in w.value.replace("\\", "") for w in page.warning)
@@ -230,13 +234,13 @@ def test_each_kernel_has_a_row_and_its_nodes_the_colour_of_its_time(page):
 def test_kernels_stand_under_roofs_that_can_be_measured_again(page):
     open_tab(page, "Compile & time")
     press(page, "profile")
-    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    table = table_with(page, "kernel")
     assert list(table["bound by"]) == ["compute", "compute", "unknown"]
     assert table["of peak"][0] == pytest.approx(51.2)
     assert any("20 MFLOP/s in float32" in c.value for c in page.caption)
     assert not any("runs at" in c.value for c in page.caption)  # a kernel is quicker than the peaks
     press(page, "peaks_again")
-    table = next(d.value for d in page.dataframe if "kernel" in d.value)
+    table = table_with(page, "kernel")
     assert table["of peak"][0] == pytest.approx(25.6)
     assert any("40 MFLOP/s in float32" in c.value for c in page.caption)
     assert any("runs at 26% of peak" in c.value for c in page.caption)
@@ -246,7 +250,7 @@ def test_what_could_be_faster_is_listed_and_its_pass_added(page):
     page.session_state["pipeline_relay_inference"] = "cse"
     open_tab(page, "Compile & time")
     press(page, "lint")
-    table = next(d.value for d in page.dataframe if "hazard" in d.value)
+    table = table_with(page, "hazard")
     assert list(table["hazard"]) == ["Constant work"]
     assert list(table["removed by"]) == ["bind|fold"]
     press(page, "remedy_0")
@@ -273,13 +277,13 @@ def test_two_timings_are_a_history(page):
 def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
     open_tab(page, "Compile & time")
     press(page, "check_all")
-    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    table = table_with(page, "worst tensor")
     assert len(table) == 2 * (3 + 2 * len(STRATEGIES))
     assert set(table["outcome"]) == {"right"}
     assert "Every stage agrees" in page.success[0].value
     settle(page.multiselect(key="keep_check_inputs").set_value(["tiny", "edges"]).run())
     press(page, "check_all")
-    each = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    each = table_with(page, "worst tensor")
     assert len(each) == 2 * len(table)
     assert set(each["inputs"]) == {"tiny", "edges"}
 
@@ -288,7 +292,7 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     settle(page.sidebar.number_input(key="keep_seed").set_value(page_session.WRONG_SEED).run())
     open_tab(page, "Compile & time")
     press(page, "check_all")
-    table = next(d.value for d in page.dataframe if "worst tensor" in d.value)
+    table = table_with(page, "worst tensor")
     wrong = table[table["outcome"] == "wrong"]
     assert set(wrong["stage"]) == {"gradient", "cut", "split"}
     assert set(wrong["first bad node"]) == {"nn.relu"}
@@ -309,7 +313,7 @@ def test_a_target_can_be_typed_and_built_for_without_its_device(page):
     assert "It is elsewhere." in said
     press(page, "compile")
     assert "<b>8.0 KiB</b> library" in words(page)
-    table = next(d.value for d in page.dataframe if "machine code" in d.value)
+    table = table_with(page, "machine code")
     assert list(table["machine code"]) == ["2.0 KiB"]
     assert any("fma();" in c.value for c in page.code)
     page.segmented_control(key="code_language").set_value("PTX")
@@ -484,70 +488,60 @@ class Client:
         pass
 
 
-def test_a_request_cache_asks_once_and_remembers():
-    client = Client()
-    cache = RequestCache(client)
-    with pytest.raises(Waiting):
-        cache.ask("load", 1, patience=0)
-    with pytest.raises(Waiting):
-        cache.ask("load", 1, patience=0)
-    client.jobs[0].finish("one")
-    assert cache.ask("load", 1, patience=0) == "one"
-    assert cache.ask("load", 1, patience=0) == "one"
-    assert len(client.jobs) == 1
+@pytest.fixture
+def cache():
+    return RequestCache(Client())
 
 
-def test_a_request_cache_starts_the_next_job_only_when_it_is_still_wanted():
-    client = Client()
-    cache = RequestCache(client)
+def waits(cache, *asked):
+    with pytest.raises(Waiting):
+        cache.ask(*asked, patience=0)
+
+
+def test_a_request_cache_asks_once_and_remembers(cache):
+    waits(cache, "load", 1)
+    waits(cache, "load", 1)
+    cache.client.jobs[0].finish("one")
+    assert [cache.ask("load", 1, patience=0) for _ in range(2)] == ["one", "one"]
+    assert len(cache.client.jobs) == 1
+
+
+def test_a_request_cache_starts_the_next_job_only_when_it_is_still_wanted(cache):
     for model in (1, 2, 3):
-        with pytest.raises(Waiting):
-            cache.ask("load", model, patience=0)
-    assert len(client.jobs) == 1
-    client.jobs[0].finish("one")
-    with pytest.raises(Waiting):
-        cache.ask("load", 3, patience=0)
-    assert len(client.jobs) == 2
+        waits(cache, "load", model)
+    assert len(cache.client.jobs) == 1
+    cache.client.jobs[0].finish("one")
+    waits(cache, "load", 3)
+    assert len(cache.client.jobs) == 2
     assert cache.running.request == Request("load", (3,))
 
 
-def test_a_request_cache_keeps_an_error_until_it_is_told_to_forget():
-    client = Client()
-    cache = RequestCache(client)
-    with pytest.raises(Waiting):
-        cache.ask("load", 1, patience=0)
-    client.jobs[0].finish(EngineError("file", "No."))
+def test_a_request_cache_keeps_an_error_until_it_is_told_to_forget(cache):
+    waits(cache, "load", 1)
+    cache.client.jobs[0].finish(EngineError("file", "No."))
     for _ in range(2):
-        with pytest.raises(EngineError):
+        with refused("file"):
             cache.ask("load", 1, patience=0)
-    assert len(client.jobs) == 1
+    assert len(cache.client.jobs) == 1
     cache.forget_errors()
-    with pytest.raises(Waiting):
-        cache.ask("load", 1, patience=0)
-    assert len(client.jobs) == 2
+    waits(cache, "load", 1)
+    assert len(cache.client.jobs) == 2
 
 
-def test_a_request_cache_cancels_what_runs_and_starts_what_comes_next():
-    client = Client()
-    cache = RequestCache(client)
-    with pytest.raises(Waiting):
-        cache.ask("time", 1, patience=0)
+def test_a_request_cache_cancels_what_runs_and_starts_what_comes_next(cache):
+    waits(cache, "time", 1)
     cache.cancel()
-    assert client.jobs[0].cancelled
+    assert cache.client.jobs[0].cancelled
     with refused("cancelled"):
         cache.ask("time", 1, patience=0)
-    with pytest.raises(Waiting):
-        cache.ask("time", 2, patience=0)
-    assert len(client.jobs) == 2
+    waits(cache, "time", 2)
+    assert len(cache.client.jobs) == 2
 
 
-def test_a_request_cache_keeps_so_many_answers_and_no_more():
-    client = Client()
-    cache = RequestCache(client)
+def test_a_request_cache_keeps_so_many_answers_and_no_more(cache):
     for number in range(KEPT + 1):
-        with pytest.raises(Waiting):
-            cache.ask("load", number, patience=0)
-        client.jobs[-1].finish(number)
+        waits(cache, "load", number)
+        cache.client.jobs[-1].finish(number)
         assert cache.ask("load", number, patience=0) == number
     assert cache.peek("load", 1) == 1
     assert cache.peek("load", 0) is None

@@ -4,15 +4,17 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from relascope.core.visible import visible
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
-from relascope.viz.rows import Row
+from relascope.viz.rows import Row, fields
 from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.formats import milliseconds, speed_text
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
@@ -147,16 +149,21 @@ def short(text: str, targets: Iterable[Target]) -> str:
     return text
 
 
-def run_document(
-    result: TimeResult, ir: str, pipeline: str, strategy: str | None, about: Row
-) -> Row:
-    """One run as a document: what `time MODEL` prints.
+def run_facts(model: str, request: BuildRequest, ir: str, strategy: str | None) -> Row:
+    """What is run, for `run_document`; `strategy` is of training alone."""
+    return {
+        "model": model,
+        **fields(request.source, "batch tokens dtype training"),
+        "repeats": request.repeats,
+        "engine": ir,
+        "pipeline": str(request.pipeline),
+        "strategy": strategy,
+    }
 
-    Args:
-        about: more of what was run: "model", "batch", "tokens", "dtype", "training", "repeats",
-            "when".
-    """
-    return {**about, "engine": ir, "pipeline": pipeline, "strategy": strategy, **plain(result)}
+
+def run_document(result: TimeResult, facts: Row) -> Row:
+    """One run as a document: what `time MODEL` prints; `facts` are of `run_facts`."""
+    return {**facts, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **plain(result)}
 
 
 def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:

@@ -75,6 +75,15 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     return session, str(path)
 
 
+def whole(file: Path, folder: Path) -> tuple[Session, str]:
+    """The same, of a session that is run: EngineError where its model is not in the file, too."""
+    session, path = read(file, folder)
+    if session.model.digest and not path:
+        hint = "Export the session again where its model is."
+        raise EngineError("session", "The model is not in the file.", session.model.name, hint)
+    return session, path
+
+
 def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str, named: str) -> None:
     """Put a member where it is to be, if it is what the session names."""
     with archive.open(name) as stream, path.open("wb") as out:

@@ -1,46 +1,19 @@
 """The page held against something else, without a browser: recordings, pipelines, sessions."""
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-import page_session
 from crafted.recorded import recorded
-from engines import shared
-from page import LONG, words
+from page import LONG, settle, words
 from place import PAGES
 from relascope.engine.protocol.source import file_digest
-from relascope.viz.panels.shell import keeping, tab_engines
+from relascope.viz.panels.shell import keeping
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
 
-@pytest.fixture
-def clients(monkeypatch, tmp_path):
-    """What the page starts, by the engine's name."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    made = {}
-
-    def connect(ir):
-        made[ir] = shared(ir, page_session.session_of(ir))
-        return made[ir]
-
-    monkeypatch.setattr(tab_engines, "EngineClient", connect)
-    st.cache_resource.clear()
-    yield made
-    for client in made.values():
-        client.stop()
-
-
 def run(page):
-    page.run()
-    for _ in range(400):
-        if not any(b.key and b.key.startswith("cancel") for b in page.button):
-            break
-        page.run()
-    assert not page.exception
-    return page
+    return settle(page.run())
 
 
 def opened(**state):

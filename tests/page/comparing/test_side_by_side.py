@@ -1,47 +1,17 @@
 """Relay and Relax on one page: which of them it opens in, and the tab that shows both."""
 
 import json
-import time
 from types import SimpleNamespace
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import page_session
-from engines import shared
-from page import LONG, open_tab, words
+from page import LONG, open_tab, settle, words
 from place import PAGES
 from relascope.core.errors import EngineError
 from relascope.viz.panels import compared
-from relascope.viz.panels.shell import settings, tab_engines
-
-
-def settle(page):
-    """Run the page until neither engine works."""
-    until = time.monotonic() + LONG
-    while any(b.key and b.key.startswith("cancel") for b in page.button):
-        assert time.monotonic() < until, "the page still waits for its engines"
-        page.run()
-    assert not page.exception
-    return page
-
-
-@pytest.fixture
-def clients(monkeypatch, tmp_path):
-    """The clients that the page makes, by the engine's name; settings are the test's own."""
-    made = []
-
-    def connect(ir):
-        made.append((ir, shared(ir, page_session.session_of(ir))))
-        return made[-1][1]
-
-    monkeypatch.setattr(tab_engines, "EngineClient", connect)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    st.cache_resource.clear()
-    yield made
-    for _, client in made:
-        client.stop()
+from relascope.viz.panels.shell import settings
 
 
 @pytest.fixture
@@ -89,7 +59,7 @@ def test_without_relay_the_page_says_why_and_opens_in_relax(monkeypatch, new_pag
     assert "goes on with Relax" in words(page)
     assert served_by(page) == "Relax"
     assert "ir" not in page.session_state  # there is nothing to choose
-    assert {ir for ir, _ in clients} == {"relax"}
+    assert set(clients) == {"relax"}
     assert settings.recall("ir") == "relay"  # still wanted, once it is there
 
 
@@ -115,10 +85,9 @@ def test_settings_that_cannot_be_read_or_written_do_no_harm(tmp_path, monkeypatc
 @pytest.fixture
 def both(new_page, clients):
     page = new_page()
-    assert {ir for ir, _ in clients} == {"relay"}  # the second starts when the tab is opened
+    assert set(clients) == {"relay"}  # the second starts when the tab is opened
     open_tab(page, "Side by side")
-    settle(page)
-    assert {ir for ir, _ in clients} == {"relay", "relax"}
+    assert set(clients) == {"relay", "relax"}
     return page
 
 
@@ -253,7 +222,6 @@ def test_where_relay_cannot_be_loaded_the_page_says_so(monkeypatch, new_page):
     monkeypatch.setattr(page_session, "session_of", lambda ir: sessions.get(ir) or real(ir))
     page = new_page()
     open_tab(page, "Side by side")
-    settle(page)
     assert any("there is no compiler here" in e.value for e in page.error)  # its engine said
 
 

@@ -251,7 +251,7 @@ def current(screen: Screen) -> Session:
     model = ModelChoice.of(source, screen.label, typed)
     by_hand = forced_by_hand(screen)
     tab = state.get("keep_tab") or ScreenState.tab
-    selected = next((s for v in _VIEWS.get(tab, ()) if (s := selected_of(v))), "")
+    below = screen.fewer_than
     session = Session(
         ir=screen.ir,
         model=model,
@@ -266,20 +266,29 @@ def current(screen: Screen) -> Session:
             baselines=tuple(state.get("keep_rivals") or ()),
             variants=tuple(state.get("keep_ways") or ()),
         ),
-        look=ScreenState(
-            tab,
-            state.get(step_key(model)),
-            selected,
-            screen.fewer_than,
-            {n: state[n] for n in _SWITCHES if state.get(n) is not None},
-            {v: groups for v in _VIEW_KEYS if (groups := toggled(v))},
-        ),
+        look=_look(tab, step_key(model), _VIEWS.get(tab, ()), _VIEW_KEYS, fewer_than=below),
     )
     default = pipeline_text(replace(session, pipeline=""))
     here = pipeline_key(screen.ir, model.training, model.gradient)
     others = {n: text for n in PIPELINES if n != here and (text := state.get(n))}
     text = "" if session.pipeline == default else session.pipeline
     return replace(session, pipeline=text, pipelines=others)
+
+
+def _look(
+    tab: str, step: str, drawn: Iterable[str], views: Iterable[str], **more: Any
+) -> ScreenState:
+    """What is on the screen.
+
+    Args:
+        step: where the chosen step is remembered.
+        drawn: graphs one of which is drawn; views: those whose modules may be open.
+    """
+    state = st.session_state
+    selected = next((s for view in drawn if (s := selected_of(view))), "")
+    choices = {n: state[n] for n in _SWITCHES if state.get(n) is not None}
+    modules = {view: groups for view in views if (groups := toggled(view))}
+    return ScreenState(tab, state.get(step), selected, choices=choices, modules=modules, **more)
 
 
 def so_far(screen: Screen) -> Session:
@@ -322,14 +331,9 @@ def way_back(screen: Screen) -> None:
 def keep_recorded(path: str, digest: str) -> None:
     """The same, of a recording."""
     state = st.session_state
-    look = ScreenState(
-        state.get(RECORDED_TAB) or RECORDED_TABS[0],
-        state.get(RECORDED_PASS),
-        selected_of(RECORDED_VIEW),
-        choices={n: state[n] for n in _SWITCHES if state.get(n) is not None},
-        modules={v: groups for v in (RECORDED_VIEW,) if (groups := toggled(v))},
-        function=state.get("keep_recorded_function") or "",
-    )
+    tab, views = state.get(RECORDED_TAB) or RECORDED_TABS[0], (RECORDED_VIEW,)
+    function = state.get("keep_recorded_function") or ""
+    look = _look(tab, RECORDED_PASS, views, views, function=function)
     timings = tuple(state.get("history", {}).values())
     ir = state.get("ir") or recall("ir") or Session.ir
     model = ModelChoice(Path(path).name, digest)

@@ -1,6 +1,5 @@
 """Tab "Compile & time": build, compare every output and gradient, time beside PyTorch eager."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,13 +43,13 @@ class _Run:
 
     Args:
         method: of the engine: `time`, or `time_remote` on a fleet.
-        about: what a file of the history has of it, beside the result.
+        facts: what a file of the history has of it, beside the result.
     """
 
     title: str
     method: str
     arguments: tuple[Any, ...]
-    about: dict[str, Any]
+    facts: dict[str, Any]
 
 
 def show(screen: Screen) -> None:
@@ -137,7 +136,9 @@ def _settings(
     can_run = target is not None and settled and (target.runs_here or fleet is not None)
     if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
         screen.cache.forget(method, *arguments)
-        state.timing = _Run(_title(screen), method, arguments, _about(screen, int(runs)))
+        strategy = chosen(screen).strategy if screen.training else None
+        facts = timings.run_facts(screen.label, request, screen.ir, strategy)
+        state.timing = _Run(_title(screen), method, arguments, facts)
     return arguments, target, fleet, settled
 
 
@@ -161,21 +162,6 @@ def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Targe
         show_error(error)
         return None
     return found
-
-
-def _about(screen: Screen, repeats: int) -> dict[str, Any]:
-    source = screen.source
-    return {
-        "model": screen.label,
-        "batch": source.batch,
-        "tokens": source.tokens,
-        "dtype": source.dtype,
-        "training": source.training,
-        "repeats": repeats,
-        "engine": screen.ir,
-        "pipeline": str(screen.pipeline),
-        "strategy": chosen(screen).strategy if screen.training else None,
-    }
 
 
 def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
@@ -225,9 +211,7 @@ def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
 def _remember(run: _Run, result: TimeResult) -> None:
     history: dict[tuple[Any, ...], Timing] = st.session_state.setdefault("history", {})
     history.pop(run.arguments, None)
-    about = {**run.about, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    ir, pipeline, strategy = (about.pop(k) for k in ("engine", "pipeline", "strategy"))
-    document = timings.run_document(result, ir, pipeline, strategy, about)
+    document = timings.run_document(result, run.facts)
     history[run.arguments] = Timing(run.title, run.arguments[0], result, document)
     while len(history) > _HISTORY:
         history.pop(next(iter(history)))

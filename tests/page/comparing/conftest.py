@@ -1,0 +1,26 @@
+"""The page on engines without a TVM, of either IR."""
+
+import pytest
+import streamlit as st
+
+import page_session
+from engines import shared
+from relascope.viz.panels.shell import tab_engines
+
+
+@pytest.fixture
+def clients(monkeypatch, tmp_path):
+    """What the page starts, by the engine's name; settings and sessions are the test's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    made = {}
+
+    def connect(ir):
+        made[ir] = shared(ir, page_session.session_of(ir))
+        return made[ir]
+
+    monkeypatch.setattr(tab_engines, "EngineClient", connect)
+    st.cache_resource.clear()
+    yield made
+    for client in made.values():
+        client.stop()
