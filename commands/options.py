@@ -73,7 +73,6 @@ def run_kernels(command: ArgumentParser) -> None:
 
 
 def search(command: ArgumentParser) -> None:
-    """Which models are listed."""
     about = (
         "list models of the installed libraries whose names contain or match this (*bert*), with "
     )
@@ -82,7 +81,6 @@ def search(command: ArgumentParser) -> None:
 
 
 def gradient(command: ArgumentParser) -> None:
-    """Whose gradient."""
     about = "whose gradient to use in training: TVM's, or PyTorch's joint graph"
     command.add_argument("--gradient", choices=list(GRADIENTS), default="tvm", help=about)
 
@@ -120,7 +118,6 @@ def limits(command: ArgumentParser) -> None:
 
 
 def one_pass(command: ArgumentParser) -> None:
-    """A pass by its name."""
     command.add_argument(
         "name",
         metavar="NAME",
@@ -132,14 +129,12 @@ def one_pass(command: ArgumentParser) -> None:
 
 
 def pass_file(command: ArgumentParser) -> None:
-    """Passes of one's own."""
     about = "Python file with passes of your own to use in pipelines, or a folder of "
     about += "such files; repeatable"
     command.add_argument("--pass-file", **_REPEATED, metavar="FILE", help=about)
 
 
 def tolerance(command: ArgumentParser) -> None:
-    """What counts as wrong, and what never does."""
     about = (
         "wrong is what differs by more than this, relative to the tensor's scale, in float64 too"
     )
@@ -149,7 +144,6 @@ def tolerance(command: ArgumentParser) -> None:
 
 
 def values(command: ArgumentParser) -> None:
-    """What a model is run on."""
     about = f"values of the inputs: {', '.join(INPUTS)}, or set2 of several --tensors"
     own: dict[str, Any] = {"type": _value, "default": INPUTS[0]}
     command.add_argument("--inputs", dest="values", **own, metavar="KIND", help=about)
@@ -257,18 +251,15 @@ def accuracy(command: ArgumentParser) -> None:
 
 
 def target(command: ArgumentParser) -> None:
-    """What is compiled for."""
     command.add_argument("--target", metavar="T", help="TVM target; default: the best one here")
 
 
 def threads(command: ArgumentParser) -> None:
-    """On how many threads."""
     about = "threads for TVM and PyTorch; default: all cores"
     command.add_argument("--threads", type=positive, default=0, metavar="N", help=about)
 
 
 def time(command: ArgumentParser) -> None:
-    """How it is timed."""
     target(command)
     threads(command)
     add = command.add_argument
@@ -294,7 +285,6 @@ def baselines(command: ArgumentParser) -> None:
 
 
 def fleet(command: ArgumentParser) -> None:
-    """Whose device measures."""
     add = command.add_argument
     add("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker whose devices measure")
     add("--key", metavar="KEY", help="key of the tracker's devices")
@@ -347,7 +337,6 @@ def building(command: ArgumentParser) -> None:
 
 
 def output(command: ArgumentParser) -> None:
-    """A file to write."""
     command.add_argument(
         "-o", dest="output", type=Path, metavar="FILE", help="also write the result to a file"
     )

@@ -25,7 +25,6 @@ from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
 
 def engines(document: Document) -> str:
-    """What `engines` says."""
     lines = [f"relascope {document['relascope']}, Python {document['python']}"]
     for row in document["engines"]:
         lines.append("")
@@ -41,13 +40,11 @@ def engines(document: Document) -> str:
 
 
 def install_relay(document: Document) -> str:
-    """What `install-relay` says."""
     (row,) = document["engines"]
     return f"{document['installed']} carries TVM {row['version']}, which loads: {row['path']}"
 
 
 def models(document: Document) -> str:
-    """What `models` says."""
     if "search" in document:
         rows = [{**r, "weights": "here" if r["weights"] else "random"} for r in document["models"]]
         table = text_table(rows, "name; class; parameters; weights")
@@ -56,12 +53,10 @@ def models(document: Document) -> str:
 
 
 def modules(document: Document) -> str:
-    """What `modules` says."""
     return sections.text([tables.modules_table(document["modules"])])
 
 
 def inputs(document: Document) -> str:
-    """What `inputs` says."""
     lines = [text_table(document["inputs"], "input; values")]
     if document["sizes"]:
         rows = [
@@ -79,7 +74,6 @@ _PARAMETERS = "name; default; choices; unit; about"
 
 
 def passes(document: Document) -> str:
-    """What `passes` says."""
     if "tests" in document:
         return _tests(document)
     if "pass" in document:
@@ -115,7 +109,6 @@ def _tests(document: Document) -> str:
 
 
 def _one_pass(entry: Document, example: Document | None) -> str:
-    """What `passes NAME` says."""
     kinds = {"required": entry["required"], "for looking": entry["looking"]}
     marks = [mark for mark, on in kinds.items() if on]
     facts = {
@@ -137,7 +130,6 @@ def _one_pass(entry: Document, example: Document | None) -> str:
 
 
 def graph(document: Document) -> str:
-    """What `graph` says."""
     name = f"{document['module']} of {document['model']}" if "module" in document else None
     head = f"{name or document['model']} ({document['engine']})"
     shown = sections.text(tables.graph_sections(document))
@@ -152,7 +144,6 @@ _STEPS = (
 
 
 def step(document: Document) -> str:
-    """What `step` says."""
     rows = document["steps"]
     failed = [
         f"step {number}, {r['pass']}, {what}: {r[key]['message']}"
@@ -206,7 +197,6 @@ def _details(number: int, step: Row, before: Row) -> list[str]:
 
 
 def captures(document: Document) -> str:
-    """What `captures` says."""
     points = [{**p, "strategy": None} for p in document.get("frontier", ())]
     points += document.get("strategies", ())
     lines = [{**p, "again": work_text(p["share"], 1.0)} for p in points]
@@ -216,13 +206,11 @@ def captures(document: Document) -> str:
 
 
 def gradients(document: Document) -> str:
-    """What `gradients` says."""
     ways = tables.gradient_sections(document["gradients"])
     return sections.text([_head(document, document["dtype"]), *ways])
 
 
 def time(document: Document) -> str:
-    """What `time` says."""
     return sections.text(timings.run_sections(document))
 
 
@@ -234,7 +222,6 @@ def check(document: Document) -> str:
 
 
 def bisect(document: Document) -> str:
-    """What `bisect` says."""
     verdict = f"{document['verdict']} {document['compiles']} compiles."
     return sections.text([_head(document), tables.tries_table(document["log"]), verdict])
 
@@ -277,7 +264,6 @@ def compile(document: Document) -> str:
 
 
 def reduce(document: Document) -> str:
-    """What `reduce` says."""
     bisected = f"{document['bisection']} {document['compiles']} compiles."
     parts = [_head(document), bisected, fault.pieces_table(document["tries"]), document["verdict"]]
     if document["report"] is not None:
@@ -289,12 +275,10 @@ def reduce(document: Document) -> str:
 
 
 def tasks(document: Document) -> str:
-    """What `tasks` says."""
     return sections.text([_tuned_on(document), tasks_table(document["tasks"])])
 
 
 def tune(document: Document) -> str:
-    """What `tune` says."""
     stopped = "Stopped; what was found is kept." if document["cancelled"] else ""
     kept = f"Records: {document['records']}"
     return sections.text([_tuned_on(document), stopped, kept, *tuned_sections(document)])
@@ -311,7 +295,6 @@ def _head(document: Document, *more: str) -> str:
 
 
 def record(document: Document) -> str:
-    """What `record` says."""
     if "environment" in document:
         return "\n".join(f"export {k}={shlex.quote(v)}" for k, v in document["environment"].items())
     ended = f"; the program ended with {document['status']}" if document["status"] else ""
@@ -321,7 +304,6 @@ def record(document: Document) -> str:
 
 
 def open_recording(document: Document) -> str:
-    """What `open` says."""
     if "errors" in document:
         return _numbers(document)
     if document["diff"] is not None:

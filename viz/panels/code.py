@@ -18,7 +18,6 @@ from relascope.viz.rows.script import script
 
 
 def show(screen: Screen) -> None:
-    """Draw the tab."""
     info: ModelInfo = screen.cache.ask("load", screen.source)
     heading("In a training script")
     st.code(snippet(screen, info), language="python")

@@ -30,7 +30,6 @@ _ABOUT = (
 
 
 def show(screen: Screen) -> None:
-    """Draw the tab."""
     info: ModelInfo = screen.cache.ask("load", screen.source)
     graph = info.graph
     counts, operators, arguments, changes = tables.graph_sections(tables.graph_facts(graph, info))

@@ -16,10 +16,12 @@ def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") ->
     Args:
         label: the name of a model's file, where `source.model` is no sample.
     """
-    named = source.model in SAMPLES or by_name(source.model)
-    name = source.model if named else label or source.model
-    mode = "training" if source.training else "inference"
-    return "\n".join([_head(ir, source, pipeline, name, mode), *_steps(ir, pipeline), *_END])
+    name = source.model if _is_named(source) else label or source.model
+    return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *_END])
+
+
+def _is_named(source: ModelSource) -> bool:
+    return source.model in SAMPLES or by_name(source.model)
 
 
 _HEAD = '''"""{name} in {title}, {mode}, pass by pass; written by relascope.
@@ -38,8 +40,7 @@ run = Stepwise("{ir}", {source})
 '''
 
 
-def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str) -> str:
-    sample = source.model in SAMPLES or by_name(source.model)
+def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str) -> str:
     files = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
     made = _source(source, name)
     kind = "ModelSource, parse_inputs" if source.inputs else "ModelSource"
@@ -47,9 +48,9 @@ def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str, mode: str
     return _HEAD.format(
         name=repr(name)[1:-1].replace('"', "'"),
         title=ir.capitalize(),
-        mode=mode,
+        mode="training" if source.training else "inference",
         more="from dataclasses import replace\n" if made.startswith("replace(") else "",
-        kind=kind if sample else "source_from_file",
+        kind=kind if _is_named(source) else "source_from_file",
         own=named if files else "",
         ir=ir,
         source=made,
@@ -70,7 +71,7 @@ def _source(source: ModelSource, name: str) -> str:
     given["tensors"] = tensors, ()
     kinds = [input_text(*one) for one in source.inputs]
     types = _quoted("\n".join(kinds))
-    if source.model in SAMPLES or by_name(source.model):
+    if _is_named(source):
         said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
         said += [f"inputs=parse_inputs({types})"] if kinds else []
         return f"ModelSource({', '.join([_quoted(name), *said])})"

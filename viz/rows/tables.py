@@ -498,11 +498,13 @@ def worst(comparisons: Iterable[Comparison]) -> Row | None:
     found = list(comparisons)
     if not found:
         return None
-    worst = max(found, key=lambda c: c.max_rel)
+    return _errors(found, max(found, key=lambda c: c.max_rel))
+
+
+def _errors(found: Sequence[Comparison], worst: Comparison) -> Row:
     return {
         "max_abs": plain(max(c.max_abs for c in found)),
-        "max_rel": plain(worst.max_rel),
-        "dtype": worst.dtype,
+        **fields(worst, "max_rel dtype"),
         "worst": worst.name,
         **plain(worst.spread),
     }
@@ -513,12 +515,10 @@ def judged_row(judged: Judged) -> Row:
     worst, found = judged.worst, judged.found
     return {
         "verdict": judged.verdict,
-        "max_abs": plain(max(c.max_abs for c in found)),
-        **fields(worst, "max_rel scale dtype"),
+        **_errors(found, worst),
+        "scale": plain(worst.scale),
         "limit": judged.limit.of(worst.name),
-        "worst": worst.name,
         "compared": len(found),
-        **plain(worst.spread),
     }
 
 

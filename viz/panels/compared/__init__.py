@@ -89,15 +89,11 @@ def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None
         state[_OF] = place
         for gone in (_CHOICE, *_STEPS):
             state.pop(gone, None)
-    _say(document["verdict"])
+    _told(f"<b>{escape(document['verdict'])}</b>")
     for side in _SIDES:
         st.caption(plain_text(side_text(side, document[side])))
     at = _place(document)
     _figures_and_graphs(a, b, derive, key, at)
-
-
-def _say(text: str) -> None:
-    st.html(f"<div class='rs-aligned'><b>{escape(text)}</b></div>")
 
 
 # Steps.
@@ -252,7 +248,7 @@ def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
         )
         title = what if kind == "operator" else " of ".join(filter(None, reversed(what)))
         counts = [_counted(g, marked) for g, marked in zip(held.graphs, ids, strict=True)]
-        _told(f"{title}: {counts[0]} in A; {counts[1]} in B")
+        _told(escape(f"{title}: {counts[0]} in A; {counts[1]} in B"))
         return left, right
     module = group_of(what)
     if module is None:
@@ -314,14 +310,14 @@ def _module_looks(
 def _told_of(side: int, title: str, there: str, sure: str, how: str, same: str = "") -> None:
     """What stands for something of a side on the other side, and how sure that is."""
     here, other = (_SIDES[s].upper() for s in (side, 1 - side))
-    st.html(
-        f"<div class='rs-aligned'><b>{escape(title)}</b> in {here} → <b>{escape(there)}</b> in "
-        f"{other}{same and f', {same}'} <span class='rs-sure rs-sure-{sure}'>{how}</span></div>"
+    _told(
+        f"<b>{escape(title)}</b> in {here} → <b>{escape(there)}</b> in {other}"
+        f"{same and f', {same}'} <span class='rs-sure rs-sure-{sure}'>{how}</span>"
     )
 
 
-def _told(text: str) -> None:
-    st.html(f"<div class='rs-aligned'>{escape(text)}</div>")
+def _told(html: str) -> None:
+    st.html(f"<div class='rs-aligned'>{html}</div>")
 
 
 def _title(graph: Graph, ident: str) -> tuple[str, str]:

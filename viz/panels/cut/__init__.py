@@ -23,7 +23,6 @@ _VIEWS = ("Joint", "Forward", "Backward")
 
 
 def show(screen: Screen) -> None:
-    """Draw the tab."""
     if not screen.training:
         _invite()
         return

@@ -42,11 +42,7 @@ def chosen(screen: Screen) -> CutChoice:
     state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
     choice = CutChoice(name, state.get("keep_budget"), state.get("keep_frontier"))
-    forced = forced_by_hand(screen) if choice.rule.adapts else {}
-    save, recompute = (
-        tuple(sorted(i for i, way in forced.items() if way == asked)) for asked in (SAVE, RECOMPUTE)
-    )
-    return replace(choice, save=save, recompute=recompute)
+    return replace(choice, **forced_ids(screen)) if choice.rule.adapts else choice
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
@@ -132,6 +128,12 @@ def forced_by_hand(screen: Screen) -> dict[str, str]:
     """What each forced tensor is to be, "save" or "recompute", by the node's id."""
     everywhere: dict[Any, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
     return everywhere.get(screen.place, {})
+
+
+def forced_ids(screen: Screen) -> dict[str, Any]:
+    """The forced tensors as a `CutChoice` has them: by "save" and "recompute", in order."""
+    forced = sorted(forced_by_hand(screen).items())
+    return {way: tuple(i for i, w in forced if w == way) for way in (SAVE, RECOMPUTE)}
 
 
 def force(screen: Screen, node_id: str, way: str | None) -> None:

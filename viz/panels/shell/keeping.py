@@ -18,7 +18,7 @@ from relascope.engine.protocol.times import BASELINES
 from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
-from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_by_hand
+from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_ids
 from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
@@ -249,18 +249,13 @@ def current(screen: Screen) -> Session:
     state, source = st.session_state, screen.source
     typed = state.get("keep_inputs", "") if source.digest else ""
     model = ModelChoice.of(source, screen.label, typed)
-    by_hand = forced_by_hand(screen)
     tab = state.get("keep_tab") or ScreenState.tab
     below = screen.fewer_than
     session = Session(
         ir=screen.ir,
         model=model,
         pipeline=str(screen.pipeline),
-        cut=CutChoice(
-            **_controls("cut"),
-            save=tuple(i for i, way in by_hand.items() if way == SAVE),
-            recompute=tuple(i for i, way in by_hand.items() if way == RECOMPUTE),
-        ),
+        cut=CutChoice(**_controls("cut"), **forced_ids(screen)),
         build=Compile(
             **_controls("build"),
             baselines=tuple(state.get("keep_rivals") or ()),

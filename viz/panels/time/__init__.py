@@ -53,7 +53,6 @@ class _Run:
 
 
 def show(screen: Screen) -> None:
-    """Draw the tab."""
     engine: EngineInfo = screen.cache.ask("describe")
     arguments, target, fleet, settled = _settings(screen, engine)
     request: BuildRequest = arguments[0]

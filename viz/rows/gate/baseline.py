@@ -272,7 +272,7 @@ def _paths(scopes: Iterable[str]) -> set[str]:
 
 
 def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
-    if then.get("kernels") is None or now.get("kernels") is None:
+    if None in (then.get("kernels"), now.get("kernels")):
         return
     was, kernels = (Counter(tuple(k) for k in d["kernels"]) for d in (then, now))
     gone, made = list((was - kernels).elements()), list((kernels - was).elements())

@@ -34,7 +34,6 @@ _WHOLE = "keep_recorded_types"
 
 
 def show(opened: OpenedRecording) -> None:
-    """Draw the tab."""
     if opened.rows:
         _board(opened)
 

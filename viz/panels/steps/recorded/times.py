@@ -14,7 +14,6 @@ _OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are 
 
 
 def show(opened: OpenedRecording) -> None:
-    """Draw the tab."""
     if not opened.rows:
         return
     inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")
