@@ -67,10 +67,6 @@ def strategy(page, name):
     return settle(page.selectbox(key="keep_strategy").set_value(name).run())
 
 
-def test_the_minimum_cut_is_chosen_first(gradient):
-    assert gradient.selectbox(key="keep_strategy").value == "min_cut"
-
-
 def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
     strategy(gradient, "frontier")
     slider = gradient.select_slider(key="keep_frontier")
@@ -243,7 +239,8 @@ def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     assert max(kept) == (384 if strategy == "keep_all" else 0)
 
 
-def test_the_price_of_work_can_be_measured(gradient):
+def test_the_minimum_cut_is_chosen_first_and_the_price_of_work_can_be_measured(gradient):
+    assert gradient.selectbox(key="keep_strategy").value == "min_cut"
     assert "of its estimated time" in words(gradient)
     gradient.segmented_control(key="keep_prices").set_value("measured")
     assert "of its measured time" in words(settle(gradient.run()))

@@ -322,14 +322,6 @@ def test_a_target_can_be_typed_and_built_for_without_its_device(page):
     assert any("     1  fma.rn.f32;" in c.value for c in page.code)
 
 
-def test_a_target_that_is_none_is_a_sentence(page):
-    page.session_state["keep_target"] = "nonsense"  # as typed; the test driver can only choose
-    open_tab(page, "Compile & time")
-    assert page.button(key="run").disabled
-    assert "There is no target nonsense." in page.error[0].value
-    assert not [b for b in page.button if b.key in ("compile", "profile")]
-
-
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_ways_are_compared_in_one_table(page, mode):
     if mode == "training":
@@ -351,18 +343,29 @@ def test_ways_are_compared_in_one_table(page, mode):
     assert "library, forward" in words(page)
 
 
-def test_a_target_that_does_not_run_here_says_why(page):
+def test_a_target_that_does_not_run_here_or_is_none_says_why(page):
     open_tab(page, "Compile & time")
     settle(page.selectbox(key="keep_target").set_value("cuda").run())
     assert page.button(key="run").disabled
     assert "this machine has no GPU" in words(page)
+    page.session_state["keep_target"] = "nonsense"  # as typed; the test driver can only choose
+    settle(page.run())
+    assert page.button(key="run").disabled
+    assert "There is no target nonsense." in page.error[0].value
+    assert not [b for b in page.button if b.key in ("compile", "profile")]
 
 
-def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
+@pytest.fixture
+def timing(page):
+    """The page while it times, which takes long."""
     open_tab(page, "Compile & time")
     page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
     page.button(key="run").click()
-    page.run()
+    return page.run()
+
+
+def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(timing):
+    page = timing
     assert page.button(key="cancel")
     page.session_state["keep_tab"] = "Graph"
     page.run()
@@ -377,11 +380,8 @@ def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(page):
     assert len(page.dataframe[0].value) == 2
 
 
-def test_an_engine_that_is_killed_is_named_and_replaced(page):
-    open_tab(page, "Compile & time")
-    page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
-    page.button(key="run").click()
-    page.run()
+def test_an_engine_that_is_killed_is_named_and_replaced(timing):
+    page = timing
     os.kill(page.session_state["cache_relay"].client.pid, signal.SIGKILL)
     settle(page.run())
     assert "engine" in page.error[0].value

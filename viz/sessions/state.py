@@ -169,8 +169,8 @@ class Compile:
     target: str = _set("", "target", "keep_target")
     threads: int = _set(0, "threads", "keep_threads", most=256)
     repeats: int = _set(30, "repeats", "keep_repeats", least=3, most=1000)
-    baselines: tuple[str, ...] = _set((), choices=BASELINES)
-    variants: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = _set((), "", "keep_rivals", choices=BASELINES)
+    variants: tuple[str, ...] = _set((), "", "keep_ways")
 
 
 @dataclass(frozen=True)

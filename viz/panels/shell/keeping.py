@@ -12,9 +12,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
-from relascope.engine.jobs.variants import WAYS
 from relascope.engine.protocol.source import ModelSource, by_name
-from relascope.engine.protocol.times import BASELINES
 from relascope.samples import SAMPLES
 from relascope.viz.component import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
@@ -158,7 +156,7 @@ def enter(session: Session) -> list[str]:
         if value is None or (value == "" and not setting.clears):
             state.pop(setting.widget, None)
         else:
-            put(setting.widget, value)
+            put(setting.widget, [*value] if isinstance(value, tuple) else value)
     _choose(model)
     key = pipeline_key(session.ir, model.training, model.gradient)
     state.update(session.pipelines)
@@ -173,8 +171,6 @@ def enter(session: Session) -> list[str]:
         state[step] = session.look.step
     forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
     state.forced_anew = forced
-    state.keep_rivals = [b for b in session.build.baselines if b in BASELINES]
-    state.keep_ways = [v for v in session.build.variants if v in WAYS]
     for name in _SWITCHES:
         if name in session.look.choices:
             state[name] = session.look.choices[name]
@@ -241,7 +237,8 @@ def _controls(part: str) -> dict[str, Any]:
         for path, setting in SETTINGS.items()
         if path.startswith(f"{part}.") and setting.widget
     }
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    said = {name: value for name, value in found.items() if value not in (None, "")}
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in said.items()}
 
 
 def current(screen: Screen) -> Session:
@@ -256,11 +253,7 @@ def current(screen: Screen) -> Session:
         model=model,
         pipeline=str(screen.pipeline),
         cut=CutChoice(**_controls("cut"), **forced_ids(screen)),
-        build=Compile(
-            **_controls("build"),
-            baselines=tuple(state.get("keep_rivals") or ()),
-            variants=tuple(state.get("keep_ways") or ()),
-        ),
+        build=Compile(**_controls("build")),
         look=_look(tab, step_key(model), _VIEWS.get(tab, ()), _VIEW_KEYS, fewer_than=below),
     )
     default = pipeline_text(replace(session, pipeline=""))
