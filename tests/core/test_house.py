@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4816,
-    "commands": 3517,
+    "commands": 3473,
     "core": 1245,
     "engine": 43358,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26468,
+    "viz": 26453,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
