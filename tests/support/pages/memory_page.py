@@ -3,7 +3,7 @@
 import streamlit as st
 
 from graphs import graph_of
-from relascope.viz.panels.steps import changes, memory
+from relascope.viz.panels.steps import changes
 from relascope.viz.rows.memory import memory_document
 
 PLAN = (
@@ -13,5 +13,5 @@ PLAN = (
 )
 plan = memory_document(graph_of(PLAN, ir="relax", of="3x7"))
 assert plan is not None
-memory.show(plan, "here")
+changes.memory(plan, "here")
 st.write(f"chosen: {changes.chosen('here')}, elsewhere: {changes.chosen('there')}")
