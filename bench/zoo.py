@@ -190,7 +190,7 @@ def _moved(opened: Model) -> Iterator[Tensors]:
     tensors: Tensors = (*opened.parameters.values(), *opened.inputs)
     floating = [t for t in tensors if t.is_floating_point()]
     before = [t.clone() for t in floating]
-    for seed in range(3):
+    for seed in range(8):
         random = torch.Generator().manual_seed(seed)
         for t, was in zip(floating, before, strict=True):
             t.data.copy_(was * (1 + 2**-21 * torch.randn(t.shape, generator=random)))
@@ -219,6 +219,7 @@ def _write(module: torch.nn.Module, inputs: Tensors, path: Path, form: str) -> N
             sizes = {n: {0: torch.export.Dim.DYNAMIC} for n in by_name}
         program = torch.export.export(module, inputs, by_name, dynamic_shapes=sizes)
         torch.export.save(program, path)
+        torch.export.load(path)  # which fails of some that it has written
 
 
 def _source(path: Path, inputs: Tensors, training: bool) -> ModelSource:

@@ -280,10 +280,11 @@ def look(
 
 def _unlike(entry: Any, phase: str) -> bool:
     """Whether PyTorch has no result to hold against where values are not finite: what its Fourier
-    transforms make of them is their order's, and a gradient of its reads outside of memory."""
+    transforms and triangular systems make of them is their order's, and a gradient of its reads
+    outside of memory."""
     around = any(padding in entry.full_name for padding in ("border", "reflection"))
     reads = phase == "gradient" and entry.name == "grid_sample" and around
-    return reads or entry.name.startswith("fft.")
+    return reads or entry.name.startswith(("fft.", "linalg.solve_triangular"))
 
 
 def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
@@ -571,8 +572,9 @@ Each operator stands alone here. Where several make one kernel, LLVM may reorder
 products for the CPU's own target (`fast-math-reassoc`, `-contract` and `-nsz`, without which no sum
 becomes vectors): `(x + 1e8) - 1e8` is x, nearer to float64 than PyTorch is, and `x + 1 - x` is 1
 where x is infinite, too. A value minus itself is NaN where it should be. The target
-`llvm -opt-level=0` computes in the order that is written. A Fourier transform is a product with a
-matrix here: of infinity it makes NaN in more places than PyTorch's does.
+`llvm -opt-level=0` computes in the order that is written. A Fourier transform and the solution of a
+triangular system are products with matrices here: of infinity they make NaN in more places than
+PyTorch's do.
 
 Entries by their samples in float32:
 """

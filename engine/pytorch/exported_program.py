@@ -310,8 +310,8 @@ class Exported:
         try:
             yield
         except Exception as wrong:  # torch raises whatever it stumbles on
-            message = f"This file is not an exported program: {_why(wrong)}."
-            hint = "Write it with torch.export.save."
+            message = f"PyTorch {torch.__version__} cannot load this program: {_why(wrong)}."
+            hint = "Write it with torch.export.save of this version, or save a torch.jit trace."
             raise EngineError("file", message, self.path.name, hint) from wrong
 
 

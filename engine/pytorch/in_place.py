@@ -36,6 +36,7 @@ _READ = ("aten::expand", "aten::expand_as", "aten::detach")
 _VIEWS = (*_SCATTERS, *_RESHAPED, *_TURNED, *_READ)
 _DRAWS = "normal uniform bernoulli random exponential geometric log_normal cauchy dropout"
 _NO_WRITES = "set resize resize_as t transpose squeeze unsqueeze detach requires_grad swapaxes"
+_TURNS = {f"aten::{name}_" for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes")}
 _IMPURE = {f"aten::{name}_" for name in f"{_DRAWS} {_NO_WRITES}".split()}
 _OF_SHAPE = ("aten::size", "aten::dim", "aten::numel", "aten::len")
 """What reads a tensor's shape alone, which no change of values moves."""
@@ -232,9 +233,26 @@ def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
     Returns:
         Sentences for people, of the inputs and parameters that are changed.
     """
+    for node in list(flat.graph.nodes()):
+        _turn(flat.graph, node)
     if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
         return _InPlaceRewriter(flat, buffers).run()
     return []
+
+
+def _turn(graph: Any, node: Any) -> None:
+    """Make a view of what changes its argument's shape alone, where nothing reads that later."""
+    if node.kind() not in _TURNS or node.inputsAt(0).node().kind() == "prim::Param":
+        return
+    if any(use.user.isAfter(node) for use in node.inputsAt(0).uses()):
+        return
+    view = graph.create(node.kind()[:-1], list(node.inputs()), 1)
+    view.insertBefore(node)
+    view.output().setType(node.output().type())
+    name = node.output().debugName()
+    node.output().replaceAllUsesWith(view.output())
+    node.destroy()
+    view.output().setDebugName(name)
 
 
 class _InPlaceRewriter:

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4816,
+    "bench": 4819,
     "commands": 3473,
     "core": 1245,
-    "engine": 43358,
+    "engine": 43401,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,

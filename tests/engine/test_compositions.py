@@ -32,6 +32,12 @@ PARTS = [
     (aten._cdist_forward.default, (MATRIX, MATRIX + 1, 2.0, None)),
     (aten._trilinear.default, (SQUARE, SQUARE, SQUARE, [0], [1], [2], [1])),
     (aten.addbmm.default, (torch.ones(4, 4), CUBE, CUBE.mT)),
+    (aten.linalg_solve_triangular.default, (SQUARE + 2, CUBE[:, :, :3]), {"upper": True}),
+    (
+        aten.linalg_solve_triangular.default,
+        (SQUARE.mT, CUBE[:, :3, :4]),
+        {"upper": False, "left": False, "unitriangular": True},
+    ),
     (aten.cummax.default, (WAVES, 1)),
     (aten.cummin.default, (WAVES, 0)),
     (aten.cumprod.default, (MATRIX, 1)),

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.polynomial import chebyshev
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
-from relascope.engine.pytorch.operators.along_axes import ALONG
+from relascope.engine.pytorch.operators.along_axes import ALONG, traced_constant
 from relascope.engine.pytorch.operators.sampling import RESIZED, grid_sampler
 
 _MORE = (
@@ -424,6 +425,29 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 # Products, sums and distances.
 
 
+def _solve_triangular(
+    a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """By the inverse, from the diagonal's in blocks of twice the size each time: that of
+    [[A, 0], [C, B]] has -B^-1 C A^-1 below.
+    """
+    if not left:
+        options = {"upper": not upper, "unitriangular": unitriangular}
+        return _solve_triangular(a.mT, b.mT, **options).mT
+    if upper:
+        options = {"upper": False, "unitriangular": unitriangular}
+        return _solve_triangular(a.flip(-2, -1), b.flip(-2), **options).flip(-2)
+    size = a.shape[-1]
+    row, column = np.indices((size, size))
+    found = traced_constant(np.eye(size)).to(a.dtype)
+    if not unitriangular:
+        found = found / a.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    for block in (2**k for k in range((size - 1).bit_length())):
+        below = (row // block == column // block + 1) & (row // block % 2 == 1)
+        found = found - found @ torch.where(traced_constant(below), a, 0.0) @ found
+    return found @ b
+
+
 def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = alpha * a.bmm(b).sum(0)
     return beta * x + product if beta else product
@@ -650,6 +674,7 @@ _OURS: dict[str, Callable[..., Any]] = {
     "clamp.Tensor": _clamp,
     "clamp_max.Tensor": lambda x, high: _clamp(x, high=high),
     "clamp_min.Tensor": _clamp,
+    "linalg_solve_triangular": _solve_triangular,
     "linalg_vector_norm": _vector_norm,
     "sinc": _sinc,
     "celu": lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),

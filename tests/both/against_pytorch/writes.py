@@ -50,6 +50,13 @@ def read_in_a_list(y, table):
     return torch.einsum("ij,kj->ik", first, second), second.view(-1) * 2
 
 
+def turned_in_place(y, table):
+    mask = y > 0
+    mask[:, 0] = False
+    mask.unsqueeze_(2)
+    return y.unsqueeze(2) * mask
+
+
 def overlapping(y, table):
     y[:, 1:4] += y[:, 2:5].clone()
     return y
@@ -117,6 +124,7 @@ WRITES = [
     view_of_a_view,
     listed,
     read_in_a_list,
+    turned_in_place,
     overlapping,
     turned,
     narrowed,
