@@ -20,7 +20,6 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
 
@@ -153,15 +152,10 @@ class _Matcher:
         return name
 
     def _old_inputs(self, node: Node) -> tuple[str, ...]:
-        return tuple(
-            self.old_values.get(i, i) if isinstance(i, str) else f"={i.text}" for i in node.inputs
-        )
+        return read_by(node, self.old_values)
 
     def _new_inputs(self, node: Node) -> tuple[str, ...]:
-        return tuple(
-            self.renamed[self.values.get(i, i)] if isinstance(i, str) else f"={i.text}"
-            for i in node.inputs
-        )
+        return tuple(self.renamed.get(i, i) for i in read_by(node, self.values))
 
     def _rename(self, graph: Graph) -> Graph:
         def of(node_id: str) -> str:
@@ -219,6 +213,11 @@ def makers(graph: Graph) -> dict[str, str]:
     return values
 
 
+def read_by(node: Node, values: Mapping[str, str]) -> tuple[str, ...]:
+    """The ids of what a node really reads, by its graph's `makers`; a literal is `=text`."""
+    return tuple(values.get(i, i) if isinstance(i, str) else f"={i.text}" for i in node.inputs)
+
+
 def _value_hashes(
     graph: Graph, known: Mapping[str, tuple[str, str]] | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -238,19 +237,17 @@ def _value_hashes(
         if known and node.id in known:
             counted[node.id], plain[node.id] = known[node.id]
             continue
-        own = [*map(str, own_key(node))]
-        read = [values.get(i, i) if isinstance(i, str) else i for i in node.inputs]
-
-        def hashed(of: Mapping[str, str], own: list[str] = own, read: list[Any] = read) -> str:
-            inputs = [of[i] if isinstance(i, str) else f"={i.text}" for i in read]
-            text = json.dumps([*own, *inputs])
-            return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-        value = hashed(counted)
+        own, read = [*map(str, own_key(node))], read_by(node, values)
+        value, plain[node.id] = (
+            _hash([*own, *(of.get(i, i) for i in read)]) for of in (counted, plain)
+        )
         seen[value] += 1
         counted[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
-        plain[node.id] = hashed(plain)
     return counted, plain
+
+
+def _hash(texts: list[str]) -> str:
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=12).hexdigest()
 
 
 def parameter_of(node: Node) -> str:

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 4819,
     "commands": 3473,
-    "core": 1245,
+    "core": 1242,
     "engine": 43401,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26453,
+    "viz": 26448,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 
 from relascope.core.graph import OWN_KERNELS, Graph, Node
-from relascope.core.identity import flat, makers
+from relascope.core.identity import flat, makers, read_by
 
 
 class FlatBodies:
@@ -24,12 +24,7 @@ class FlatBodies:
         self.graph = graph
         self.nodes = {n.id: n for n in flat(graph)}
         self.made_by = makers(graph)
-        self.reads = {
-            n.id: tuple(
-                self.made_by.get(i, i) if isinstance(i, str) else f"={i.text}" for i in n.inputs
-            )
-            for n in self.nodes.values()
-        }
+        self.reads = {i: read_by(n, self.made_by) for i, n in self.nodes.items()}
         self.outputs = tuple(self.made_by.get(i, i) for i in graph.outputs)
         self.readers: dict[str, list[str]] = defaultdict(list)
         for reader, read in self.reads.items():
