@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -38,7 +39,7 @@ from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.effects import Effects
-from relascope.engine.pytorch.model import kept_buffers
+from relascope.engine.pytorch.model import kept_buffers, recorded, seeded
 from relascope.engine.pytorch.nested import (
     Given,
     Nest,
@@ -98,19 +99,7 @@ def add_tvm_dispatch(
             with these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if
             TVM cannot take its gradient.
     """
-    from relascope.passes.cuts.cut import STRATEGIES
-
-    if engine not in ENGINES:
-        message, hint = f"There is no dispatch through {engine!r}.", f"Use {' or '.join(ENGINES)}."
-        raise EngineError("usage", message, engine, hint)
-    if captures not in STRATEGIES:
-        message = f"No capture strategy is called {captures!r}."
-        raise EngineError("usage", message, captures, f"Choose one of {', '.join(STRATEGIES)}.")
-    if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
-        message = f"The strategy {captures} takes no budget of {budget}."
-        having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
-        hint = f"Strategies with a budget of 0 or more: {having}."
-        raise EngineError("usage", message, "budget", hint)
+    _check_options(engine, captures, budget)
     args = (sample_inputs,) if isinstance(sample_inputs, torch.Tensor) else sample_inputs
     if not isinstance(args, tuple | list):
         message = f"The samples are a {type(args).__name__}, neither a tensor nor a tuple."
@@ -137,6 +126,22 @@ def add_tvm_dispatch(
         mode.live.joint()
     dispatch.routes.insert(0, route)
     module.__dict__["forward"] = dispatch
+
+
+def _check_options(engine: str, captures: str, budget: float | None) -> None:
+    from relascope.passes.cuts.cut import STRATEGIES
+
+    if engine not in ENGINES:
+        message, hint = f"There is no dispatch through {engine!r}.", f"Use {' or '.join(ENGINES)}."
+        raise EngineError("usage", message, engine, hint)
+    if captures not in STRATEGIES:
+        message = f"No capture strategy is called {captures!r}."
+        raise EngineError("usage", message, captures, f"Choose one of {', '.join(STRATEGIES)}.")
+    if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
+        message = f"The strategy {captures} takes no budget of {budget}."
+        having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
+        hint = f"Strategies with a budget of 0 or more: {having}."
+        raise EngineError("usage", message, "budget", hint)
 
 
 def _taken_apart(
@@ -295,8 +300,7 @@ class _Mode:
         self.route = route
         module, samples = route.module, route.samples
         training = self.training = any(m.training for m in module.modules())
-        dtypes = [t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point()]
-        dtype = str(dtypes[0] if dtypes else torch.float32).removeprefix("torch.")
+        dtype = _floating_dtype((*samples, *module.parameters()))
         source = ModelSource(type(module).__name__, training=training, dtype=dtype)
         outputs: list[tuple[list[tuple[bool, Any]], Nest]] = []
 
@@ -418,17 +422,10 @@ class _Mode:
         )
         leaves = {n: t for n, t in leaves.items() if t.is_floating_point() and t.is_leaf}
         buffers = self.live.program.buffers
-        frozen = [t for n, t in leaves.items() if not t.requires_grad and n not in buffers]
-        device = samples[0].device if samples else torch.device("cpu")
-        try:
-            for leaf in frozen:
-                leaf.requires_grad_()
-            with _own_forwards(module), kept_buffers(module), _seeded(device), torch.enable_grad():
-                # An input may be changed in place where it is no leaf.
-                tensors = flat_tensors(route.run(route.own, [t.clone() for t in samples]))
-        finally:
-            for leaf in frozen:
-                leaf.requires_grad_(False)
+        recording = recorded(t for n, t in leaves.items() if n not in buffers)
+        with _own_run(module, route.samples), recording, torch.enable_grad():
+            # An input may be changed in place where it is no leaf.
+            tensors = flat_tensors(route.run(route.own, [t.clone() for t in samples]))
         names = {id(t): n for n, t in leaves.items()}
         found = [{names[i] for i in _leaves_of(t) if i in names} for t in tensors]
         return [*found, *(set() for _ in self.replaced)]
@@ -509,9 +506,8 @@ class _Mode:
             for n, s in zip(self.inputs, inputs, strict=True)
         }
         given = tuple(values.values())
-        values |= {n: _attribute(owner, n) for n in self.live.program.params}
-        device = inputs[0].device if inputs else torch.device("cpu")
-        with _own_forwards(owner), kept_buffers(owner), _seeded(device):
+        values |= {n: attrgetter(n)(owner) for n in self.live.program.params}
+        with _own_run(owner, inputs):
             if module is None:
                 out = self._run(given, values, list(wanted))
             else:
@@ -519,21 +515,10 @@ class _Mode:
             tensors = flat_tensors(out)
             found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
             found |= {f"buffer {n}": b.detach().clone() for n, b in owner.named_buffers()}
-            found["the generator's state"] = _generator(device)
-            drawn = torch.Generator().manual_seed(_WEIGHTS_SEED)
-            # One for every tensor: which of them require a gradient may differ.
-            weights = [torch.rand(t.shape, generator=drawn).to(t.device) - 0.5 for t in tensors]
-            pairs = [(t, w.to(t)) for t, w in zip(tensors, weights, strict=True)]
-            ends = [pair for pair in pairs if pair[0].requires_grad]
+            found["the generator's state"] = _generator(inputs)
             leaves = {n: values[n] for n in values if n in wanted}
-            grads: Sequence[Any] = [None] * len(leaves)
-            if ends and leaves:
-                about = [e for e, _ in ends], list(leaves.values()), [w for _, w in ends]
-                grads = torch.autograd.grad(*about, allow_unused=True)
-            for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
-                dense = torch.zeros_like(leaf) if grad is None else grad.to_dense()
-                found[f"gradient of {name}"] = dense
-        return found
+            grads = _gradients(tensors, [*leaves.values()])
+        return found | {f"gradient of {n}": g for n, g in zip(leaves, grads, strict=True)}
 
     def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Write the new values of buffers (running statistics); give back the outputs alone."""
@@ -543,6 +528,12 @@ class _Mode:
             for name, value in zip(names, results[count:], strict=True):
                 getattr(*self.owners[name]).copy_(value)
         return results[:count]
+
+
+def _floating_dtype(tensors: Sequence[torch.Tensor]) -> str:
+    """That of the first floating one."""
+    dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+    return str(dtype).removeprefix("torch.")
 
 
 def _worst(
@@ -574,10 +565,20 @@ def _worst(
     return worst
 
 
-def _attribute(module: torch.nn.Module, name: str) -> Any:
-    """A parameter or buffer, by its name."""
-    owner, _, attribute = name.rpartition(".")
-    return getattr(module.get_submodule(owner), attribute)
+def _gradients(
+    tensors: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Gradients of leaves, with those of outputs drawn; zeros where nothing depends on one."""
+    drawn = torch.Generator().manual_seed(_WEIGHTS_SEED)
+    # One for every tensor: which of them require a gradient may differ.
+    weights = [(torch.rand(t.shape, generator=drawn).to(t.device) - 0.5).to(t) for t in tensors]
+    ends = [pair for pair in zip(tensors, weights, strict=True) if pair[0].requires_grad]
+    found: Sequence[Any] = [None] * len(leaves)
+    if ends and leaves:
+        outs, grad_outs = zip(*ends, strict=True)
+        found = torch.autograd.grad(outs, leaves, grad_outs, allow_unused=True)
+    pairs = zip(leaves, found, strict=True)
+    return [torch.zeros_like(leaf) if g is None else g.to_dense() for leaf, g in pairs]
 
 
 def _other_values(
@@ -607,9 +608,7 @@ def _other_values(
     kinds = {s.dtype for s in samples if s.numel()}
     cpu = all(s.device.type == "cpu" for s in samples)  # a GPU does not survive a wrong index
     if cpu and any(map(integer, kinds)):
-        names = ("padding_idx", "ignore_index")
-        named = {getattr(m, n, None) for m in module.modules() for n in names}
-        for label in sorted({-100, 0} | {n for n in named if isinstance(n, int)}):
+        for label in _labels(module):
             yield f"{label} at every second place", instead(integer, partial(_spotted, label))
             yield f"{label} everywhere", instead(integer, partial(_filled, label))
     if torch.bool in kinds:
@@ -622,6 +621,13 @@ def _other_values(
             if factor or not ties:
                 change = partial(torch.mul, other=factor)
                 yield name, instead(lambda d: d.is_floating_point, change)
+
+
+def _labels(module: torch.nn.Module) -> list[int]:
+    """Integers that stand for nothing: -100, and what submodules call padding or ignored."""
+    names = ("padding_idx", "ignore_index")
+    named = {getattr(m, n, None) for m in module.modules() for n in names}
+    return sorted({-100, 0} | {n for n in named if isinstance(n, int)})
 
 
 def _spotted(value: int, sample: torch.Tensor) -> torch.Tensor:
@@ -747,17 +753,16 @@ def _must_fall_back() -> bool:
 
 
 @contextmanager
-def _seeded(device: torch.device) -> Iterator[None]:
-    """Seeds the generators inside the block and puts their states back after it."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(0)
+def _own_run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Where a module runs as it is by itself; what it changes is put back."""
+    device = inputs[0].device if inputs else None
+    with _own_forwards(module), kept_buffers(module), seeded(0, device):
         yield
 
 
-def _generator(device: torch.device) -> torch.Tensor:
-    on_gpu = device.type == "cuda"
-    return torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state()
+def _generator(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    on_gpu = bool(inputs) and inputs[0].device.type == "cuda"
+    return torch.cuda.get_rng_state(inputs[0].device) if on_gpu else torch.get_rng_state()
 
 
 @contextmanager

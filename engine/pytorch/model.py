@@ -215,19 +215,11 @@ class Model:
             if value.is_floating_point()
         }
         arguments = [leaves.get(n, v) for n, v in zip(self.input_names, self.inputs, strict=True)]
-        floating = {n: p for n, p in self.parameters.items() if p.is_floating_point()}
-        wanted = {n: p.requires_grad for n, p in floating.items()}
-        leaves.update(floating)
-        try:
-            for parameter in floating.values():
-                parameter.requires_grad_(True)
-            # Buffers are put back only after the backward, which may need them as they were left.
-            with seeded(self.source.seed), kept_buffers(self.module):
-                outputs = flat_tensors(self.run(*arguments))
-                found = self._backward(outputs, list(leaves.values()), self.grad_outs())
-        finally:
-            for name, parameter in floating.items():
-                parameter.requires_grad_(wanted[name])
+        leaves.update((n, p) for n, p in self.parameters.items() if p.is_floating_point())
+        # Buffers are put back only after the backward, which may need them as they were left.
+        with recorded(leaves.values()), seeded(self.source.seed), kept_buffers(self.module):
+            outputs = flat_tensors(self.run(*arguments))
+            found = self._backward(outputs, list(leaves.values()), self.grad_outs())
         return {
             name: torch.zeros_like(leaf) if gradient is None else gradient.detach()
             for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
@@ -811,11 +803,25 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seeds torch's generator inside the block and puts its state back after it."""
-    with torch.random.fork_rng(devices=[]):
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seeds torch's generators inside the block and puts the states of the CPU's, and of a GPU's,
+    back after it."""
+    with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+@contextmanager
+def recorded(leaves: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Lets autograd record all leaves inside the block, those that are frozen too."""
+    frozen = [t for t in leaves if not t.requires_grad]
+    try:
+        for leaf in frozen:
+            leaf.requires_grad_()
+        yield
+    finally:
+        for leaf in frozen:
+            leaf.requires_grad_(False)
 
 
 @contextmanager
