@@ -600,27 +600,22 @@ def _other_values(
     def integer(dtype: torch.dtype) -> bool:
         return not dtype.is_floating_point and dtype != torch.bool
 
-    def hidden(mask: torch.Tensor) -> torch.Tensor:
-        mask = mask.clone()
-        mask[..., :1, :] = False
-        return mask
-
     kinds = {s.dtype for s in samples if s.numel()}
     cpu = all(s.device.type == "cpu" for s in samples)  # a GPU does not survive a wrong index
     if cpu and any(map(integer, kinds)):
         for label in _labels(module):
             yield f"{label} at every second place", instead(integer, partial(_spotted, label))
-            yield f"{label} everywhere", instead(integer, partial(_filled, label))
+            filled = partial(torch.full_like, fill_value=label)
+            yield f"{label} everywhere", instead(integer, filled)
     if torch.bool in kinds:
-        rows = all(s.dim() > 1 for s in samples if s.dtype == torch.bool)
-        if rows:
-            yield "a row that is False", instead(lambda d: d == torch.bool, hidden)
+        if all(s.dim() > 1 for s in samples if s.dtype == torch.bool):
+            yield "a row that is False", instead(lambda d: d == torch.bool, _with_a_row_hidden)
         yield "False everywhere", instead(lambda d: d == torch.bool, torch.zeros_like)
     if any(d.is_floating_point for d in kinds):
-        for name, factor in ((_ZEROS, 0.0), ("small negative numbers", -1e-6), ("large", 30.0)):
-            if factor or not ties:
-                change = partial(torch.mul, other=factor)
-                yield name, instead(lambda d: d.is_floating_point, change)
+        zeros = () if ties else ((_ZEROS, 0.0),)
+        for name, factor in (*zeros, ("small negative numbers", -1e-6), ("large", 30.0)):
+            change = partial(torch.mul, other=factor)
+            yield name, instead(lambda d: d.is_floating_point, change)
 
 
 def _labels(module: torch.nn.Module) -> list[int]:
@@ -630,14 +625,16 @@ def _labels(module: torch.nn.Module) -> list[int]:
     return sorted({-100, 0} | {n for n in named if isinstance(n, int)})
 
 
+def _with_a_row_hidden(mask: torch.Tensor) -> torch.Tensor:
+    mask = mask.clone()
+    mask[..., :1, :] = False
+    return mask
+
+
 def _spotted(value: int, sample: torch.Tensor) -> torch.Tensor:
     sample = sample.clone(memory_format=torch.contiguous_format)
     sample.view(-1)[1::2] = value
     return sample
-
-
-def _filled(value: int, like: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(like, value)
 
 
 _TIED = [

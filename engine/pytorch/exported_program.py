@@ -95,8 +95,12 @@ class Exported:
             self.program = load_pt2(str(path)).exported_programs["model"]
         if grouped:
             self._replace_library()
-        program = self.program
         self._take_flat()
+        self._take_inputs()
+        self.sizes = self._sizes(open_sizes(archive))
+
+    def _take_inputs(self) -> None:
+        program = self.program
         nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
         given = [
             s.arg for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT
@@ -113,7 +117,6 @@ class Exported:
             (Input(n, t, seen=self._seen(n)) for n, t in types.items()),
             rows_of_program(program.graph),
         )
-        self.sizes = self._sizes(open_sizes(archive))
 
     def _take_flat(self) -> None:
         """Have the program take its tensors by position, however they nest, and return a tuple.
@@ -205,16 +208,7 @@ class Exported:
         fixed: dict[str, tuple[int, str]] = {}
         wanted = [(name, name, size) for name, size in pins]
         for name, kind in {**said, **saved}.items():
-            dims = self.values[name].shape
-            own = _type(self.values[name]).dtype
-            if name not in saved and kind.dtype != own and not _float(kind.dtype, own):
-                message = f"{name} is given as {kind.dtype}, and the program takes {own}."
-                raise EngineError("input", message, name, f"It takes {self._said(name)}.")
-            if len(kind.shape) != len(dims):
-                message = (
-                    f"{name} has {len(kind.shape)} dimensions, and in the program {len(dims)}."
-                )
-                raise EngineError("input", message, name, f"It takes {self._said(name)}.")
+            self._check_type(name, kind, name in saved)
             wanted += [(f"{name}.{i}", name, int(size)) for i, size in enumerate(kind.shape)]
         for place, where, size in wanted:
             symbol, value = self._solved(place, where, size, of)
@@ -229,6 +223,15 @@ class Exported:
                 message = f"{_title(of[symbol])} is {value}, and the program takes "
                 raise EngineError("input", f"{message}{range_text(of[symbol])}.", where)
         return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
+
+    def _check_type(self, name: str, kind: TensorType, saved: bool) -> None:
+        own, hint = _type(self.values[name]), f"It takes {self._said(name)}."
+        if not saved and kind.dtype != own.dtype and not _float(kind.dtype, own.dtype):
+            message = f"{name} is given as {kind.dtype}, and the program takes {own.dtype}."
+            raise EngineError("input", message, name, hint)
+        if len(kind.shape) != len(own.shape):
+            message = f"{name} has {len(kind.shape)} dimensions, and in the program "
+            raise EngineError("input", f"{message}{len(own.shape)}.", name, hint)
 
     def _solved(
         self, place: str, where: str, size: int, of: Mapping[str, OpenSize]
@@ -295,14 +298,8 @@ class Exported:
                 _fill_in(inner, sizes, self.path.name)
         with self._reading():
             module = torch.export.unflatten(program)
-        for inner in module.modules():  # code has lines, which name those of the model's source
-            inner.__dict__["_run_with_interpreter"] = False
-            if own := getattr(inner, "graph_module", None):
-                mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
-                for node in mine:
-                    node._rename("self_")
-                if mine or "@" in own.code:  # modules called twice were joined after it was written
-                    own.recompile()
+        for inner in module.modules():
+            _run_as_code(inner)
         return module, tuple(inputs)
 
     @contextmanager
@@ -379,6 +376,17 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
     for node in reversed([*numbers]):
         graph.erase_node(node)
     module.recompile()
+
+
+def _run_as_code(module: torch.nn.Module) -> None:
+    """Have a module of a program run as code, whose lines name those of the model's source."""
+    module.__dict__["_run_with_interpreter"] = False
+    if own := getattr(module, "graph_module", None):
+        mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
+        for node in mine:
+            node._rename("self_")
+        if mine or "@" in own.code:  # modules called twice were joined after it was written
+            own.recompile()
 
 
 def _fix(node: torch.fx.Node, value: Any) -> None:

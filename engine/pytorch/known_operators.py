@@ -15,7 +15,7 @@ from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
 from relascope.engine.pytorch.operators.forms import form_of
-from relascope.engine.pytorch.operators.number_formats import widens
+from relascope.engine.pytorch.operators.number_formats import dtypes_of, widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
 
@@ -46,17 +46,9 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
         if (origin := flat.origins[name]).ordinal in others:
             raise EngineError("operator", *_ordered(frontend, origin))
     trace = trace_to_fx(model, known, frontend)
-    pairs = {n for n, v in trace.values.items() if isinstance(v, ComplexPair)}
-    others |= {
-        flat.origin(n).ordinal
-        for n in flat.graph.nodes()
-        if any(v.debugName() in pairs for v in (*n.inputs(), *n.outputs()))
-    }
+    others |= _on_pairs(flat, trace)
     writer = _TraceWriter(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
-    parts: dict[int, list[Node]] = defaultdict(list)
-    for part in trace.graph.nodes:
-        if part.op in ("call_function", "get_attr"):
-            parts[part.meta["origin"].ordinal].append(part)
+    parts = _parts(trace)
     for value in writer.graph.inputs():
         writer.note(value)
     for node in list(writer.graph.nodes()):
@@ -68,6 +60,25 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
                 writer.note(value)
     torch._C._jit_pass_dce(writer.graph)
     return writer.flat
+
+
+def _on_pairs(flat: FlatTrace, trace: FxTrace) -> set[int]:
+    """Ordinals of the operators that read or make complex tensors."""
+    pairs = {n for n, v in trace.values.items() if isinstance(v, ComplexPair)}
+    return {
+        flat.origin(n).ordinal
+        for n in flat.graph.nodes()
+        if any(v.debugName() in pairs for v in (*n.inputs(), *n.outputs()))
+    }
+
+
+def _parts(trace: FxTrace) -> dict[int, list[Node]]:
+    """What operators became, by their ordinals."""
+    parts: dict[int, list[Node]] = defaultdict(list)
+    for part in trace.graph.nodes:
+        if part.op in ("call_function", "get_attr"):
+            parts[part.meta["origin"].ordinal].append(part)
+    return parts
 
 
 class _TraceWriter:
@@ -112,8 +123,7 @@ class _TraceWriter:
         result = part.meta["val"]
         if not part.all_input_nodes and isinstance(result, torch.Tensor):
             given["dtype"] = result.dtype  # frontends have other dtypes where none is given
-        read = [n.meta["val"] for n in part.all_input_nodes]
-        kinds = [v.dtype for v in read if isinstance(v, torch.Tensor)]
+        kinds = dtypes_of([n.meta["val"] for n in part.all_input_nodes])
         like = next((d for d in kinds if d.is_floating_point), None)
         arguments = [
             self.value(

@@ -9,7 +9,7 @@ import copy
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -47,7 +47,7 @@ from relascope.engine.pytorch.inputs import (
     types_of,
     with_rows,
 )
-from relascope.engine.pytorch.nested import flat_tensors, leaves, nesting
+from relascope.engine.pytorch.nested import apart, flat_tensors, leaves, nesting
 from relascope.engine.pytorch.watch import Watch, line_of, written_out
 from relascope.samples import SAMPLES, build
 
@@ -219,7 +219,7 @@ class Model:
         # Buffers are put back only after the backward, which may need them as they were left.
         with recorded(leaves.values()), seeded(self.source.seed), kept_buffers(self.module):
             outputs = flat_tensors(self.run(*arguments))
-            found = self._backward(outputs, list(leaves.values()), self.grad_outs())
+            found = self.backward(outputs, list(leaves.values()), self.grad_outs())
         return {
             name: torch.zeros_like(leaf) if gradient is None else gradient.detach()
             for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
@@ -247,14 +247,22 @@ class Model:
             return lambda: run(*inputs)
         leaves = [t for t in (*inputs, *self.parameters.values()) if t.requires_grad]
         grad_outs = self.grad_outs()
-        return lambda: self._backward(flat_tensors(run(*inputs)), leaves, grad_outs)
+        return lambda: self.backward(flat_tensors(run(*inputs)), leaves, grad_outs)
 
-    def _backward(
+    def backward(
         self,
-        outputs: tuple[torch.Tensor, ...],
-        leaves: list[torch.Tensor],
-        grad_outs: tuple[torch.Tensor, ...],
+        outputs: Sequence[torch.Tensor],
+        leaves: Sequence[torch.Tensor],
+        grad_outs: Sequence[torch.Tensor],
     ) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of leaves, None where no output depends on one.
+
+        Args:
+            grad_outs: of the floating ones among the outputs.
+
+        Raises:
+            EngineError: kind "operator"; no output depends on anything that has a gradient.
+        """
         floats = [o for o in outputs if o.is_floating_point()]
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
@@ -454,17 +462,16 @@ def model_from_module(
         no_gradient = watch.no_gradient or _gradient_unlike(flat)
         if no_gradient is not None and source.training:
             raise no_gradient
+        _leave_out_nothing(flat)
         _check_elements(flat, inputs, outputs)
         _check_dropout(flat, source, said)
         _check_momentum(module, flat)
         if drawn is not None:
             _check_draws(flat, source, drawn)
-        names = _apart(names, flat)
+        # Arguments are known by their names: no input has a parameter's.
+        names = flat.input_names = apart(names, flat.tensors)
         said += without_writes(flat, [n for n, _ in module.named_buffers()])
-    parameters = {n: p for n, p in module.named_parameters() if n in flat.tensors}
-    buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
-    # A script may have a tensor that is neither, in an attribute that is optional.
-    buffers |= {n: t for n, t in flat.tensors.items() if n not in parameters | buffers}
+    parameters, buffers = _tensors_read(module, flat)
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
@@ -472,7 +479,7 @@ def model_from_module(
         input_names=names,
         traced=traced,
         flat=flat,
-        parameters={**parameters},
+        parameters=parameters,
         buffers=buffers,
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(o) for o in outputs),
@@ -483,6 +490,17 @@ def model_from_module(
     for text in said:
         model.note(text)
     return model
+
+
+def _tensors_read(
+    module: torch.nn.Module, flat: FlatTrace
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Parameters, and buffers, that a graph reads, by name, in the module's order."""
+    parameters: dict[str, torch.Tensor] = dict(module.named_parameters())
+    buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
+    # A script may have a tensor that is neither, in an attribute that is optional.
+    buffers |= {n: t for n, t in flat.tensors.items() if n not in parameters | buffers}
+    return {n: p for n, p in parameters.items() if n in flat.tensors}, buffers
 
 
 def _types(
@@ -543,34 +561,8 @@ def _in_dtype(module: Any, source: ModelSource) -> Any:
     return module._apply(lambda t: t.to(wanted.get(t.dtype, t.dtype)))
 
 
-def _apart(names: tuple[str, ...], flat: FlatTrace) -> tuple[str, ...]:
-    """Names of the inputs, none of them a parameter's: arguments are known by their names."""
-    taken, result = set(flat.tensors), []
-    for name in names:
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        result.append(name)
-    flat.input_names = tuple(result)
-    return flat.input_names
-
-
 def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Any) -> None:
-    """Refuse tensors without elements, which TVM's schedules and shape rules do not expect.
-
-    What adds nothing to a concatenation is left out of it.
-    """
-    left_out = False
-    for node in flat.graph.nodes():
-        if node.kind() == "aten::cat" and node.inputsAt(0).node().kind() == "prim::ListConstruct":
-            parts = node.inputsAt(0).node()
-            empty = [i for i, v in enumerate(parts.inputs()) if 0 in (v.type().sizes() or ())]
-            if 0 < len(empty) < parts.inputsSize():
-                for index in reversed(empty):
-                    parts.removeInput(index)
-                left_out = True
-    if left_out:
-        torch._C._jit_pass_dce(flat.graph)
+    """Refuse tensors without elements, which TVM's schedules and shape rules do not expect."""
     message = "A tensor without elements (a dimension of 0) cannot be imported."
     hint = "Leave it out, or give inputs of which it has some."
     for node in flat.graph.nodes():
@@ -579,6 +571,19 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: An
             raise EngineError("operator", message, flat.origin(node).where, hint)
     if not all(t.numel() for t in (*inputs, *outputs)):
         raise EngineError("operator", message, "forward()", hint)
+
+
+def _leave_out_nothing(flat: FlatTrace) -> None:
+    """Leave out of concatenations what has no elements."""
+    for node in list(flat.graph.nodes()):
+        parts = node.inputsAt(0).node() if node.kind() == "aten::cat" else node
+        if parts is node or parts.kind() != "prim::ListConstruct":
+            continue
+        empty = [i for i, v in enumerate(parts.inputs()) if 0 in (v.type().sizes() or ())]
+        if len(empty) < parts.inputsSize():
+            for index in reversed(empty):
+                parts.removeInput(index)
+    torch._C._jit_pass_dce(flat.graph)
 
 
 def _gradient_unlike(flat: FlatTrace) -> EngineError | None:

@@ -7,7 +7,7 @@ an argument says what it holds.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -216,11 +216,15 @@ def _signature(
 
 def unlike(names: Iterable[str]) -> tuple[str, ...]:
     """Names that are words, each once."""
+    words = (re.sub(r"\W", "_", name) for name in names)
+    return apart(w if re.match(r"[A-Za-z_]", w) else f"input_{w}" for w in words)
+
+
+def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
+    """Names, each once and none that is taken."""
     result: list[str] = []
     for name in names:
-        name = re.sub(r"\W", "_", name)
-        name = name if re.match(r"[A-Za-z_]", name) else f"input_{name}"
-        while name in result:
+        while name in taken or name in result:
             name += "_"
         result.append(name)
     return tuple(result)
@@ -329,19 +333,12 @@ def _nested(kind: Any, values: Sequence[Any], name: str) -> Nested:
     """
     if kind.kind() == "TensorType":
         return None
-    readers = [u.user for v in values for u in v.uses()]
-    parts: dict[Any, list[Any]] = {}
     types: dict[Any, Any] = {}
     if kind.kind() == "TupleType":
         types = dict(enumerate(kind.elements()))
     elif kind.kind() not in ("ListType", "DictType"):
         raise _refused(name, kind)
-    for node in readers:
-        if node.kind() in ("prim::TupleUnpack", "prim::ListUnpack"):
-            for index, value in enumerate(node.outputs()):
-                parts.setdefault(index, []).append(value)
-        elif node.kind() in ("aten::__getitem__", "prim::TupleIndex"):
-            parts.setdefault(_key(node, len(types)), []).append(node.output())
+    parts = _read_parts(values, len(types))
     if None in parts:  # a key that is computed
         raise _refused(name, kind)
     if not types:
@@ -352,6 +349,18 @@ def _nested(kind: Any, values: Sequence[Any], name: str) -> Nested:
         if kind.kind() == "ListType":
             types = {index: inner for index in range(len(types))}
     return {key: _nested(t, parts.get(key, ()), f"{name}_{key}") for key, t in types.items()}
+
+
+def _read_parts(values: Sequence[Any], count: int) -> dict[Any, list[Any]]:
+    """What is read of a container, by key or index."""
+    parts: dict[Any, list[Any]] = {}
+    for node in (use.user for value in values for use in value.uses()):
+        if node.kind() in ("prim::TupleUnpack", "prim::ListUnpack"):
+            for index, value in enumerate(node.outputs()):
+                parts.setdefault(index, []).append(value)
+        elif node.kind() in ("aten::__getitem__", "prim::TupleIndex"):
+            parts.setdefault(_key(node, count), []).append(node.output())
+    return parts
 
 
 def _refused(name: str, kind: Any) -> EngineError:

@@ -60,17 +60,11 @@ def run_inside(model: Model, gradients: bool) -> Reference:
         results[origin.ordinal] = origin, (*before, value.detach())
     if not gradients:
         return Reference(results)
-    named = [(n, t) for n, t in leaves.items() if t.requires_grad]
-    named += [(o.place, t) for o, t in zip(values, live, strict=True) if t.requires_grad]
-    floating = [o for o in outputs if o.is_floating_point()]
-    roots = [(o, g) for o, g in zip(floating, model.grad_outs(), strict=True) if o.requires_grad]
-    found = torch.autograd.grad(
-        [o for o, _ in roots], [t for _, t in named], [g for _, g in roots], allow_unused=True
-    )
-    return Reference(
-        results,
-        tuple((n, g.detach()) for (n, _), g in zip(named, found, strict=True) if g is not None),
-    )
+    named = [*leaves.items(), *((o.place, t) for o, t in zip(values, live, strict=True))]
+    named = [(name, tensor) for name, tensor in named if tensor.requires_grad]
+    found = model.backward(outputs, [t for _, t in named], model.grad_outs())
+    pairs = zip(named, found, strict=True)
+    return Reference(results, tuple((n, g.detach()) for (n, _), g in pairs if g is not None))
 
 
 def _handing_out(model: Model) -> tuple[Any, list[TraceOrigin]]:

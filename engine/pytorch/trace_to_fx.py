@@ -378,7 +378,7 @@ class _FxWriter:
         nodes = list(dict.fromkeys(a for a in tree_leaves([args, kwargs]) if isinstance(a, Node)))
         inner = self.recorded(op, form, args, kwargs, nodes)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
-        if any((n.target is op and form is op) or _is_mutable(n) for n in calls):
+        if any((n.target is op and form is op) or is_mutable(n) for n in calls):
             # All are named, so the rest of the trace is looked at as if it were known.
             self.unknown.append((op._schema.name, self.origin))
             return self.added(op, args, kwargs)
@@ -411,7 +411,7 @@ class _FxWriter:
         with self.without_memory(op):
             with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
                 inner = make_fx(run, decomposition_table=table)(*given)
-            if any(_is_mutable(n) for n in inner.graph.nodes):
+            if any(is_mutable(n) for n in inner.graph.nodes):
                 inner = make_fx(torch.func.functionalize(inner))(*given)
         return inner
 
@@ -458,7 +458,8 @@ class _FxWriter:
         raise EngineError("operator", message, self.origin.where, hint)
 
 
-def _is_mutable(node: Node) -> bool:
+def is_mutable(node: Node) -> bool:
+    """Whether an operator changes one of its arguments."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
 

@@ -223,9 +223,7 @@ class Watch(TorchFunctionMode):
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         fixed = all(id(t) in self._fixed for t in given)
         if name in _READS and not fixed:
-            call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)
-            text = f"{call}() in {self.where} ({line}) reads a tensor's value, which stays as it is"
-            self.reads[f"{text} with these inputs."] = None
+            self._note_read(name)
         made = self._run(func, name, given, args, kwargs)
         if fixed or name in _SHAPES or func == _SHAPE:
             self._fixed.update((id(t), t) for t in tree_leaves(made) if isinstance(t, torch.Tensor))
@@ -237,6 +235,11 @@ class Watch(TorchFunctionMode):
                     self._fixed.pop(id(tensor), None)
                     self._fixed.pop(id(tensor._base), None)
         return made
+
+    def _note_read(self, name: str) -> None:
+        call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)
+        text = f"{call}() in {self.where} ({line}) reads a tensor's value, which stays as it is"
+        self.reads[f"{text} with these inputs."] = None
 
     def _run(
         self, func: Any, name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: Any
@@ -265,6 +268,12 @@ class Watch(TorchFunctionMode):
             if not flowing:
                 self._note(tree_leaves(made))
             return made
+        return self._changing(changed, flowing, func, name, args, kwargs)
+
+    def _changing(
+        self, changed: Any, flowing: bool, func: Any, name: str, args: Any, kwargs: Any
+    ) -> Any:
+        """Run what changes tensors in place."""
         targets = [t for t in tree_leaves(changed) if isinstance(t, torch.Tensor)]
         if not flowing or torch.is_grad_enabled():
             if flowing and name != "detach_":

@@ -84,15 +84,14 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
     said = assigned(source.inputs, names)
     kept = assigned(saved, names, file_of(source))
     recorded = {one.name: one.type for one in inputs if one.type is not None}
-    listed = ", ".join(names)
     types: dict[str, TensorType] = {}
-    missing = [n for n in names if n not in said and n not in kept and n not in recorded]
-    if missing and not said and not kept:
+    known = {**said, **kept}
+    positional = any(not n for n, _ in source.inputs) and not kept and len(said) != len(names)
+    if positional or not {*names} <= {*known, *recorded}:
+        listed = ", ".join(names)
         message = f"The file does not say what shapes its inputs have: {listed}."
-        raise EngineError("input", message, listed, hint_of(names))
-    positional = any(not n for n, _ in source.inputs) and not kept
-    if missing or (positional and len(said) != len(names)):
-        message = f"forward() takes {len(names)} inputs ({listed}), not {len(said | kept)}."
+        if known:
+            message = f"forward() takes {len(names)} inputs ({listed}), not {len(known)}."
         raise EngineError("input", message, listed, hint_of(names))
     for name in names:
         if name in kept:

@@ -37,17 +37,8 @@ def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module,
     folder, file = str(Path(path).parent), Path(path).name
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        from_file = file.endswith(".py")
-        found = getattr(_module(Path(path)) if from_file else importlib.import_module(file), name)
-        sizes = {"batch": batch, "tokens": tokens}
-        given = {k: v for k, v in sizes.items() if v is not None}
-        made = found if isinstance(found, nn.Module) else found(**given)
-    except Exception as wrong:  # whatever the code does
-        last = traceback.extract_tb(wrong.__traceback__)[-1]
-        message = f"{file}:{name} cannot be run: {type(wrong).__name__}: {wrong}"
-        hint = f"It is raised at {last.filename}:{last.lineno}."
-        raise EngineError("usage", message, f"{file}:{name}", hint) from wrong
+    sizes = {"batch": batch, "tokens": tokens}
+    made = _run(Path(path), name, {k: v for k, v in sizes.items() if v is not None})
     module, *inputs = made if isinstance(made, tuple) and len(made) in (2, 3) else (made,)
     if not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule):
         hint = "Return an nn.Module, or (module, inputs) with a tuple of arguments."
@@ -62,6 +53,20 @@ def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module,
         hint = "Return (module, inputs) with a tuple of arguments, or a dict of them by name; or"
         raise EngineError("usage", message, f"{file}:{name}", f"{hint} (module, args, kwargs).")
     return module, (tuple(args), kwargs), True
+
+
+def _run(path: Path, name: str, given: dict[str, int]) -> Any:
+    """What a name of a person's code is, or returns."""
+    file = path.name
+    try:
+        from_file = file.endswith(".py")
+        found = getattr(_module(path) if from_file else importlib.import_module(file), name)
+        return found if isinstance(found, nn.Module) else found(**given)
+    except Exception as wrong:  # whatever the code does
+        last = traceback.extract_tb(wrong.__traceback__)[-1]
+        message = f"{file}:{name} cannot be run: {type(wrong).__name__}: {wrong}"
+        hint = f"It is raised at {last.filename}:{last.lineno}."
+        raise EngineError("usage", message, f"{file}:{name}", hint) from wrong
 
 
 def _required(module: nn.Module) -> Call:

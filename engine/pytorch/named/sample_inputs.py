@@ -1,7 +1,7 @@
 """Inputs for a model of transformers, made from its configuration."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -38,20 +38,12 @@ def sample_inputs(
         message = f"No inputs can be made up for {type(module).__name__}, which takes {listed}."
         hint = "Write a file.py with a function that returns (module, inputs), and open that."
         raise EngineError("input", message, where, hint)
-    wanted = [main]
-    both = {"input_ids", "pixel_values"}
-    if hasattr(module, "logit_scale") and both <= accepts:  # it compares texts with images
-        wanted = ["input_ids", "pixel_values"]
-    if "decoder_input_ids" in accepts and getattr(config, "is_encoder_decoder", False):
-        wanted.append("decoder_input_ids")
+    wanted = _inputs_of(module, main, accepts)
     texts = [n for n in wanted if n.endswith("input_ids")]
     if tokens is not None and not texts:
         raise EngineError("usage", "This model has no tokens to choose.", where)
-    text = config.get_text_config(decoder=True) if "decoder_input_ids" in texts else None
-    text = text or config.get_text_config()
-    positions = getattr(text, "max_position_embeddings", None)
-    most = positions - 2 if isinstance(positions, int) and positions > 3 else _TOKENS
-    sizes = {"batch": batch or (1 if texts else 2), "tokens": tokens or min(_TOKENS, most)}
+    tokens = tokens or min(_TOKENS, _longest(config, "decoder_input_ids" in texts))
+    sizes = {"batch": batch or (1 if texts else 2), "tokens": tokens}
     result: dict[str, torch.Tensor] = {}
     for name in wanted:
         result[name] = _MAKERS[name](config, sizes)
@@ -60,6 +52,22 @@ def sample_inputs(
             mask[:, sizes["tokens"] - sizes["tokens"] // 4 :] = 0
             result["attention_mask"] = mask
     return result
+
+
+def _inputs_of(module: Any, main: str, accepts: Collection[str]) -> list[str]:
+    """Names of the inputs that a model needs, of those that it accepts."""
+    both = ["input_ids", "pixel_values"]
+    # Where there is such a scale, it compares texts with images.
+    wanted = both if hasattr(module, "logit_scale") and {*both} <= {*accepts} else [main]
+    decodes = getattr(module.config, "is_encoder_decoder", False)
+    return [*wanted, "decoder_input_ids"] if decodes and "decoder_input_ids" in accepts else wanted
+
+
+def _longest(config: Any, decoder: bool) -> int:
+    """As many tokens as a text may have, as far as that is known."""
+    text = (config.get_text_config(decoder=True) if decoder else None) or config.get_text_config()
+    positions = getattr(text, "max_position_embeddings", None)
+    return positions - 2 if isinstance(positions, int) and positions > 3 else _TOKENS
 
 
 def _normal(*shape: int) -> torch.Tensor:

@@ -10,7 +10,6 @@ same arguments and results: dropouts that are on are products with masks, and ba
 mode return their new running statistics.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -27,9 +26,10 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.draws import draw_in_fx, named
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.nested import apart
 from relascope.engine.pytorch.operators.compositions import Known, compositions, name_of
 from relascope.engine.pytorch.operators.forms import in_form
-from relascope.engine.pytorch.trace_to_fx import FxTrace
+from relascope.engine.pytorch.trace_to_fx import FxTrace, is_mutable
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name
 from relascope.passes.program import Mask
@@ -105,7 +105,7 @@ class _Joint:
         with values[0].fake_mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
             given = (*values, *masks, *grad_outs, *held)
             made = make_fx(self.recorded, decomposition_table=table)(*given)
-            changing = [n for n in made.graph.nodes if _is_mutable(n)]
+            changing = [n for n in made.graph.nodes if is_mutable(n)]
             if changing:
                 self.check_changes(changing)
                 with torch.no_grad():
@@ -210,7 +210,7 @@ class _Joint:
         graph.output_node().args = (tuple(outputs),)
         names = (f"grad_out_{i}" for i in self.floating)
         masks = tuple(self.masks.values())
-        named = _apart(names, {*self.trace.arguments, *(m.name for m in masks)})
+        named = apart(names, {*self.trace.arguments, *(m.name for m in masks)})
         types = ((tuple(g.shape), dtype_name(g.dtype)) for g in grad_outs)
         return replace(
             self.trace,
@@ -235,7 +235,7 @@ class _Joint:
         """Refuse to change an argument: a program gives it back as it was."""
         for node in changing:
             changed: Any = node
-            while _is_mutable(changed) or _is_view(changed):
+            while is_mutable(changed) or _is_view(changed):
                 changed = changed.args[0]
             if changed.op == "placeholder":
                 message = f"{node.target} changes an input, parameter or buffer in place."
@@ -305,11 +305,6 @@ def _last(graph: Graph) -> Node:
     return graph._root.prev
 
 
-def _is_mutable(node: Node) -> bool:
-    """Whether an operator changes one of its arguments."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
 def _is_view(node: Node) -> bool:
     """Whether an operator's result is its first argument's memory."""
     if not isinstance(node.target, torch._ops.OpOverload):
@@ -345,12 +340,3 @@ def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
         raise AssertionError("a graph has an output")
 
     return make_fx(torch.func.functionalize(run), decomposition_table=table)(*given)
-
-
-def _apart(names: Iterable[str], taken: set[str]) -> list[str]:
-    result = []
-    for name in names:
-        while name in taken:
-            name += "_"
-        result.append(name)
-    return result

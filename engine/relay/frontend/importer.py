@@ -81,17 +81,12 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     updates = tuple(converters[-1].updates)
     note_updates(model, updates)
     progress(0.8, "inferring types")
-    made = mod["main"]
-    variables = {p.name_hint: p for p in made.params}
+    variables = {p.name_hint: p for p in mod["main"].params}
     inputs = zip(model.input_names, kinds, strict=False)
     arguments = [variables.get(n) or relay.var(n, shape=k.shape, dtype=k.dtype) for n, k in inputs]
-    arguments += [variables[n] for n in tensors if n in variables]
     masks = tuple(m for m in converters[-1].masks if m.name in variables)
-    arguments += [variables[m.name] for m in masks]
-    # Marking a node with its origin copies a variable that the node reads as it is.
-    copies = {p: variables[p.name_hint] for p in made.params}
-    mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
-    mod = relay.transform.InferType()(mod)
+    names = (*tensors, *(m.name for m in masks))
+    mod = _taking(mod, [*arguments, *(variables[n] for n in names if n in variables)])
     outputs, used = mod["main"].ret_type, {n: t for n, t in tensors.items() if n in variables}
     found = tensor_types(outputs)[: len(model.outputs_flat)]
     if found != model.outputs_flat:  # a file does not tell the types behind what it refuses
@@ -110,6 +105,15 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         orders=tuple(draw.order for _, draw in model.flat.draws() if not draw.draw),
         provenance={k: (o.scope, o.operator) for n, o in flat.origins.items() for k in [keys[n]]},
     )
+
+
+def _taking(mod: tvm.IRModule, arguments: list[Any]) -> tvm.IRModule:
+    """The module, typed, with the arguments of "main" in this order."""
+    made, variables = mod["main"], {a.name_hint: a for a in arguments}
+    # Marking a node with its origin copies a variable that the node reads as it is.
+    copies = {p: variables[p.name_hint] for p in made.params}
+    mod["main"] = relay.Function(arguments, relay.bind(made.body, copies))
+    return relay.transform.InferType()(mod)
 
 
 class _LatePrelude:
