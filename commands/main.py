@@ -246,12 +246,7 @@ def _module(name: str) -> Any:
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command line.
-
-    Args:
-        command: the one command whose options are wanted, which saves the imports of the others;
-            None gives all of them theirs.
-    """
+    """The parser of the command line; with one command's options alone, or (None) with all."""
     whole = argparse.ArgumentParser(
         prog="relascope",
         description="See, step, cut, compile and time TVM graphs of PyTorch models. Without a "

@@ -101,21 +101,12 @@ class Command:
 
     @property
     def source(self) -> ModelSource:
-        """Which model, as MODEL and the options beside it say.
-
-        Raises:
-            EngineError: kind "usage" or "file"; they do not fit each other, or there is no such
-                model.
-        """
+        """Which model, as MODEL and its options say; EngineError where they do not fit."""
         return _source_of(self.args)
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline of --passes, or the default one, as `typed_pipeline` reads it.
-
-        Raises:
-            EngineError: kind "usage"; the text cannot be read.
-        """
+        """The pipeline of --passes, or the default one; EngineError where it cannot be read."""
         args = self.args
         where = "--passes" if args.passes else "--training, --gradient"
         with refusing("usage", "{}.", where, "See: relascope passes"):
@@ -136,11 +127,7 @@ class Command:
 
     @property
     def fleet(self) -> Fleet | None:
-        """Whose device measures; None for this machine.
-
-        Raises:
-            EngineError: kind "usage"; --key stands without --tracker.
-        """
+        """Whose device measures, None for this machine; EngineError for --key without --tracker."""
         args = self.args
         if args.tracker is None and args.key is None:
             return None
@@ -295,11 +282,7 @@ def _named(text: str) -> str:
 
 
 def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with what --count says.
-
-    Raises:
-        ValueError: it cannot be read, or no such pass is there that counts.
-    """
+    """The pipeline with what --count says; ValueError where no such pass is there that counts."""
     for text in args.count:
         name, _, count = text.partition("=")
         if not any(step.name == name for step in pipeline):
@@ -312,22 +295,14 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
 
 
 def check_folder(folder: Path, what: str, option: str) -> None:
-    """See that files can be written to a folder of their own, before they are made.
-
-    Raises:
-        EngineError: kind "usage"; there is something already, or a file has this name.
-    """
+    """Refuse a folder (EngineError, kind "usage") that has something in it, or is a file."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = f"The {what} needs a folder of its own, and there is something here."
         raise EngineError("usage", message, str(folder), f"Give another {option}.")
 
 
 def write_files(files: Mapping[str, bytes], folder: Path, option: str) -> None:
-    """Write a report's files; one that begins as a script does can be run.
-
-    Raises:
-        EngineError: kind "file"; they cannot be written.
-    """
+    """Write files into a folder as of `writing`; one that begins as a script does can be run."""
     with writing(folder, option):
         for name, content in files.items():
             path = folder / name
@@ -348,13 +323,6 @@ def writing(path: Path, option: str) -> Iterator[None]:
 
 
 def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
-    """Write a file, or add to it.
-
-    Args:
-        option: that named it.
-
-    Raises:
-        EngineError: kind "file"; it cannot be written.
-    """
+    """Write a file, or add to it, as of `writing`."""
     with writing(path, option), path.open(f"{mode}b") as file:
         file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)

@@ -19,12 +19,7 @@ CHOICE = "kernel"
 
 
 def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
-    """A dot a kernel under the machine's roofs; None where no kernel's FLOPs are known.
-
-    Args:
-        document: of `viz.rows.profile.profile_document`, with peaks.
-        chosen: index of the kernel with a ring.
-    """
+    """A profile's kernels under its peaks, the chosen one with a ring; None without FLOPs."""
     dots = _dots(document["kernels"])
     if document["peaks"] is None or not dots:
         return None

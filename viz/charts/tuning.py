@@ -13,15 +13,7 @@ _MOST_NAMED = len(LINES)  # kernels; a legend of more says nothing
 
 
 def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
-    """Each measurement as a point, the least so far as steps; one colour a kernel.
-
-    Args:
-        trials: of one run, in order.
-        names: of kernels by their tasks' keys.
-
-    Returns:
-        None where nothing succeeded yet.
-    """
+    """A run's measurements, and the least so far as steps, by kernel; None before the first."""
     rows = [
         {"kernel": names.get(t.task, t.task), "trial": t.trial, "ms": t.ms, "best": t.best_ms}
         for t in trials

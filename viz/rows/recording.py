@@ -273,11 +273,7 @@ def no_module(run: PassRun) -> str:
 
 
 def step_diff(recording: Recording, number: int) -> str:
-    """What a pass changed, function by function, each as `viz.compare.text.text_diff` has it.
-
-    Raises:
-        EngineError: kind "usage"; there is no such pass. Kind "file"; what it left is not known.
-    """
+    """What a pass changed, by function, as of `text_diff`; EngineError where that is not known."""
     if not 0 <= number < len(recording.passes):
         message = f"There is no pass {number}: the recording has {len(recording.passes)}."
         raise EngineError("usage", message, str(number), "They are counted from 0.")

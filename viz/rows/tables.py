@@ -117,11 +117,7 @@ def modules_table(modules: Iterable[Row]) -> Section:
 def model_document(
     info: ModelInfo, ir: str, graph: Graph | None = None, pipeline: Pipeline | None = None
 ) -> Row:
-    """The document of `graph MODEL`.
-
-    Args:
-        graph: the graph after `pipeline`; None for the imported one.
-    """
+    """The document of `graph MODEL`, of the imported graph or of one after a pipeline."""
     graph = graph or info.graph
     return {
         "model": info.source.model,
@@ -636,11 +632,7 @@ def finding(stage: Row) -> Row:
 
 
 def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Row:
-    """What `bisect MODEL` prints: the culprit, what it does, and every try on the way.
-
-    Args:
-        inside: which application of the culprit it is, where that was looked for and found.
-    """
+    """What `bisect MODEL` prints: the culprit and where in it, what it does, and every try."""
     question = result.question
     suspects = [_step_at(question.pipeline, i) for i in result.found.suspects]
     log, taken = (*result.log, *(inside.log if inside else ())), result.taken

@@ -33,12 +33,7 @@ def write(
     model: str | Path | None,
     tensors: Iterable[str | Path] = (),
 ) -> None:
-    """Write a session's file.
-
-    Args:
-        model: the path of the model's file; None of a sample.
-        tensors: of the files of saved inputs.
-    """
+    """Write a session's file with the model's, None of a sample, and those of saved inputs."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_SESSION, session.text())
         if model is not None:

@@ -332,11 +332,7 @@ SETTINGS = dict(_settings(Session))
 
 
 def from_text(text: str | bytes) -> Session:
-    """The session that `Session.text` wrote.
-
-    Raises:
-        EngineError: kind "session"; it is none, or of another version, or has a value that is none.
-    """
+    """The session that `Session.text` wrote; EngineError, kind "session", where it is none."""
     hint = "Export it again with this version of relascope."
     try:
         value = json.loads(text)

@@ -82,11 +82,7 @@ def put(ident: str, session: Session, about: str) -> None:
 
 
 def get(ident: str) -> Session | None:
-    """The session of an id, if it is kept.
-
-    Raises:
-        EngineError: kind "session"; also where it was kept by another version.
-    """
+    """The session of an id, if it is kept; EngineError where it was kept by another version."""
     with _database() as base:
         row = base.execute("SELECT text FROM session WHERE id = ?", (ident,)).fetchone()
     return None if row is None else from_text(row[0])

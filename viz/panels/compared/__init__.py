@@ -73,15 +73,7 @@ class _Comparison:
 
 
 def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None:
-    """Draw it.
-
-    Args:
-        derive: keeps what is made.
-        key: names both runs, and all that they depend on.
-
-    Raises:
-        Whatever a run raises that is asked for a graph.
-    """
+    """Draw two runs, which `key` names, beside each other; raises what a run raises for a graph."""
     document: Row = derive(lambda: compare(a, b), "compared", *key)
     place = repr(key)
     state = st.session_state

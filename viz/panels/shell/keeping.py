@@ -65,11 +65,7 @@ _OPEN_IN: dict[str, str] = {}
 
 
 def arrive() -> list[str]:
-    """Before anything is drawn: go where the address says, in a new page or one that went back.
-
-    Returns:
-        What is not as the address says, a sentence each, until another model is chosen.
-    """
+    """Go where the address says, before anything is drawn; what is not as it says, in sentences."""
     state, context = st.session_state, get_script_run_ctx()
     if _OPEN in state:  # only what was entered is let go: each look at the state may end the run
         missing = enter(state[_OPEN])
@@ -140,11 +136,7 @@ def _open_elsewhere(ident: str) -> bool:
 
 
 def enter(session: Session) -> list[str]:
-    """Put a session's screen into the state of the page, before its controls are made.
-
-    Returns:
-        What is missing, a sentence each.
-    """
+    """Put a session's screen into the state, before controls are made; what is missing."""
     state, model = st.session_state, session.model
     missing = _files(model)
     if "history" not in state:

@@ -77,11 +77,7 @@ class RequestCache:
             time.sleep(0.01)
 
     def peek(self, method: str, *arguments: Any) -> Any:
-        """The answer if it is here, else None; starts nothing.
-
-        Raises:
-            EngineError: the engine's answer was this error.
-        """
+        """The answer if it is here, or its EngineError raised, else None; starts nothing."""
         self.collect()
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None

@@ -58,10 +58,7 @@ class BisectSearch:
 
 
 def search(screen: Screen) -> BisectSearch | None:
-    """Go on with the search that was asked for, if it is of this pipeline.
-
-    Every run of the page starts it anew, and the request cache has the answers so far.
-    """
+    """Go on with what was asked for of this pipeline: the request cache has the answers so far."""
     asked: BisectQuestion | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None

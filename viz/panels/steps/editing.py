@@ -119,8 +119,7 @@ def _field(
 
 
 def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> None:
-    """The pipeline as text: to copy, to take home as a script, and to paste another, which may name
-    one of TVM's (`chooser`)."""
+    """The pipeline as text to copy, as a script, and a field for another, which may name TVM's."""
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
         download(

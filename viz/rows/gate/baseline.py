@@ -138,11 +138,7 @@ def _machine(made: Document) -> str:
 
 
 def read(text: str, path: str) -> Document:
-    """A baseline from its file.
-
-    Raises:
-        EngineError: kind "file"; it is none, or of another form than this version writes.
-    """
+    """A baseline from its file; EngineError, kind "file", where it is none of this version's."""
     try:
         document = json.loads(text)
         version = document["baseline"]

@@ -51,12 +51,7 @@ class OpenedRecording:
             return self._memo.get(key, make)
 
     def ahead(self, number: int, function: str) -> None:
-        """Work out what the next pass in the list that changed something did, in a thread.
-
-        Args:
-            number: of the pass that is looked at.
-            function: that is looked at whatever the pass changed; "" for what it changed first.
-        """
+        """Work out in a thread what the next pass that changed a function, or any (""), did."""
         if self._timer is not None:
             self._timer.cancel()
         if (known := self.next_changed(number, function)) is not None:
@@ -90,10 +85,7 @@ class OpenedRecording:
         return own_changes(self.rows)
 
     def graph(self, name: str | None) -> Graph | None:
-        """The graph of a function's content; None where it has none.
-
-        Its nodes have the ids that they had in the graph that it was last held against.
-        """
+        """A content's graph, with ids of the one that it was last held against; None of none."""
         if name is None:
             return None
         made: Graph | None = self.derive(lambda: self.recording.graph(name), "graph", name)
