@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4819,
-    "commands": 3473,
+    "commands": 3427,
     "core": 1242,
     "engine": 43447,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26448,
+    "viz": 26370,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
