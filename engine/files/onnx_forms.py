@@ -5,15 +5,41 @@ here (`rewritten`); the rest is refused.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 
 from relascope.core.graph import TensorType
 
 
-def chosen_branch(onnx: Any, node: Any, condition: bool) -> tuple[list[Any], list[Any]]:
+def inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs in a node's attributes."""
+    return [
+        graph
+        for attribute in node.attribute
+        for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
+    ]
+
+
+def rename(graph: onnx.GraphProto | onnx.FunctionProto, names: Mapping[str, str]) -> None:
+    """Put names in the place of others, in the graphs within, too."""
+    if isinstance(graph, onnx.GraphProto):
+        for one in (*graph.initializer, *graph.input, *graph.output):
+            one.name = names.get(one.name, one.name)
+    for node in graph.node:
+        for values in (node.input, node.output):
+            values[:] = [names.get(v, v) for v in values]
+        for inner in inner_graphs(node):
+            rename(inner, names)
+
+
+def chosen_branch(
+    node: onnx.NodeProto, condition: bool
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """The nodes and tensors of the branch that an If takes, as they stand in its place.
 
     What the branch names is named after the If's first result: other branches may have such names.
@@ -35,46 +61,29 @@ def chosen_branch(onnx: Any, node: Any, condition: bool) -> tuple[list[Any], lis
             free.discard(made.name)
         elif result:  # a tensor, a value from outside, or one that is a result already
             results.append((made.name, result))
-    _renamed(branch, names)
+    rename(branch, names)
     copies = [onnx.helper.make_node("Identity", [names.get(a, a)], [b]) for a, b in results]
     return [*branch.node, *copies], list(branch.initializer)
 
 
-def _renamed(graph: Any, names: Mapping[str, str]) -> None:
-    """Put names in the place of others, in the graphs within, too."""
-    for tensor in graph.initializer:
-        tensor.name = names.get(tensor.name, tensor.name)
-    for value in graph.output:
-        value.name = names.get(value.name, value.name)
-    for node in graph.node:
-        for values in (node.input, node.output):
-            values[:] = [names.get(v, v) for v in values]
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                _renamed(inner, names)
-
-
+@dataclass(frozen=True)
 class Form:
-    """A node with what is known of its inputs."""
+    """A node with what is known of its inputs.
 
-    def __init__(
-        self,
-        node: Any,
-        types: Mapping[str, TensorType],
-        constants: Mapping[str, np.ndarray],
-        opset: int,
-    ) -> None:
-        self.node, self._types, self._constants, self._opset = node, types, constants, opset
+    Args:
+        types: of tensors, by name.
+        constants: small tensors that are known, by name.
+        opset: of ONNX's own operators.
+    """
 
-    def since(self, opset: int, default: Any) -> Any:
-        """A default that came with a set of operators; None before it."""
-        return default if self._opset >= opset else None
+    node: onnx.NodeProto
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, np.ndarray]
+    opset: int
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """By name."""
-        import onnx
-
         return {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
 
     def has(self, name: str, default: Any = None) -> Any:
@@ -86,30 +95,23 @@ class Form:
         """How many of its results have a name."""
         return sum(bool(o) for o in self.node.output)
 
+    def input(self, index: int) -> str:
+        """The name of an input; "" where it is left out."""
+        return self.node.input[index] if index < len(self.node.input) else ""
+
     def dtype(self, index: int) -> str:
         """Of an input; "" where it is not known."""
-        kind = self._type(index)
-        return kind.dtype if kind else ""
-
-    def output_dtype(self, index: int) -> str:
-        """The dtype of an output; "" where it is not known."""
-        kind = self._types.get(self.node.output[index])
+        kind = self.types.get(self.input(index))
         return kind.dtype if kind else ""
 
     def shape(self, index: int) -> tuple[int, ...] | None:
         """Of an input."""
-        kind = self._type(index)
+        kind = self.types.get(self.input(index))
         return None if kind is None else tuple(int(d) for d in kind.shape)
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of an input that is known."""
-        return self._constants.get(self._name(index))
-
-    def _name(self, index: int) -> str:
-        return self.node.input[index] if index < len(self.node.input) else ""
-
-    def _type(self, index: int) -> TensorType | None:
-        return self._types.get(self._name(index))
+        return self.constants.get(self.input(index))
 
 
 def _reverse(form: Form) -> bool:
@@ -141,53 +143,41 @@ def _resize(form: Form) -> bool:
     return False
 
 
-_INT64 = 7
-_FLOATS = ("float16", "float32", "float64", "bfloat16")
+def _half_pixel(form: Form) -> bool:
+    default = "half_pixel" if form.opset >= 16 else None
+    return bool(form.has("coordinate_transformation_mode", default) == "half_pixel")
 
-_Rule = tuple[str, str, Callable[[Form], Any]]
-_RULES: dict[str, tuple[_Rule, ...]] = {
-    "BatchNormalization": (("both", "in training", lambda f: f.has("training_mode")),),
-    "Dropout": (
-        ("both", "in training", _training),
-        ("both", "with its mask", lambda f: f.outputs() > 1),
+
+def _one_sign(form: Form) -> bool:
+    return not (form.has("detect_negative", 1) and form.has("detect_positive", 1))
+
+
+_FLOATS = ("float16", "float32", "float64", "bfloat16")
+_RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
+    ("BatchNormalization", "both", "in training", lambda f: f.has("training_mode")),
+    ("Dropout", "both", "in training", _training),
+    ("Dropout", "both", "with its mask", lambda f: f.outputs() > 1),
+    ("Gelu", "relay", "by tanh", lambda f: f.has("approximate") == "tanh"),
+    ("GRU", "relay", "in reverse", _reverse),
+    ("IsInf", "relax", "of one sign", _one_sign),
+    ("LayerNormalization", "relax", "with its statistics", lambda f: f.outputs() > 1),
+    ("LSTM", "relay", "in reverse", _reverse),
+    ("MaxUnpool", "relay", "to a given shape", lambda f: f.constant(2) is not None),
+    (
+        "Mod",
+        "both",
+        "of floating numbers with fmod=0",
+        lambda f: f.dtype(0) in _FLOATS and not f.has("fmod"),
     ),
-    "Gelu": (("relay", "by tanh", lambda f: f.has("approximate") == "tanh"),),
-    "GRU": (("relay", "in reverse", _reverse),),
-    "IsInf": (
-        (
-            "relax",
-            "of one sign",
-            lambda f: not (f.has("detect_negative", 1) and f.has("detect_positive", 1)),
-        ),
-    ),
-    "LayerNormalization": (("relax", "with its statistics", lambda f: f.outputs() > 1),),
-    "LSTM": (("relay", "in reverse", _reverse),),
-    "MaxUnpool": (("relay", "to a given shape", lambda f: f.constant(2) is not None),),
-    "Mod": (
-        (
-            "both",
-            "of floating numbers with fmod=0",
-            lambda f: f.dtype(0) in _FLOATS and not f.has("fmod"),
-        ),
-    ),
-    "Resize": (
-        ("both", "by such scales, sizes or options", _resize),
-        ("relay", "rounding up", lambda f: f.has("nearest_mode") == "round_prefer_ceil"),
-    ),
-    "RNN": (("relay", "in reverse", _reverse),),
-    "RoiAlign": (
-        ("both", "by the maximum", lambda f: f.has("mode") == "max"),
-        (
-            "relay",
-            "by half pixels",
-            lambda f: (
-                f.has("coordinate_transformation_mode", f.since(16, "half_pixel")) == "half_pixel"
-            ),
-        ),
-    ),
-    "SpaceToDepth": (("both", "of CRD order", lambda f: f.has("mode", "DCR") == "CRD"),),
-    "TopK": (("both", "of uint64", lambda f: f.dtype(0) == "uint64"),),
-}
+    ("Resize", "both", "by such scales, sizes or options", _resize),
+    ("Resize", "relay", "rounding up", lambda f: f.has("nearest_mode") == "round_prefer_ceil"),
+    ("RNN", "relay", "in reverse", _reverse),
+    ("RoiAlign", "both", "by the maximum", lambda f: f.has("mode") == "max"),
+    ("RoiAlign", "relay", "by half pixels", _half_pixel),
+    ("SpaceToDepth", "both", "of CRD order", lambda f: f.has("mode", "DCR") == "CRD"),
+    ("TopK", "both", "of uint64", lambda f: f.dtype(0) == "uint64"),
+)
+"""Which forms of operators which importers make something else of, and what these are called."""
 
 
 def refused(ir: str, form: Form) -> str:
@@ -196,146 +186,137 @@ def refused(ir: str, form: Form) -> str:
     Args:
         ir: "relay" or "relax".
     """
-    for of, what, is_it in _RULES.get(form.node.op_type, ()):
-        if of in (ir, "both") and is_it(form):
-            return f"{form.node.op_type} {what}"
+    for op, of, what, is_it in _RULES:
+        if op == form.node.op_type and of in (ir, "both") and is_it(form):
+            return f"{op} {what}"
     return ""
 
 
-class _Written:
-    """Nodes in place of one.
-
-    Args:
-        prefix: of the names of what they make; nothing else bears it.
-    """
-
-    def __init__(self, form: Form, prefix: str) -> None:
-        self.form, self._prefix = form, prefix
-        self.nodes: list[Any] = []
-        self.data = form.node.input[0]
-
-    def op(self, operator: str, *inputs: str, place: int | None = None, **attributes: Any) -> str:
-        """Add a node; the name of what it makes.
-
-        Args:
-            place: index of the output of the one replaced that it makes.
-        """
-        import onnx
-
-        made = f"{self._prefix}{len(self.nodes)}" if place is None else self.form.node.output[place]
-        node = onnx.helper.make_node(operator, inputs, [made], self.form.node.name, **attributes)
-        node.metadata_props.extend(self.form.node.metadata_props)
-        self.nodes.append(node)
-        return made
-
-    def constant(self, value: Any, dtype: str) -> str:
-        """Add a tensor."""
-        import onnx
-
-        tensor = onnx.numpy_helper.from_array(np.array(value, dtype=dtype))
-        return self.op("Constant", value=tensor)
-
-
-def _shifted(written: _Written) -> None:
+def _shifted(form: Form) -> tuple[str, dict[str, Any]]:
     """Shifts by too much or by less than nothing, of which processors make what they like: all
     bits are shifted out, and the sign stays, as ONNX's tests have it."""
-    form, (data, by) = written.form, written.form.node.input
     dtype = form.dtype(0)
-    signed, most = dtype.startswith("int"), np.iinfo(dtype).bits - 1
-    outside = written.op("Greater", by, written.constant(most, dtype))
-    if signed:
-        below = written.op("Less", by, written.constant(0, dtype))
-        outside = written.op("Or", outside, below)
-    zero, right = written.constant(0, dtype), form.has("direction") == "RIGHT"
-    stays = written.constant(most, dtype) if right and signed else zero
-    inside = written.op("Where", outside, stays, by)
-    direction = {"direction": form.has("direction")}
-    if right and signed:
-        written.op("BitShift", data, inside, place=0, **direction)
+    most = np.array(np.iinfo(dtype).bits - 1, dtype)
+    text = """
+        above = Greater (by, most)
+        below = Less (by, zero)
+        outside = Or (above, below)
+    """
+    if form.has("direction") == "RIGHT" and dtype.startswith("int"):
+        text += "inside = Where (outside, most, by) y = BitShift (x, inside)"
     else:
-        written.op(
-            "Where", outside, zero, written.op("BitShift", data, inside, **direction), place=0
-        )
+        text += """
+            inside = Where (outside, zero, by)
+            shifted = BitShift (x, inside)
+            y = Where (outside, zero, shifted)
+        """
+    return text, {"most": most, "zero": np.zeros((), dtype)}
 
 
-def _dropped_nothing(written: _Written) -> None:
+def _dropped_nothing(form: Form) -> tuple[str, dict[str, Any]]:
     """Dropout at inference: all stays."""
-    shape = written.op("Shape", written.data)
-    written.op("Identity", written.data, place=0)
-    written.op("Expand", written.constant(True, "bool"), shape, place=1)
+    text = "y = Identity (x) shape = Shape (x) mask = Expand (true, shape)"
+    return text, {"true": np.array(True)}
 
 
-def _one_sided(written: _Written) -> None:
+def _infinite(form: Form) -> tuple[str, dict[str, Any]]:
     """Infinite and of a sign."""
-    side = "Greater" if written.form.has("detect_positive", 1) else "Less"
-    zero = written.constant(0, written.form.dtype(0))
-    either = written.op("IsInf", written.data)
-    written.op("And", either, written.op(side, written.data, zero), place=0)
+    side = "Greater" if form.has("detect_positive", 1) else "Less"
+    text = f"""
+        either = IsInf <detect_positive = 1, detect_negative = 1> (x)
+        side = {side} (x, zero)
+        y = And (either, side)
+    """
+    return text, {"zero": np.zeros((), form.dtype(0))}
 
 
-def _of_sizes(written: _Written) -> None:
+def _of_sizes(form: Form) -> tuple[str, dict[str, Any]]:
     """A norm of an odd order is of absolute values."""
-    written.op("LpPool", written.op("Abs", written.data), place=0, **written.form.attributes)
+    return "sizes = Abs (x) y = LpPool (sizes)", {}
 
 
-def _compared(written: _Written) -> None:
+def _compared(form: Form) -> tuple[str, dict[str, Any]]:
     """A one-hot encoding by comparing with the numbers below its depth."""
-    form = written.form
     shape, depth, values = form.shape(0) or (), form.constant(1), form.constant(2)
     assert depth is not None  # by `_WAYS`, and the values are, too
     assert values is not None
-    count, axis = int(depth.reshape(-1)[0]), form.has("axis", -1)
+    count, axis = np.int64(depth.reshape(-1)[0]), form.has("axis", -1)
     axis = axis if axis >= 0 else axis + len(shape) + 1
-    whole = written.op("Cast", written.data, to=_INT64)
-    below = written.op("Less", whole, written.constant(0, "int64"))
-    around = written.op("Add", whole, written.constant(count, "int64"))
-    whole = written.op("Where", below, around, whole)
-    wide = written.constant([*shape[:axis], 1, *shape[axis:]], "int64")
-    numbers = np.arange(count).reshape(-1, *[1] * (len(shape) - axis))
-    alike = written.op(
-        "Equal", written.op("Reshape", whole, wide), written.constant(numbers, "int64")
-    )
-    off, on = (written.constant(v, str(values.dtype)) for v in values.reshape(-1))
-    written.op("Where", alike, on, off, place=0)
+    text = """
+        whole = Cast <to = 7> (x)
+        below = Less (whole, zero)
+        around = Add (whole, count)
+        inside = Where (below, around, whole)
+        wide = Reshape (inside, sizes)
+        alike = Equal (wide, numbers)
+        y = Where (alike, on, off)
+    """
+    off, on = values.reshape(-1)
+    return text, {
+        "zero": np.int64(0),
+        "count": count,
+        "sizes": np.array([*shape[:axis], 1, *shape[axis:]], np.int64),
+        "numbers": np.arange(count).reshape(-1, *[1] * (len(shape) - axis)),
+        "off": off,
+        "on": on,
+    }
 
 
-def _known_shift(form: Form) -> bool:
+def _unknown_shift(form: Form) -> bool:
     by, dtype = form.constant(1), form.dtype(0)
-    most = np.iinfo(dtype).bits if dtype else 0
-    return not dtype or (by is not None and bool(np.all((by >= 0) & (by < most))))
+    return bool(dtype) and (by is None or not np.all((by >= 0) & (by < np.iinfo(dtype).bits)))
 
 
-_Way = tuple[Callable[[Form], Any], Callable[[_Written], None]]
+def _mask(form: Form) -> bool:
+    kind = form.types.get(form.node.output[1]) if form.outputs() > 1 else None
+    return kind is not None and kind.dtype == "bool" and not _training(form)
+
+
+def _known_depth(form: Form) -> bool:
+    return form.shape(0) is not None and {form.input(1), form.input(2)} <= form.constants.keys()
+
+
+def _one_sided(form: Form) -> bool:
+    return bool(form.dtype(0)) and form.has("detect_negative", 1) != form.has("detect_positive", 1)
+
+
+_Way = tuple[str, Callable[[Form], Any], Callable[[Form], tuple[str, dict[str, Any]]]]
 _WAYS: dict[str, _Way] = {
-    "BitShift": (lambda f: not _known_shift(f), _shifted),
-    "Dropout": (
-        lambda f: f.outputs() > 1 and f.output_dtype(1) == "bool" and not _training(f),
-        _dropped_nothing,
-    ),
-    "IsInf": (
-        lambda f: f.dtype(0) and f.has("detect_negative", 1) != f.has("detect_positive", 1),
-        _one_sided,
-    ),
-    "LpPool": (lambda f: f.has("p", 2) % 2, _of_sizes),
-    "OneHot": (
-        lambda f: (
-            f.shape(0) is not None and f.constant(1) is not None and f.constant(2) is not None
-        ),
-        _compared,
-    ),
+    "BitShift": ("(x, by) => (y)", _unknown_shift, _shifted),
+    "Dropout": ("(x, ratio, training) => (y, mask)", _mask, _dropped_nothing),
+    "IsInf": ("(x) => (y)", _one_sided, _infinite),
+    "LpPool": ("(x) => (y)", lambda f: f.has("p", 2) % 2, _of_sizes),
+    "OneHot": ("(x, depth, values) => (y)", _known_depth, _compared),
 }
-"""When an operator is written as others, and how."""
+"""When an operator is written as others, and how: in ONNX's own text, with constants by name. An
+operator of the same name has the attributes of the one replaced."""
 
 
-def rewritten(form: Form, prefix: str) -> list[Any]:
+def rewritten(form: Form, prefix: str) -> list[onnx.NodeProto]:
     """Nodes in place of one of which importers make something else; none where it stays.
 
     Args:
         prefix: of the names of what they make; nothing else bears it.
     """
-    asked, write = _WAYS.get(form.node.op_type, (None, None))
+    node = form.node
+    head, asked, write = _WAYS.get(node.op_type, ("", None, None))
     if asked is None or write is None or not asked(form):
         return []
-    written = _Written(form, prefix)
-    write(written)
-    return written.nodes
+    text, constants = write(form)
+    body = onnx.parser.parse_function(f'<opset_import: ["": 1]> Way {head} {{ {text} }}')
+    tensors = [
+        onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        for name, value in ((n, np.asarray(v)) for n, v in constants.items())
+    ]
+    nodes = [*tensors, *body.node]
+    names = {o: f"{prefix}{o}" for one in nodes for o in one.output}
+    names |= dict(zip(body.input, node.input, strict=False))
+    names |= dict(zip(body.output, node.output, strict=False))
+    for one in nodes:
+        one.name = node.name
+        set_here = {a.name for a in one.attribute}
+        if one.op_type == node.op_type:
+            one.attribute.extend(a for a in node.attribute if a.name not in set_here)
+    written = onnx.FunctionProto(node=nodes)
+    rename(written, names)
+    return list(written.node)

@@ -6,22 +6,35 @@ are constants. External data is read from files beside the model alone.
 """
 
 import ast
+import copy
 import math
-import os
 import re
-import stat
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.inliner
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
+from onnx.numpy_helper import from_array, to_array
+from onnx.reference import ReferenceEvaluator
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
-from relascope.engine.files.onnx_forms import Form, chosen_branch, refused, rewritten
+from relascope.engine.files.onnx_forms import (
+    Form,
+    chosen_branch,
+    inner_graphs,
+    refused,
+    rename,
+    rewritten,
+)
 from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
@@ -42,8 +55,8 @@ _SHAPES = """
 FOLDED = frozenset(_SHAPES.split())
 """What is computed here where all that it reads is constant and small."""
 
-_BRANCHES = (("", "If"), ("ai.onnx", "If"))
-"""Of which one side stands for it where what it reads is known."""
+_OWN = ("", "ai.onnx")
+"""Names of the domain of ONNX's own operators."""
 
 _AT_IMPORT = {
     "Reshape Expand Tile Squeeze Unsqueeze TopK Split CumSum Trilu AffineGrid CenterCropPad "
@@ -114,8 +127,8 @@ class OnnxModel:
         notes: sentences for people.
     """
 
-    model: Any
-    given: Any
+    model: onnx.ModelProto
+    given: onnx.ModelProto
     opset: int
     inputs: tuple[tuple[str, TensorType], ...]
     names: tuple[str, ...]
@@ -125,15 +138,59 @@ class OnnxModel:
     nodes: tuple[OnnxNode, ...]
     notes: tuple[str, ...]
 
+    def check_results(self, index: int, found: Iterable[TensorType | str | None]) -> None:
+        """Hold what an importer makes of a node against the types that ONNX gives it.
 
-def read_onnx(path: Path) -> Any:
-    """The ModelProto of a file, with its external data.
+        Args:
+            index: of the node.
+            found: types of its results; None for one that is not known yet, text for what is no
+                static tensor.
+
+        Raises:
+            EngineError: kind "operator".
+        """
+        node = self.model.graph.node[index]
+        for kind, name in zip(found, node.output, strict=False):
+            wanted = self.types.get(name)
+            if name and kind is not None and wanted is not None and kind != wanted:
+                message = f"TVM's importer makes {kind} of this {node.op_type}, and ONNX {wanted}."
+                raise EngineError("operator", message, self.nodes[index].where)
+
+    def check_outputs(self, found: tuple[TensorType, ...], path: str) -> None:
+        """Hold the outputs of what an importer makes against those that ONNX gives the model.
+
+        Raises:
+            EngineError: kind "operator".
+        """
+        if found != self.outputs:
+            ours, theirs = (", ".join(map(str, types)) for types in (found, self.outputs))
+            message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
+            raise EngineError("operator", message, path)
+
+
+@contextmanager
+def importing(what: str, where: str) -> Iterator[None]:
+    """Say that TVM's importer does not take something.
 
     Raises:
-        EngineError: kind "file"; it is no model, or what it declares is refused; kind "engine"
-            where the package onnx is not installed.
+        EngineError: of the block; kind "operator" for anything else, which TVM raises.
     """
-    onnx = _onnx()
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as wrong:
+        said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300].rstrip(". ")
+        message = f"TVM's importer does not take {what}: {said}."
+        raise EngineError("operator", message, where) from wrong
+
+
+def read_onnx(path: Path) -> onnx.ModelProto:
+    """The model of a file, with its external data.
+
+    Raises:
+        EngineError: kind "file"; it is no model, or what it declares is refused.
+    """
     data, packed = onnx_parts(path)
     model = onnx.ModelProto()
     try:
@@ -144,105 +201,69 @@ def read_onnx(path: Path) -> Any:
     if not model.HasField("graph") or not model.graph.output:
         message = f"{path.name} is not opened: it has no graph with an output."
         raise EngineError("file", message, path.name, "Write it again.")
-    for tensor in _tensors(model.graph, path.name):
-        _load_external(tensor, path, packed)
+    for graph in _graphs(model.graph, *model.functions):
+        if len(graph.node) > _MOST_NODES:
+            raise _refused(path.name, f"it has more than {_MOST_NODES:,} nodes")
+        if isinstance(graph, onnx.GraphProto):
+            if graph.sparse_initializer:
+                raise _refused(path.name, "it has sparse tensors")
+            for tensor in graph.initializer:
+                _load(tensor, path, packed)
+        for attribute in (a for node in graph.node for a in node.attribute):
+            for tensor in (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors):
+                _load(tensor, path, packed)
     return model
-
-
-def _onnx() -> Any:
-    try:
-        import onnx
-        import onnx.helper
-        import onnx.inliner
-        import onnx.shape_inference
-    except ImportError as wrong:
-        message = "This is an ONNX file, and the package onnx is not installed."
-        raise EngineError("engine", message, "onnx", "Install it: pip install onnx.") from wrong
-    return onnx
 
 
 def _refused(name: str, why: str, where: str = "") -> EngineError:
     return EngineError("file", f"{name} is not opened: {why}.", where or name, _HINT)
 
 
-def _graphs(graph: Any, depth: int = 0) -> Iterator[Any]:
-    """A graph and those in its nodes."""
-    yield graph
-    if depth > 20:
-        return
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _graphs(inner, depth + 1)
+def _graphs(*outer: Any) -> Iterator[Any]:
+    """Graphs and functions, and the graphs in their nodes. No more than 50 are in one another,
+    because protobuf reads no more than 100 messages that are."""
+    for graph in outer:
+        yield graph
+        for node in graph.node:
+            yield from _graphs(*inner_graphs(node))
 
 
-def _tensors(graph: Any, name: str) -> Iterator[Any]:
-    for one in _graphs(graph):
-        if len(one.node) > _MOST_NODES:
-            raise _refused(name, f"it has more than {_MOST_NODES:,} nodes")
-        if one.sparse_initializer:
-            raise _refused(name, "it has sparse tensors")
-        yield from one.initializer
-        for node in one.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
-
-
-def _load_external(tensor: Any, path: Path, packed: Mapping[str, bytes]) -> None:
-    """Read a tensor's data from a file in the model's folder, and check what it declares.
+def _load(tensor: onnx.TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
+    """Check what a tensor declares, and read its data from a file in the model's folder.
 
     Args:
         packed: the files that came with the model in one archive.
     """
-    elements = math.prod(tensor.dims)
     where = f"{path.name}: {tensor.name[:200]}"
-    if min(tensor.dims, default=0) < 0 or elements > _MOST_ELEMENTS:
+    if min(tensor.dims, default=0) < 0 or math.prod(tensor.dims) > _MOST_ELEMENTS:
         shape = "x".join(map(str, tensor.dims))[:200]
         raise _refused(path.name, f"a tensor in it has the shape {shape}", where)
     if tensor.data_location != tensor.EXTERNAL:
         return
-    about = {e.key: e.value for e in tensor.external_data}
-    place = about.get("location", "")
-    parts = Path(place).parts
-    if not place or "\0" in place or Path(place).is_absolute() or ".." in parts or "\\" in place:
-        raise _refused(path.name, f"its data is to be read from {place[:200]!r}", where)
-    folder, file = path.parent.resolve(), path.parent / place
-    if place not in packed and not file.exists():
+    place = next((e.value for e in tensor.external_data if e.key == "location"), "")
+    if place and place not in packed and not (path.parent / place).exists():
         message = f"{path.name} has its weights in another file, {place[:200]!r}, which is not in"
         message += " its folder."
         hint = "Put both into one folder and open it there, or save it with the weights inside."
         raise EngineError("file", message, where, hint)
-    plain = place in packed or stat.S_ISREG(os.stat(file).st_mode)
-    if not plain or not file.resolve().is_relative_to(folder):
-        raise _refused(path.name, f"its data is to be read from {place[:200]!r}", where)
     try:
-        offset = int(about.get("offset", 0))
-        size = len(packed[place]) if place in packed else file.stat().st_size
-        length = int(about.get("length", size - offset))
-    except ValueError as wrong:
-        raise _refused(path.name, "the place of its data is no number", where) from wrong
-    item = _item_bytes(tensor.data_type)
-    if offset < 0 or length < 0 or offset + length > size or length != math.ceil(elements * item):
-        raise _refused(path.name, f"its data is not where it says, in {place[:200]!r}", where)
-    if place in packed:
-        tensor.raw_data = packed[place][offset : offset + length]
-    else:
-        with file.open("rb") as data:
-            data.seek(offset)
-            tensor.raw_data = data.read(length)
-    del tensor.external_data[:]
-    tensor.data_location = tensor.DEFAULT
-
-
-def _item_bytes(kind: int) -> float:
-    name = DTYPES.get(kind)
-    return (2 if name == "bfloat16" else np.dtype(name).itemsize) if name else math.nan
+        if place in packed:
+            about = ExternalDataInfo(tensor)
+            start, length = about.offset or 0, about.length
+            tensor.raw_data = packed[place][start : None if length is None else start + length]
+            tensor.data_location = tensor.DEFAULT
+        else:  # where it lies outside the folder, or in a link, ONNX refuses it
+            load_external_data_for_tensor(tensor, str(path.parent))
+        to_array(tensor)  # which all of its bytes are needed for
+    except Exception as wrong:  # ONNX's own raises what it likes
+        said = " ".join(str(wrong).split())[:300].rstrip(".")
+        raise _refused(
+            path.name, f"its data is to be read from {place[:200]!r}: {said}", where
+        ) from wrong
 
 
 def prepare(
-    given: Any,
+    given: onnx.ModelProto,
     known: Collection[str],
     ir: str,
     name: str,
@@ -261,60 +282,40 @@ def prepare(
         EngineError: kind "file", kind "operator" (names all that are not known, with counts), or
             kind "input".
     """
-    onnx = _onnx()
     opset = _opset(given, name)
-    _check_order(given, name)
-    model = onnx.ModelProto()
-    model.CopyFrom(given)
-    if model.functions:
-        _check_functions(model, name)
-        try:
-            model = onnx.inliner.inline_local_functions(model)
-        except Exception as wrong:  # ONNX's own raises what it likes
-            why = f"its functions cannot be written out: {lines_of(wrong)[-1][:200]}"
-            raise _refused(name, why) from wrong
+    model = _without_own_functions(given, name)
+    _check_order(model.graph, name)
     names, inputs = _fix_inputs(model, name, types)
     _scopes(model)
-    may_go = {
-        (n.domain, n.op_type)
-        for graph in _graphs(model.graph)
-        for n in graph.node
-        if n.op_type in FOLDED
-        or (n.domain, n.op_type) in _BRANCHES
-        or _is_function(onnx, n.domain, n.op_type, opset, model)
-    }
-    _check_known(model, known, ir, may_go)  # before types are sought, which fails over others
-    types_of, model = _folded(onnx, model, opset, name)
-    bodies = _without_functions(onnx, model, known, opset, name, ir, types_of)
-    if _rewrite(onnx, bodies, types_of, opset) or bodies is not model:
-        types_of, model = _folded(onnx, bodies, opset, name)
+    _check_known(model, known, ir, later=True)  # before types are sought, which fails over others
+    types_of = _fold(model, name)
+    model, changed = _without_functions(model, known, ir, types_of)
+    if _rewrite(model, types_of) or changed:
+        types_of = _fold(model, name)
     _check_known(model, known, ir)
     _check_sizes(model, types_of, name)
-    _check_forms(onnx, model, types_of, ir, opset)
+    _check_forms(model, types_of, ir)
     _check_at_import(model)
-    weights = _weights(onnx, model, types_of)
+    weights = _weights(model)
     nodes = []
     for index, node in enumerate(model.graph.node):
         nodes.append(_node_of(node))
         node.name = str(index)
         del node.metadata_props[:]
-    outputs = tuple(
-        _static(types_of.get(o.name), o.name, "output", name) for o in model.graph.output
-    )
+    outputs = tuple(_static(types_of.get(o.name), o.name) for o in model.graph.output)
     notes = (f"An ONNX model of operator set {opset}, written by {_producer(given)}.",)
     return OnnxModel(
         model, given, opset, inputs, names, weights, outputs, types_of, tuple(nodes), notes
     )
 
 
-def _producer(model: Any) -> str:
+def _producer(model: onnx.ModelProto) -> str:
     said = f"{model.producer_name} {model.producer_version}".strip()
     return said[:100] if said.isprintable() and said else "an exporter that does not say its name"
 
 
-def _opset(model: Any, name: str) -> int:
-    onnx = _onnx()
-    own = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+def _opset(model: onnx.ModelProto, name: str) -> int:
+    own = [o.version for o in model.opset_import if o.domain in _OWN]
     if len(own) != 1:
         raise _refused(name, "it does not say which operator set it is of")
     newest = onnx.defs.onnx_opset_version()
@@ -325,168 +326,165 @@ def _opset(model: Any, name: str) -> int:
     return int(own[0])
 
 
-def _check_order(model: Any, name: str) -> None:
-    """Nodes stand after those that they read, and no name is given twice."""
+def _without_own_functions(given: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """A copy with the file's own functions written out, and one name for ONNX's own domain."""
+    bodies = {(f.domain, f.name): f for f in given.functions}
+    sizes: dict[tuple[str, str], int] = {}
 
-    def check(graph: Any, outer: frozenset[str]) -> None:
-        seen = set(outer)
-        own = [*(i.name for i in graph.input), *(t.name for t in graph.initializer)]
-        seen.update(own)
-        for node in graph.node:
-            where = f"{name}: {node.op_type} {node.name}"[:300]
-            if missing := [i for i in node.input if i and i not in seen]:
-                why = f"{node.op_type} reads {missing[0][:100]!r}, which nothing before it makes"
-                raise _refused(name, why, where)
-            for attribute in node.attribute:
-                inner = [attribute.g] if attribute.HasField("g") else []
-                for one in (*inner, *attribute.graphs):
-                    check(one, frozenset(seen))
-            for made in filter(None, node.output):
-                if made in seen:
-                    raise _refused(name, f"{made[:100]!r} is made twice", where)
-                seen.add(made)
-        if missing := [o.name for o in graph.output if o.name not in seen]:
-            raise _refused(name, f"nothing makes its output {missing[0][:100]!r}")
+    def size(body: Any, outer: tuple[tuple[str, str], ...] = ()) -> int:
+        """Nodes of a body that is written out."""
+        count = 0
+        for node in (n for graph in _graphs(body) for n in graph.node):
+            called = (node.domain, node.op_type)
+            if called in outer:
+                raise _refused(name, f"its function {node.op_type[:100]!r} calls itself")
+            if called in bodies and called not in sizes:
+                sizes[called] = size(bodies[called], (*outer, called))
+            count += 1 + sizes.get(called, 0)
+        if count > _MOST_NODES:
+            raise _refused(name, f"its functions are more than {_MOST_NODES:,} nodes")
+        return count
 
     try:
-        check(model.graph, frozenset())
-    except RecursionError as wrong:
-        raise _refused(name, "its graphs are nested too deeply") from wrong
-
-
-def _check_functions(model: Any, name: str) -> None:
-    """Refuse functions that call themselves, which could not be written out."""
-    bodies = {(f.domain, f.name): f for f in model.functions}
-    done: dict[Any, int] = {}
-    for root in bodies:
-        todo = [(root, False)]
-        while todo:
-            one, left = todo.pop()
-            if left:
-                done[one] = 2
-            elif done.get(one, 0) == 0 and one in bodies:
-                done[one] = 1
-                todo.append((one, True))
-                called = {(n.domain, n.op_type) for n in bodies[one].node} & bodies.keys()
-                if any(done.get(c) == 1 for c in called):
-                    raise _refused(name, f"its function {one[1][:100]!r} calls itself")
-                todo += [(c, False) for c in called]
-    sizes = {k: len(f.node) for k, f in bodies.items()}
-    for _ in range(len(bodies)):
-        grown = {
-            k: sum(sizes.get((n.domain, n.op_type), 1) for n in f.node) for k, f in bodies.items()
-        }
-        if grown == sizes:
-            break
-        sizes = grown
-        if max(sizes.values()) > _MOST_NODES:
-            raise _refused(name, f"its functions are more than {_MOST_NODES:,} nodes")
-
-
-def _without_functions(
-    onnx: Any,
-    model: Any,
-    known: Collection[str],
-    opset: int,
-    name: str,
-    ir: str,
-    types: Mapping[str, TensorType],
-) -> Any:
-    """Operators that the importer does not have, or has wrong, written as others, where ONNX
-    defines them so; the same model where there are none."""
-    constants = _constants(onnx, model)
-    for _ in range(4):
-        unknown = set()
-        for graph in _graphs(model.graph):
-            unknown |= {
-                (n.domain, n.op_type)
-                for n in graph.node
-                if not _has(n, known) or refused(ir, Form(n, types, constants, opset))
-            }
-        wanted = [u for u in unknown if _is_function(onnx, *u, opset, model)]
-        if not wanted:
-            break
-        spelled = [(domain or "", op) for domain, op in wanted]
-        before, inline = model, onnx.inliner.inline_selected_functions
-        try:
-            model = inline(before, spelled, False, True)
-        except Exception:  # ONNX's own raises what it likes: then they are named as not known
-            break
-        if model.graph == before.graph:
-            break
+        for body in (given.graph, *given.functions):
+            size(body)
+        inline = onnx.inliner.inline_local_functions if given.functions else copy.deepcopy
+        model: onnx.ModelProto = inline(given)
+    except (EngineError, MemoryError):
+        raise
+    except Exception as wrong:  # ONNX's own raises what it likes
+        why = f"its functions cannot be written out: {lines_of(wrong)[-1][:200]}"
+        raise _refused(name, why) from wrong
+    for one in (*model.opset_import, *(n for g in _graphs(model.graph) for n in g.node)):
+        one.domain = "" if one.domain in _OWN else one.domain
     return model
 
 
-def _is_function(onnx: Any, domain: str, op: str, opset: int, model: Any) -> bool:
+def _check_order(graph: onnx.GraphProto, name: str, outer: Collection[str] = ()) -> None:
+    """Nodes stand after those that they read, and no name is given twice."""
+    seen = {*outer, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
+    for node in graph.node:
+        where = f"{name}: {node.op_type} {node.name}"[:300]
+        if missing := [i for i in node.input if i and i not in seen]:
+            why = f"{node.op_type} reads {missing[0][:100]!r}, which nothing before it makes"
+            raise _refused(name, why, where)
+        for inner in inner_graphs(node):
+            _check_order(inner, name, seen)
+        for made in filter(None, node.output):
+            if made in seen:
+                raise _refused(name, f"{made[:100]!r} is made twice", where)
+            seen.add(made)
+    if missing := [o.name for o in graph.output if o.name not in seen]:
+        raise _refused(name, f"nothing makes its output {missing[0][:100]!r}")
+
+
+def _without_functions(
+    model: onnx.ModelProto, known: Collection[str], ir: str, types: Mapping[str, TensorType]
+) -> tuple[onnx.ModelProto, bool]:
+    """Operators that the importer does not have, or has wrong, written as others, where ONNX
+    defines them so; and whether there are any."""
+    changed = False
+    for _ in range(4):
+        wanted = {
+            (form.node.domain, form.node.op_type)
+            for form in _forms(model, types)
+            if (not _has(form.node, known) or refused(ir, form)) and _is_function(form.node, model)
+        }
+        if not wanted:
+            break
+        try:
+            found = onnx.inliner.inline_selected_functions(model, list(wanted), False, True)
+        except Exception:  # ONNX's own raises what it likes: then they are named as not known
+            break
+        if found.graph == model.graph:
+            break
+        model, changed = found, True
+    return model, changed
+
+
+def _is_function(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
+    """Whether ONNX defines an operator by others."""
     versions = {o.domain: o.version for o in model.opset_import}
     try:
-        schema = onnx.defs.get_schema(op, versions.get(domain, opset), domain)
+        version = versions.get(node.domain, versions[""])
+        schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
     except Exception:  # SchemaError, which has no stable place
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _has(node: Any, known: Collection[str]) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in known
+def _has(node: onnx.NodeProto, known: Collection[str]) -> bool:
+    return not node.domain and node.op_type in known
 
 
 def _check_known(
-    model: Any, known: Collection[str], ir: str, may_go: Collection[tuple[str, str]] = ()
+    model: onnx.ModelProto, known: Collection[str], ir: str, later: bool = False
 ) -> None:
-    counts: Counter[str] = Counter()
-    where: dict[str, str] = {}
-    for graph in _graphs(model.graph):
-        for node in graph.node:
-            if not _has(node, known) and (node.domain, node.op_type) not in may_go:
-                named = (
-                    node.op_type
-                    if node.domain in ("", "ai.onnx")
-                    else f"{node.domain}.{node.op_type}"
-                )
-                counts[named] += 1
-                where.setdefault(named, _node_of(node).where)
+    """Name all operators that the importer does not have.
+
+    Args:
+        later: whether those may still go that are computed here or written as others.
+    """
+    strange = [
+        node
+        for graph in _graphs(model.graph)
+        for node in graph.node
+        if not _has(node, known)
+        and not (later and (_has(node, FOLDED | {"If"}) or _is_function(node, model)))
+    ]
+    counts = Counter(_node_of(node).operator for node in strange)
     if counts:
-        listed = ", ".join(f"{op} ({n} times)" if n > 1 else op for op, n in counts.most_common())
-        message = f"TVM's importer of ONNX for {ir.title()} does not have: {listed}."
-        raise EngineError("operator", message, where[counts.most_common(1)[0][0]])
+        most = counts.most_common(1)[0][0]
+        message = f"TVM's importer of ONNX for {ir.title()} does not have: {_listed(counts)}."
+        where = next(n.where for n in map(_node_of, strange) if n.operator == most)
+        raise EngineError("operator", message, where)
 
 
-def _constants(onnx: Any, model: Any) -> dict[str, np.ndarray]:
-    """The small tensors that are known, by name."""
-    return {
-        t.name: onnx.numpy_helper.to_array(t)
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{one} ({n} times)" if n > 1 else one for one, n in counts.most_common())
+
+
+def _forms(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> Iterator[Form]:
+    """All nodes, with what is known of their inputs."""
+    constants = {
+        t.name: to_array(t)
         for t in model.graph.initializer
         if t.data_type in DTYPES and math.prod(t.dims) <= 64
     }
+    opset = _version(model)
+    for graph in _graphs(model.graph):
+        yield from (Form(node, types, constants, opset) for node in graph.node)
 
 
-def _rewrite(onnx: Any, model: Any, types: Mapping[str, TensorType], opset: int) -> bool:
+def _version(model: onnx.ModelProto) -> int:
+    """Of ONNX's own operators."""
+    return next(int(o.version) for o in model.opset_import if not o.domain)
+
+
+def _rewrite(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> bool:
     """Write operators that importers make wrong as others, where that is known; whether any."""
-    constants, nodes, changed = _constants(onnx, model), [], False
     prefix = "_"
     while any(o.startswith(prefix) for n in model.graph.node for o in n.output):
         prefix += "_"
-    for index, node in enumerate(model.graph.node):
-        written = rewritten(Form(node, types, constants, opset), f"{prefix}{index}_")
+    nodes, changed = [], False
+    outermost = islice(_forms(model, types), len(model.graph.node))
+    for index, form in enumerate(outermost):
+        written = rewritten(form, f"{prefix}{index}_")
         changed = changed or bool(written)
-        nodes += written or [node]
+        nodes += written or [form.node]
     if changed:
         del model.graph.node[:]
         model.graph.node.extend(nodes)
     return changed
 
 
-def _check_forms(
-    onnx: Any, model: Any, types: Mapping[str, TensorType], ir: str, opset: int
-) -> None:
+def _check_forms(model: onnx.ModelProto, types: Mapping[str, TensorType], ir: str) -> None:
     """Refuse what TVM's importer makes wrong, all of it at once, and what has no elements."""
-    constants = _constants(onnx, model)
-    forms = [(refused(ir, Form(node, types, constants, opset)), node) for node in model.graph.node]
-    if named := Counter(form for form, _ in forms if form):
-        listed = ", ".join(f"{f} ({n} times)" if n > 1 else f for f, n in named.most_common())
+    strange = [(what, form.node) for form in _forms(model, types) if (what := refused(ir, form))]
+    if strange:
+        listed = _listed(Counter(what for what, _ in strange))
         message = f"TVM's importer of ONNX for {ir.title()} makes something else of {listed}."
-        where = next(_node_of(node).where for form, node in forms if form)
-        raise EngineError("operator", message, where)
+        raise EngineError("operator", message, _node_of(strange[0][1]).where)
     for node in model.graph.node:
         made = next((t for o in node.output if (t := types.get(o)) and 0 in t.shape), None)
         if made and node.op_type != "Constant":
@@ -495,36 +493,42 @@ def _check_forms(
             raise EngineError("operator", message, _node_of(node).where)
 
 
-def _check_at_import(model: Any) -> None:
+def _check_at_import(model: onnx.ModelProto) -> None:
     made = {t.name for t in model.graph.initializer}
     made |= {o for n in model.graph.node if n.op_type == "Constant" for o in n.output}
     given = {i.name for i in model.graph.input}
     for node in model.graph.node:
-        for place in AT_IMPORT.get(node.op_type, ()):
-            read = node.input[place] if place < len(node.input) else ""
-            if read and read not in made:
+        for read in _decides(node):
+            if read not in made:
                 whose = f"the input {read!r}" if read in given else "values of its inputs"
                 message = f"What {node.op_type} makes has a shape that {whose} decides."
                 hint = "Programs here have static shapes: make it a constant of the model."
                 raise EngineError("operator", message, _node_of(node).where, hint)
 
 
-_SAFE = re.compile(r"\W", re.ASCII)
+def _decides(node: onnx.NodeProto) -> list[str]:
+    """The inputs of a node that are to be known at import."""
+    places = AT_IMPORT.get(node.op_type, ())
+    return [node.input[p] for p in places if p < len(node.input) and node.input[p]]
+
+
+_Inputs = tuple[tuple[str, TensorType], ...]
 
 
 def _fix_inputs(
-    model: Any, name: str, types: tuple[tuple[str, TensorType], ...]
-) -> tuple[tuple[str, ...], tuple[tuple[str, TensorType], ...]]:
+    model: onnx.ModelProto, name: str, types: _Inputs
+) -> tuple[tuple[str, ...], _Inputs]:
     """Give the inputs names and sizes; their names in the file, and what they are now."""
     held = {t.name for t in model.graph.initializer}
     values = [i for i in model.graph.input if i.name not in held]
     del model.graph.input[:]
+    model.graph.input.extend(values)
     own = tuple(v.name for v in values)
-    taken = held | {o for n in model.graph.node for o in n.output}
+    taken = held | {o for g in _graphs(model.graph) for n in g.node for o in n.output}
     safe: dict[str, str] = {}
     for one in own:
-        new = _SAFE.sub("_", one) or "x"
-        new = new if new[0].isalpha() or new[0] == "_" else f"x_{new}"
+        new = re.sub(r"\W", "_", one, flags=re.ASCII) or "x"
+        new = f"x_{new}" if new[0].isdigit() else new
         while new in taken - {one} or new in safe.values():
             new += "_"
         safe[one] = new
@@ -537,44 +541,34 @@ def _fix_inputs(
         message = f"The model takes {len(own)} inputs ({listed}), not {len(types)}."
         raise EngineError("input", message, listed)
     rest = iter([t for n, t in types if not n])
+    rename(model.graph, safe)
     fixed = []
-    for value in values:
-        new = safe[value.name]
-        asked = by_name[new] if new in by_name else next(rest, None)
-        fixed.append((new, _input_type(value, new, asked, listed, name)))
-        value.name = new
-        kind = value.type.tensor_type
-        kind.ClearField("shape")
-        kind.shape.SetInParent()
-        for size in fixed[-1][1].shape:
-            kind.shape.dim.add().dim_value = int(size)
-        model.graph.input.append(value)
-    for graph in _graphs(model.graph):
-        for node in graph.node:
-            for place, read in enumerate(node.input):
-                if read in safe:
-                    node.input[place] = safe[read]
-        for output in graph.output:
-            output.name = safe.get(output.name, output.name)
+    for value in model.graph.input:
+        asked = by_name[value.name] if value.name in by_name else next(rest, None)
+        kind = _input_type(value, asked, listed, name)
+        sizes = value.type.tensor_type.shape
+        sizes.Clear()
+        sizes.SetInParent()
+        for size in kind.shape:
+            sizes.dim.add().dim_value = int(size)
+        fixed.append((value.name, kind))
     return own, tuple(fixed)
 
 
 def _input_type(
-    value: Any, new: str, asked: TensorType | None, listed: str, name: str
+    value: onnx.ValueInfoProto, asked: TensorType | None, listed: str, name: str
 ) -> TensorType:
+    new, kind = value.name, value.type.tensor_type
     if not value.type.HasField("tensor_type"):
-        kind = value.type.WhichOneof("value") or "nothing"
-        message = f"The input {new} is a {kind.removesuffix('_type')}, and no tensor."
+        what = value.type.WhichOneof("value") or "nothing"
+        message = f"The input {new} is a {what.removesuffix('_type')}, and no tensor."
         raise EngineError("operator", message, new)
-    kind = value.type.tensor_type
     dtype = DTYPES.get(kind.elem_type, "")
     if not dtype:
         message = f"The input {new} has elements of a type that programs here do not have."
         raise EngineError("operator", message, new)
     dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-    spelled = "x".join(
-        str(d) if d else d2.dim_param or "?" for d, d2 in zip(dims, kind.shape.dim, strict=True)
-    )
+    spelled = "x".join(str(d.dim_value or d.dim_param or "?") for d in kind.shape.dim)
     if asked is not None:
         fits = not kind.HasField("shape") or len(asked.shape) == len(dims)
         fits = fits and all(d in (None, 0, int(s)) for d, s in zip(dims, asked.shape, strict=True))
@@ -598,12 +592,12 @@ def _input_type(
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def _scopes(model: Any) -> None:
+def _scopes(model: onnx.ModelProto) -> None:
     """Write the framework's module into the name of each node, which is all that stays."""
     for node in model.graph.node:
-        said = {p.key: p.value for p in node.metadata_props}.get(_SCOPES, "")
+        said = next((p.value for p in node.metadata_props if p.key == _SCOPES), "[]")
         try:
-            paths = [p for p in ast.literal_eval(said) if isinstance(p, str)] if said else []
+            paths = [p for p in ast.literal_eval(said) if isinstance(p, str)]
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             paths = []
         if len(paths) > 1:
@@ -611,16 +605,15 @@ def _scopes(model: Any) -> None:
             node.name = "/" + paths[-2].replace(".", "/") + "/" + name
 
 
-def _node_of(node: Any) -> OnnxNode:
+def _node_of(node: onnx.NodeProto) -> OnnxNode:
     parts = [p for p in node.name.split("/") if p]
     plain = node.name.startswith("/") and all(len(p) < 100 for p in parts)
     scope = ".".join(parts[:-1]) if plain else ""
-    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-    return OnnxNode(scope, f"{domain}{node.op_type}", node.name[:200])
+    return OnnxNode(scope, f"{node.domain}.{node.op_type}".lstrip("."), node.name[:200])
 
 
-def _folded(onnx: Any, model: Any, opset: int, name: str) -> tuple[dict[str, TensorType], Any]:
-    """The types of all tensors, and a model without what only computes shapes."""
+def _fold(model: onnx.ModelProto, name: str) -> dict[str, TensorType]:
+    """The types of all tensors, once what only computes shapes is gone from a model."""
     types: dict[str, TensorType] = {}
     for _ in range(12):
         try:
@@ -635,24 +628,24 @@ def _folded(onnx: Any, model: Any, opset: int, name: str) -> tuple[dict[str, Ten
         for t in model.graph.initializer:
             if t.data_type in DTYPES:
                 types[t.name] = TensorType(tuple(t.dims), DTYPES[t.data_type])
-        _plain_casts(onnx, model.graph, types)
-        if not _fold_once(onnx, model, types, opset, name):
+        _plain_casts(model.graph, types)
+        if not _fold_once(model, types, name):
             break
-    return types, model
+    return types
 
 
-def _plain_casts(onnx: Any, graph: Any, types: Mapping[str, TensorType]) -> None:
+def _plain_casts(graph: onnx.GraphProto, types: Mapping[str, TensorType]) -> None:
     """Write a cast to another tensor's type as one to that type, which reads nothing of it."""
     kinds = {d: i for i, d in DTYPES.items()}
     for node in graph.node:
-        like = types.get(node.input[1]) if node.op_type == "CastLike" else None
-        if like is not None and node.domain in ("", "ai.onnx"):
+        like = types.get(node.input[1]) if _has(node, ("CastLike",)) else None
+        if like is not None:
             node.op_type = "Cast"
             del node.input[1:]
             node.attribute.append(onnx.helper.make_attribute("to", kinds[like.dtype]))
 
 
-def _type(value: Any) -> TensorType | None:
+def _type(value: onnx.ValueInfoProto) -> TensorType | None:
     kind = value.type.tensor_type
     known = value.type.HasField("tensor_type") and kind.HasField("shape")
     if not known or kind.elem_type not in DTYPES:
@@ -662,114 +655,116 @@ def _type(value: Any) -> TensorType | None:
     return TensorType(tuple(d.dim_value for d in kind.shape.dim), DTYPES[kind.elem_type])
 
 
-def _fold_once(
-    onnx: Any, model: Any, types: Mapping[str, TensorType], opset: int, name: str
-) -> bool:
-    from onnx.reference import ReferenceEvaluator
-
-    graph = model.graph
-    constant: dict[str, np.ndarray] = {}
-    small = {t.name for t in graph.initializer if math.prod(t.dims) <= _FOLDED}
-    held = {t.name: t for t in graph.initializer if t.name in small}
-    read_inside = {i for g in _graphs(graph) if g is not graph for n in g.node for i in n.input}
-
-    def value(of: str) -> np.ndarray | None:
-        if of not in constant and of in held and held[of].data_type in DTYPES:
-            constant[of] = onnx.numpy_helper.to_array(held[of])
-        return constant.get(of)
-
-    kept, changed = [], False
+def _fold_once(model: onnx.ModelProto, types: Mapping[str, TensorType], name: str) -> bool:
+    """Compute what reads small constants alone, and take the side of an if that such a one
+    chooses; whether there is any."""
+    graph, opset = model.graph, _version(model)
+    small = [t for t in graph.initializer if math.prod(t.dims) <= _FOLDED]
+    values = {t.name: to_array(t) for t in small if t.data_type in DTYPES}
+    held, kept, changed, empty = frozenset(values), [], False, np.empty(0)
     for node in graph.node:
-        made: list[Any] | None = None
-        plain = node.domain in ("", "ai.onnx") and node.op_type in FOLDED
-        if plain and node.op_type in ("Shape", "Size") and node.input[0] in types:
-            shape = types[node.input[0]].shape
-            sizes = np.array([int(d) for d in shape], dtype=np.int64)
-            ends = {a.name: a.i for a in node.attribute}
-            if node.op_type == "Size":
-                made = [np.array(math.prod(sizes.tolist()), dtype=np.int64)]
-            else:
-                made = [sizes[ends.get("start", 0) : ends.get("end", len(sizes))]]
-        elif plain and all(value(i) is not None for i in node.input if i):
-            outputs = [types.get(o) for o in node.output]
-            little = all(t is None or math.prod(map(int, t.shape)) <= _FOLDED for t in outputs)
-            try:
-                count = _elements(node, constant)
-            except ValueError as wrong:
-                why = f"its {node.op_type} {wrong}"
-                raise _refused(name, why, _node_of(node).where) from wrong
-            if count > _MOST_CONSTANT:
-                why = f"its {node.op_type} makes a constant of {count:,} elements, and"
-                why += f" {_MOST_CONSTANT:,} are the most"
-                raise _refused(name, why, _node_of(node).where)
-            if little and count <= _FOLDED:
-                one = onnx.helper.make_graph(
-                    [node],
-                    "one",
-                    [],
-                    [onnx.ValueInfoProto(name=o) for o in node.output if o],
-                    [onnx.numpy_helper.from_array(constant[i], i) for i in {*node.input} if i],
-                )
-                try:
-                    imports = [onnx.helper.make_opsetid("", opset)]
-                    alone = onnx.helper.make_model(one, opset_imports=imports)
-                    with warnings.catch_warnings(), np.errstate(all="ignore"):
-                        warnings.simplefilter("ignore")
-                        made = [np.asarray(v) for v in ReferenceEvaluator(alone).run(None, {})]
-                except Exception:  # then the importer says what is wrong with it
-                    made = None
-        elif (node.domain, node.op_type) in _BRANCHES:
-            condition = value(node.input[0])
-            if condition is not None and condition.size == 1:
-                nodes, tensors = chosen_branch(onnx, node, bool(condition.reshape(-1)[0]))
-                kept += nodes
-                graph.initializer.extend(tensors)
-                changed = True
-                continue
-        if made is None or any(v.dtype == object or v.size > _FOLDED for v in made):
-            kept.append(node)
+        made: list[np.ndarray] | None = None
+        if _has(node, FOLDED):
+            made = _computed(node, values, types, opset, name)
+        elif _has(node, ("If",)) and values.get(node.input[0], empty).size == 1:
+            nodes, tensors = chosen_branch(node, bool(values[node.input[0]].reshape(-1)[0]))
+            kept += nodes
+            graph.initializer.extend(tensors)
+            changed = True
             continue
-        changed = True
-        constant.update(zip([o for o in node.output if o], made, strict=True))
-    if not changed:
-        return False
-    wanted = {i for n in kept for i in n.input} | {o.name for o in graph.output} | read_inside
-    tensors = [
-        onnx.numpy_helper.from_array(v, n)
-        for n, v in constant.items()
-        if n in wanted and n not in held
-    ]
-    del graph.node[:]
-    graph.node.extend(kept)
-    graph.initializer.extend(tensors)
-    return True
+        if made is None:
+            kept.append(node)
+        else:
+            changed = True
+            values.update(zip(filter(None, node.output), made, strict=True))
+    if changed:
+        del graph.node[:]
+        graph.node.extend(kept)
+        wanted = _read(graph) - held
+        graph.initializer.extend(from_array(v, n) for n, v in values.items() if n in wanted)
+    return changed
 
 
-def _elements(node: Any, constant: Mapping[str, np.ndarray]) -> int:
+def _read(graph: onnx.GraphProto) -> set[str]:
+    """Names that nodes read, or that are outputs."""
+    every = [*_graphs(graph)]
+    read = {i for one in every for node in one.node for i in node.input}
+    return read | {o.name for one in every for o in one.output}
+
+
+def _computed(
+    node: onnx.NodeProto,
+    values: Mapping[str, np.ndarray],
+    types: Mapping[str, TensorType],
+    opset: int,
+    name: str,
+) -> list[np.ndarray] | None:
+    """What a node makes of values; None where they are not all known, or it makes much of them, or
+    ONNX's reference does not take it, of which the importer says what is wrong.
+
+    Raises:
+        EngineError: kind "file"; it makes more than fits.
+    """
+    inputs = {i: values.get(i) for i in node.input if i}
+    if node.op_type in ("Shape", "Size") and (kind := types.get(node.input[0])):
+        sizes = tuple(map(int, kind.shape))
+        inputs = {node.input[0]: np.broadcast_to(np.float32(0), sizes)}  # of which no value is read
+    elif all(v is not None for v in inputs.values()):
+        try:
+            count = _elements(node, [values[i] for i in node.input if i])
+        except ValueError as wrong:
+            why = f"its {node.op_type} {wrong}"
+            raise _refused(name, why, _node_of(node).where) from wrong
+        outputs = (types[o].shape for o in node.output if o in types)
+        if max([count, *(math.prod(map(int, shape)) for shape in outputs)]) > _FOLDED:
+            return None
+    else:
+        return None
+    given, results = (
+        [onnx.ValueInfoProto(name=n) for n in names]
+        for names in (inputs, filter(None, node.output))
+    )
+    alone = onnx.GraphProto(name="alone", node=[node], input=given, output=results)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            made = ReferenceEvaluator(alone, {"": opset}).run(None, inputs)
+    except Exception:  # it raises what it likes
+        return None
+    arrays = [np.asarray(v) for v in made]
+    return None if any(v.dtype == object or v.size > _FOLDED for v in arrays) else arrays
+
+
+def _elements(node: onnx.NodeProto, inputs: list[np.ndarray]) -> int:
     """How many elements a node makes of constants, where inference may not tell; 0 where it does.
 
     Raises:
         ValueError: none can be made so; the message continues a sentence about the node.
     """
-    inputs = [constant[i] for i in node.input if i]
+    count = 0
     if node.op_type == "Range":
         if any(v.size != 1 for v in inputs):
             raise ValueError("counts between what are no single numbers")
         start, limit, delta = (v.reshape(-1)[0].item() for v in inputs)
         if not (math.isfinite(start) and math.isfinite(limit) and delta and math.isfinite(delta)):
             raise ValueError(f"counts from {start} to {limit} by {delta}, which does not end")
-        return max(0, math.ceil((limit - start) / delta))
-    if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
+        count = max(0, math.ceil((limit - start) / delta))
+    elif node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         sizes = [int(s) for s in inputs[-1].reshape(-1).tolist()]
         if min(sizes, default=0) < 0:
             raise ValueError(f"has a size below 0 among {sizes}"[:200])
         if node.op_type == "ConstantOfShape":
-            return math.prod(sizes)
-        return math.prod(max(1, s) for s in sizes) * inputs[0].size
-    return 0
+            count = math.prod(sizes)
+        else:
+            count = math.prod(max(1, s) for s in sizes) * inputs[0].size
+    if count > _MOST_CONSTANT:
+        raise ValueError(
+            f"makes a constant of {count:,} elements, and {_MOST_CONSTANT:,} are the most"
+        )
+    return count
 
 
-def _check_sizes(model: Any, types: Mapping[str, TensorType], name: str) -> None:
+def _check_sizes(model: onnx.ModelProto, types: Mapping[str, TensorType], name: str) -> None:
     """Refuse tensors, and constants that TVM would compute of small ones, of too many elements."""
     fixed = {t.name for t in model.graph.initializer if math.prod(t.dims) <= _FOLDED} | {""}
     for node in model.graph.node:
@@ -783,44 +778,35 @@ def _check_sizes(model: Any, types: Mapping[str, TensorType], name: str) -> None
                 raise _refused(name, why, _node_of(node).where)
 
 
-def _static(kind: TensorType | None, of: str, what: str, name: str) -> TensorType:
+def _static(kind: TensorType | None, of: str) -> TensorType:
     if kind is None:
-        message = f"The {what} {of!r} has a shape that depends on values, or is no tensor."
+        message = f"The output {of!r} has a shape that depends on values, or is no tensor."
         hint = "Programs here have static shapes."
         raise EngineError("operator", message, of, hint)
     return kind
 
 
-def _weights(onnx: Any, model: Any, types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+def _weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     """The floating tensors that stay arguments; all others become constants."""
-    graph, decided = model.graph, set()
-    for node in graph.node:
-        places = AT_IMPORT.get(node.op_type, ())
-        decided |= {node.input[p] for p in places if p < len(node.input)}
-    wanted = {i for g in _graphs(graph) for n in g.node for i in n.input}
-    wanted |= {o.name for o in graph.output}
-    tensors, constants, weights = [], [], {}
-    for tensor in graph.initializer:
-        if tensor.name not in wanted:
-            continue
+    graph = model.graph
+    decided = {i for node in graph.node for i in _decides(node)}
+    read = _read(graph)
+    constants, weights = [], {}
+    tensors = [t for t in graph.initializer if t.name in read]
+    for tensor in tensors:
+        one = tensor.name
         if tensor.data_type not in DTYPES:
-            message = f"The tensor {tensor.name[:100]!r} has elements of a type that programs here"
-            raise EngineError("operator", f"{message} do not have.", tensor.name[:100])
-        floating = DTYPES[tensor.data_type] in ("float32", "float64", "float16")
-        if floating and tensor.dims and tensor.name not in decided and 0 not in tensor.dims:
-            weights[tensor.name] = onnx.numpy_helper.to_array(tensor)
-            tensors.append(tensor)
+            message = f"The tensor {one[:100]!r} has elements of a type that programs here"
+            raise EngineError("operator", f"{message} do not have.", one[:100])
+        floating, value = DTYPES[tensor.data_type].startswith("float"), to_array(tensor)
+        if floating and tensor.dims and one not in decided and 0 not in tensor.dims:
+            weights[one] = value
         else:
             constants.append(
-                onnx.helper.make_node("Constant", [], [tensor.name], value=_plain(onnx, tensor))
+                onnx.helper.make_node("Constant", [], [one], value=from_array(value, one))
             )
     nodes = list(graph.node)
     del graph.initializer[:], graph.node[:]
-    graph.initializer.extend(tensors)
+    graph.initializer.extend(t for t in tensors if t.name in weights)
     graph.node.extend((*constants, *nodes))
     return weights
-
-
-def _plain(onnx: Any, tensor: Any) -> Any:
-    """A tensor with its bytes as they are."""
-    return onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)

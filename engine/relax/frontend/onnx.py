@@ -7,17 +7,18 @@ that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
 import contextlib
 import io
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
-from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel
+from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel, importing
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.relax.frontend.converters import NamedBuilder
+from relascope.engine.relax.frontend.programs import imported
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _LEFT_OUT = """
@@ -93,30 +94,24 @@ class Importer(onnx_frontend.ONNXGraphImporter):
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         index = int(attrs["tvm_custom"]["name"] or -1)
         node = self.given.nodes[index]
-        proto = self.given.model.graph.node[index]
         self.builder.origin = TraceOrigin(node.scope, f"onnx::{node.operator}", index)
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                kind, back = _wide(op_name, inputs)
-                if kind:
-                    at_import = AT_IMPORT.get(op_name, ())
-                    inputs = onnx_frontend.onnx_input(
-                        i if place in at_import else self._cast(i, kind)
-                        for place, i in enumerate(inputs)
-                    )
-                if own := _OWN.get(op_name):
-                    made = self.builder.normalize(own(self.builder, *inputs))
-                else:
-                    made = super()._convert_operator(op_name, inputs, attrs, opset)
-                made = self._bound(self._cast(made, back) if back else made)
-        except EngineError:
-            raise
-        except Exception as wrong:
-            lines = lines_of(wrong)
-            said = lines[-1] if lines else type(wrong).__name__
-            message = f"TVM's importer does not take this {op_name}: {said[:300]}"
-            raise EngineError("operator", message.rstrip(". ") + ".", node.where) from wrong
-        self._check(made, proto, node.where)
+        printed = contextlib.redirect_stdout(io.StringIO())
+        with importing(f"this {op_name}", node.where), printed:
+            kind, back = _wide(op_name, inputs)
+            if kind:
+                at_import = AT_IMPORT.get(op_name, ())
+                inputs = onnx_frontend.onnx_input(
+                    i if place in at_import else self._cast(i, kind)
+                    for place, i in enumerate(inputs)
+                )
+            if own := _OWN.get(op_name):
+                made = self.builder.normalize(own(self.builder, *inputs))
+            else:
+                made = super()._convert_operator(op_name, inputs, attrs, opset)
+            made = self._bound(self._cast(made, back) if back else made)
+        several = isinstance(made, relax.Tuple) or isinstance(made.ty, relax.TupleType)
+        kinds = made.ty.fields if several else [made.ty]
+        self.given.check_results(index, (tensor_type(kind) or str(kind) for kind in kinds))
         return made
 
     def _cast(self, value: Any, dtype: str) -> Any:
@@ -135,17 +130,6 @@ class Importer(onnx_frontend.ONNXGraphImporter):
         if isinstance(made, tvm.ir.Call):
             return self.builder.emit(made)
         return made
-
-    def _check(self, made: Any, proto: Any, where: str) -> None:
-        """Hold the types of results against ONNX's."""
-        several = isinstance(made, relax.Tuple) or isinstance(made.ty, relax.TupleType)
-        kinds = list(made.ty.fields) if several else [made.ty]
-        for kind, name in zip(kinds, proto.output, strict=False):
-            wanted = self.given.types.get(name)
-            found = tensor_type(kind)
-            if name and wanted is not None and found != wanted:
-                message = f"TVM's importer makes {found or kind} of this {proto.op_type}, and ONNX"
-                raise EngineError("operator", f"{message} {wanted}.", where)
 
 
 _SUMS = "Conv ConvTranspose MatMul Gemm Einsum ReduceSum ReduceMean AveragePool CumSum"
@@ -185,45 +169,22 @@ def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
         EngineError: kind "operator"; names the operator and its node.
     """
     importer = Importer(given)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), importing("the model", path):
         warnings.simplefilter("ignore")
-        try:
-            mod = importer.from_onnx(given.model.graph, given.opset)
-        except EngineError:
-            raise
-        except Exception as wrong:
-            said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300]
-            message = f"TVM's importer does not take the model: {said}"
-            raise EngineError("operator", message, path) from wrong
+        mod = importer.from_onnx(given.model.graph, given.opset)
     main = mod["main"]
     mod["main"] = relax.Function(main.params, main.body, main.ret_ty, True).with_attr(
         "global_symbol", "main"
     )
     mod = relax.transform.DeadCodeElimination(["main"])(relax.transform.Normalize()(mod))
     main = mod["main"]
-    read = {v for v in relax.analysis.free_vars(main.body)}
-    inputs = [n for n, _ in given.inputs]
-    kept = [p for p in main.params if str(p.name) in inputs or p in read]
-    function = relax.Function(kept, main.body, main.ret_ty, main.is_pure, main.attrs)
-    mod["main"] = function
-    kinds = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    found = tuple(tensor_type(k) for k in kinds)
-    if found != given.outputs:
-        ours, theirs = (", ".join(map(str, types)) for types in (found, given.outputs))
-        message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
-        raise EngineError("operator", message, path)
-    names = [str(p.name) for p in kept]
-    return RelaxProgram(
-        mod=mod,
-        params={n: tvm.runtime.tensor(v) for n, v in _values(importer).items() if n in names},
-        inputs=tuple(inputs),
-        outputs=len(found),
-        provenance=_provenance(function, importer.builder),
-    )
-
-
-def _values(importer: Importer) -> dict[str, Any]:
-    return {name: value.numpy() for name, (_, value) in importer._params.items()}
+    read = {str(v.name) for v in relax.analysis.free_vars(main.body)}
+    kept = [p for p in main.params if str(p.name) in {*read, *dict(given.inputs)}]
+    mod["main"] = relax.Function(kept, main.body, main.ret_ty, main.is_pure, main.attrs)
+    values = {n: v.numpy() for n, (_, v) in importer._params.items() if n in read}
+    made = imported(mod, values, path)
+    given.check_outputs(made.outputs, path)
+    return replace(made.program, provenance=_provenance(mod["main"], importer.builder))
 
 
 def _provenance(function: Any, builder: NamedBuilder) -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
 
 import sys
 import warnings
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -15,10 +16,10 @@ from tvm import relay
 from tvm.relay.frontend import onnx as onnx_frontend
 from tvm.relay.frontend.common import infer_type
 
-from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import TensorType
-from relascope.engine.files.onnx_model import DTYPES, OnnxModel
+from relascope.engine.files.onnx_model import DTYPES, OnnxModel, importing
 from relascope.engine.relay.frontend.onnx_operators import OPERATORS
+from relascope.engine.relay.frontend.programs import imported
 from relascope.passes.relay.ir.program import RelayProgram
 
 _LEFT_OUT = """
@@ -52,26 +53,14 @@ class Importer(onnx_frontend.GraphProto):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
         index = int(attrs["tvm_custom"]["name"].rpartition("|")[2] or -1)
-        node = self.given.nodes[index]
-        proto = self.given.model.graph.node[index]
-        try:
+        with importing(f"this {op_name}", self.given.nodes[index].where):
             if own := OPERATORS.get(op_name):
                 made = own(inputs, attrs)
             else:
                 made = super()._convert_operator(op_name, inputs, attrs, opset)
             kind = infer_type(made.astuple() if hasattr(made, "astuple") else made).checked_type
-        except EngineError:
-            raise
-        except Exception as wrong:
-            said = (lines_of(wrong) or [type(wrong).__name__])[-1]
-            message = f"TVM's importer does not take this {op_name}: {said[:300]}"
-            raise EngineError("operator", message.rstrip(". ") + ".", node.where) from wrong
-        kinds = list(kind.fields) if isinstance(kind, relay.TupleType) else [kind]
-        for one, name in zip(kinds, proto.output, strict=False):
-            wanted, found = self.given.types.get(name), tensor_type(one)
-            if name and wanted is not None and found is not None and found != wanted:
-                message = f"TVM's importer makes {found} of this {op_name}, and ONNX"
-                raise EngineError("operator", f"{message} {wanted}.", node.where)
+        kinds = kind.fields if isinstance(kind, relay.TupleType) else [kind]
+        self.given.check_results(index, map(tensor_type, kinds))
         return made
 
 
@@ -117,38 +106,19 @@ def import_onnx(given: OnnxModel, path: str) -> RelayProgram:
     for index, node in enumerate(given.nodes):
         keys.append(f"{node.scope}|onnx::{node.operator}|{index}")
         given.model.graph.node[index].name = keys[-1]
-    with warnings.catch_warnings(), Importer(given) as importer:
+    with warnings.catch_warnings(), Importer(given) as importer, importing("the model", path):
         warnings.simplefilter("ignore")
-        try:
-            mod, _ = importer.from_onnx(given.model.graph, given.opset)
-            mod = relay.transform.DynamicToStatic()(relay.transform.InferType()(_one_each(mod)))
-            mod = relay.transform.InferType()(mod)
-        except EngineError:
-            raise
-        except Exception as wrong:
-            said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300]
-            message = f"TVM's importer does not take the model: {said}"
-            raise EngineError("operator", message, path) from wrong
+        mod, _ = importer.from_onnx(given.model.graph, given.opset)
+        mod = relay.transform.DynamicToStatic()(relay.transform.InferType()(_one_each(mod)))
+        mod = relay.transform.InferType()(mod)
     main = mod["main"]
+    read = {v.name_hint for v in relay.analysis.free_vars(main.body)}
     inputs = [n for n, _ in given.inputs]
     by_name = {p.name_hint: p for p in main.params}
-    read = {v.name_hint for v in relay.analysis.free_vars(main.body)}
-    weights = [n for n in given.weights if n in read]
+    weights = {n: v for n, v in given.weights.items() if n in read}
     arguments = [by_name[n] for n in (*inputs, *weights)]
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(arguments, main.body)))
-    result = mod["main"].ret_type
-    kinds = list(result.fields) if isinstance(result, relay.TupleType) else [result]
-    found = tuple(tensor_type(k) for k in kinds)
-    if found != given.outputs:
-        ours, theirs = (", ".join(map(str, types)) for types in (found, given.outputs))
-        message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
-        raise EngineError("operator", message, path)
-    return RelayProgram(
-        mod=mod,
-        params={n: tvm.nd.array(given.weights[n]) for n in weights},
-        inputs=tuple(inputs),
-        outputs=len(found),
-        provenance={
-            k: (n.scope, f"onnx::{n.operator}") for k, n in zip(keys, given.nodes, strict=True)
-        },
-    )
+    made = imported(mod, weights, path)
+    given.check_outputs(made.outputs, path)
+    origins = [(n.scope, f"onnx::{n.operator}") for n in given.nodes]
+    return replace(made.program, provenance=dict(zip(keys, origins, strict=True)))

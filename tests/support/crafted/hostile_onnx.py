@@ -96,6 +96,18 @@ def _functions(count, calls):
     return _model([call], functions=own, imports=["own"])
 
 
+def _hidden():
+    """A function that calls itself in a branch."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    call = helper.make_node("f", ["a"], ["o"], domain="own")
+    result = helper.make_tensor_value_info("o", _FLOAT, None)
+    branch = helper.make_graph([call], "b", [], [result])
+    body = [_node("Cast", "a", "c", to=TensorProto.BOOL)]
+    body.append(_node("If", "c", "b", then_branch=branch, else_branch=branch))
+    own = helper.make_function("own", "f", ["a"], ["b"], body, opsets)
+    return _model([helper.make_node("f", ["x"], ["y"], domain="own")], (), [own], imports=["own"])
+
+
 def _nested(depth):
     branch = helper.make_graph(
         [_node("Relu", "x", "o")], "b", [], [helper.make_tensor_value_info("o", _FLOAT, None)]
@@ -138,6 +150,7 @@ CRAFTED = {
     "a name made twice": lambda: _model([_node("Relu", "x", "y"), _node("Neg", "x", "y")]),
     "no node for its output": lambda: _model([_node("Relu", "x", "z")]),
     "a function that calls itself": lambda: _functions(1, lambda i: i),
+    "a function that calls itself in a branch": _hidden,
     "functions in a circle": lambda: _functions(3, lambda i: (i + 1) % 3),
     "functions that double": lambda: _functions(60, lambda i: i + 1),
     "branches in branches": lambda: _branches(8),

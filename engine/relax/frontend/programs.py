@@ -1,0 +1,104 @@
+"""A Relax module as a program, whichever file it came from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax
+
+from relascope.core.errors import lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.files.program_file import check_params
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.passes.relax.ir.program import RelaxProgram
+
+OPEN = 3
+"""What a size that is left open is when a program is run, unless an input gives another."""
+
+
+def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
+    """A module as a program, whose "main" is one dataflow block.
+
+    Args:
+        params: those of its arguments that have a value.
+        name: of the file.
+    """
+    main = mod["main"]
+    sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
+    closed, not_run = main, ""
+    if sizes:
+        try:
+            closed = relax.transform.BindSymbolicVars(sizes, "main")(mod)["main"]
+        except Exception as unfit:  # TVM raises anything over sizes that do not fit
+            not_run = f"it cannot be run where all open sizes are {OPEN}: {lines_of(unfit)[0]}"
+    known = {str(p.name): p for p in closed.params}
+    kinds: dict[str, TensorType] = {}
+    for param in main.params:
+        said = str(param.name)
+        if isinstance(param.ty, relax.TensorType):
+            kinds[said] = _tensor(known.get(said, param))
+        else:
+            not_run = f"its argument {said} is {param.ty}, and no tensor"
+    check_params(params, kinds, name)
+    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
+    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    if order != list(kinds) and not not_run:  # passes take inputs first
+        variables = {str(p.name): p for p in main.params}
+        main = relax.Function(
+            [variables[n] for n in order], main.body, main.ret_ty, main.is_pure, main.attrs
+        )
+        mod = tvm.IRModule({**others(mod, mod["main"]), "main": main})
+        mod = relax.transform.Normalize()(mod)
+    result = closed.ret_ty
+    parts = result.fields if isinstance(result, relax.TupleType) else [result]
+    if strange := [str(p) for p in parts if not isinstance(p, relax.TensorType)]:
+        not_run = f"it returns {strange[0]}, and not a tensor or a tuple of tensors"
+    outputs = tensor_types(result)
+    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
+    program = RelaxProgram(
+        mod=mod,
+        params={n: tvm.runtime.tensor(t.numpy()) for n, t in tensors.items()},
+        inputs=tuple(n for n, _ in inputs),
+        outputs=len(outputs),
+        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+        not_run=not_run,
+    )
+    notes = argument_notes(inputs, tensors)
+    if not_run:
+        notes = (f"It is shown and stepped, and not run: {not_run}.", *notes)
+    if guessed := [n for p in main.params if (n := str(p.name)) in kinds and _says_less(p)]:
+        text = f"The types of {', '.join(guessed)} are left open: they are "
+        notes = (text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.", *notes)
+    if sizes:
+        stands = " and ".join(f"{n} stays open" for n in sizes)
+        notes = (f"{stands}, and is {OPEN} when it is run; an input gives it another size.", *notes)
+    return Imported(program, inputs, tensors, outputs, notes=notes)
+
+
+def others(mod: Any, main: Any) -> dict[Any, Any]:
+    """The functions of a module beside the one that is looked at."""
+    if isinstance(mod, relax.Function):
+        return {}
+    return {v: f for v, f in mod.functions.items() if not f.same_as(main)}
+
+
+def _open_sizes(param: Any) -> list[Any]:
+    """The variables in the shape of an argument."""
+    shape = getattr(param.ty, "shape", None)
+    sizes = shape.values if isinstance(shape, relax.ShapeExpr) else ()
+    return [size for size in sizes if isinstance(size, tvm.tirx.Var)]
+
+
+def _says_less(param: Any) -> bool:
+    """Whether an argument's type has no dtype, or no shape at all."""
+    return param.ty.dtype is None or not isinstance(param.ty.shape, relax.ShapeExpr)
+
+
+def _tensor(param: Any) -> TensorType:
+    """The type of a tensor in a run: what it leaves open is `OPEN`, or float32."""
+    (kind,) = tensor_types(param.ty)
+    sizes = kind.shape if int(param.ty.ndim) >= 0 else (OPEN, OPEN)
+    dtype = "float32" if param.ty.dtype is None else kind.dtype
+    return TensorType(tuple(d if isinstance(d, int) else OPEN for d in sizes), dtype)

@@ -1,0 +1,70 @@
+"""A Relay module as a program, whichever file it came from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import tvm
+from tvm import relay
+
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.files.program_file import check_params
+from relascope.engine.relay.draw.to_graph import tensor_types
+from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.passes.relay.ir.program import RelayProgram
+
+_HINT = "Give the module as it was before it was compiled."
+
+
+def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
+    """A typed module as a program.
+
+    Args:
+        params: those of its arguments that have a value.
+        name: of the file.
+    """
+    main = mod["main"]
+    kinds = {str(p.name_hint): _tensor(p, name) for p in main.params}
+    if len(kinds) < len(main.params):
+        raise EngineError("file", f'Two arguments of "main" of {name} have one name.', name)
+    check_params(params, kinds, name)
+    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
+    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    if order != list(kinds):  # passes take inputs first
+        variables = {str(p.name_hint): p for p in main.params}
+        arguments = [variables[n] for n in order]
+        mod["main"] = relay.Function(arguments, main.body, main.ret_type, attrs=main.attrs)
+        mod = relay.transform.InferType()(mod)
+    result = mod["main"].ret_type
+    tensor = tvm.ir.TensorType
+    flat = isinstance(result, tensor) or (
+        isinstance(result, tvm.ir.TupleType) and all(isinstance(f, tensor) for f in result.fields)
+    )
+    if not flat:
+        message = f'"main" of {name} returns {result}, and not a tensor or a tuple of tensors.'
+        raise EngineError("file", message[:400], name, _HINT)
+    outputs = tensor_types(result)
+    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
+    program = RelayProgram(
+        mod=mod,
+        params={n: tvm.nd.array(t.numpy()) for n, t in tensors.items()},
+        inputs=tuple(n for n, _ in inputs),
+        outputs=len(outputs),
+        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+    )
+    return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
+
+
+def _tensor(param: Any, name: str) -> TensorType:
+    said, kind = str(param.name_hint), param.checked_type
+    kinds = tensor_types(kind)
+    if not isinstance(kind, tvm.ir.TensorType) or len(kinds) != 1:
+        message = f"The argument {said} of {name} is {kind}, and no tensor."
+        raise EngineError("input", message, said, "Take its tensors as arguments of their own.")
+    if any(not isinstance(d, int) for d in kinds[0].shape):
+        message = f"The argument {said} of {name} leaves sizes open: {kinds[0]}."
+        example = "x".join(str(d) if isinstance(d, int) else "1" for d in kinds[0].shape)
+        hint = f"Give them as an input, such as {said}={example}:{kinds[0].dtype}."
+        raise EngineError("input", message, said, hint)
+    return kinds[0]
