@@ -37,7 +37,7 @@ LINES = {
     "bench": 4819,
     "commands": 3427,
     "core": 1242,
-    "engine": 43366,
+    "engine": 43352,
     "passes": 11004,
     "recorder": 1504,
     "samples": 550,

@@ -165,6 +165,8 @@ FORMS = [
     (aten.mul.Tensor, (WAVES, 0.0)),
     (aten.mul.Tensor, (torch.tensor(0.0), WAVES)),
     (aten.div.Tensor, (WAVES, -0.0)),
+    (aten.add.Tensor, (WAVES, MATRIX), {"alpha": 0.5}),
+    (aten.sub.Scalar, (MATRIX.long(), 2, 3)),
     (aten.pow.Tensor_Scalar, (WAVES, -0.5)),
     (aten.linear.default, (MATRIX[0], MATRIX[1])),
     (aten.cat.default, ([MATRIX], 1)),

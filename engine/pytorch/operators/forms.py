@@ -114,6 +114,16 @@ def _floats(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
+def _scaled(sign: int) -> Callable[[Given], Form | None]:
+    """A sum or difference of a multiple, which TVM leaves out."""
+
+    def form(given: Given) -> Form | None:
+        times = sign * given.get("alpha", 1)
+        return None if times == sign else lambda x, y, *_, **__: x + y * times
+
+    return form
+
+
 def _product(given: Given) -> Form | None:
     """With 0: infinity and NaN give NaN, which TVM takes for 0."""
     x, y = given["self"], given["other"]
@@ -233,6 +243,7 @@ def _put(given: Given) -> Form | None:
 
 
 _FORMS: dict[str, Callable[[Given], Form | None]] = {
+    "add": _scaled(1),
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,
@@ -244,6 +255,7 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "permute": lambda given: None if given["dims"] else lambda x, _: x,
     "pow": _power,
     "scatter_reduce": _reduction,
+    "sub": _scaled(-1),
     "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),
 }
 """By an operator's name."""

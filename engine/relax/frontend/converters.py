@@ -194,7 +194,6 @@ class Converter(ExportedProgramImporter):
             self.counted: "index.Tensor index_put.default",
             self.backwards: "arange.start_step",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
-            self.scaled: "add.Tensor add.Scalar sub.Tensor sub.Scalar",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
         for names, value in _FILLED.items():
@@ -351,22 +350,6 @@ class Converter(ExportedProgramImporter):
         if factor == 1:
             return value
         return self.op.multiply(value, self.number(factor, value))
-
-    def scaled(self, theirs: Convert) -> Convert:
-        """Sums and differences; TVM's ignore alpha."""
-
-        def convert(node: Node) -> Any:
-            alpha = node.kwargs.get("alpha", 1)
-            if alpha == 1:
-                return theirs(node)
-            left, right = self.retrieve_args(node)
-            if isinstance(right, relax.Expr):
-                right = self.times(right, alpha)
-            else:
-                right = self.number(right * alpha, left)
-            return (self.op.add if "add" in str(node.target) else self.op.subtract)(left, right)
-
-        return convert
 
     def divide(self, node: Node) -> Any:
         """Of integers; TVM's divides by a float32 number whatever the operand is."""

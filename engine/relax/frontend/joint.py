@@ -42,8 +42,8 @@ _WHOLE = (
     _aten.slice_backward.default,
 )
 _IN_FORMS = (
-    *(_aten.cat.default, _aten.index_put.default, _aten.mul.Tensor, _aten.permute.default),
-    _aten.pow.Tensor_Scalar,
+    *(_aten.add.Tensor, _aten.cat.default, _aten.index_put.default, _aten.mul.Tensor),
+    *(_aten.permute.default, _aten.pow.Tensor_Scalar, _aten.sub.Tensor),
 )
 """Operators of which a gradient may be made in a form that Relax has not."""
 _ORIGIN = "relascope_origin"

@@ -319,21 +319,12 @@ class Converter(CoreOperators, TypedConverter):
     # Arithmetic.
 
     def add(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores alpha."""
-        return super().add(*self.scaled(inputs, input_types))
+        """TVM's ignores alpha, which is 1."""
+        return super().add(inputs[:2], input_types[:2])
 
     def sub(self, inputs: Any, input_types: Any) -> Any:
         """TVM's multiplies with an alpha of 1."""
-        return super().sub(*self.scaled(inputs, input_types))
-
-    def scaled(self, inputs: Any, input_types: Any) -> tuple[Any, Any]:
-        if len(inputs) < 3 or inputs[2] == 1:
-            return inputs[:2], input_types[:2]
-        other, alpha = inputs[1:3]
-        if isinstance(other, bool | int | float):
-            return [inputs[0], other * alpha], input_types[:2]
-        product = self.make_elemwise("multiply")([other, alpha], input_types[1:3])
-        return [inputs[0], product], input_types[:2]
+        return super().sub(inputs[:2], input_types[:2])
 
     def divide(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `rounding_mode`."""
