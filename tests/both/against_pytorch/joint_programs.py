@@ -9,8 +9,10 @@ from torch.nn import functional as F
 
 from answers import quiet, refused
 from gradients import Fn, Several, compare, draw
+from image_parts import PARTS, norms, part
+from limits import LIMITS, close
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import load_model
+from relascope.engine.pytorch.model import load_model, model_from_module
 from training import ENGINE, imported, joint, passes, step
 
 
@@ -21,6 +23,32 @@ def sample_in_train_mode_agrees(sample, dtype):
     assert all(m.rate > 0 for m in program.masks)
     outputs, gradients = step(model, program)
     compare(model, outputs, gradients)
+
+
+def traced(module, image, dtype="float32"):
+    """The model and its program, each submodule in the mode that it is in."""
+    to = getattr(torch, dtype)
+    source = ModelSource("module", training=True, dtype=dtype)
+    model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
+    return model, ENGINE.import_model(model, quiet)
+
+
+def gradients_and_statistics_agree(name, dtype):
+    """Of a part of an image network in which every second norm is frozen."""
+    module, image = part(PARTS[name])
+    frozen, live = norms(module)[::2], norms(module)[1::2]
+    for norm in frozen:
+        norm.eval()
+    model, program = traced(module, image, dtype)
+    assert len(program.updates) == 3 * len(live) > 0
+    results, gradients = step(model, joint(program), "min_cut")
+    count = len(results) - len(program.updates)
+    compare(model, results[:count], gradients)
+    updated = dict(zip(program.updates, results[count:], strict=True))
+    for key, theirs in model.updated(program.updates).items():
+        assert updated[key].dtype == theirs.dtype
+        assert not torch.equal(theirs, model.buffers[key]), key
+        torch.testing.assert_close(updated[key], theirs, **close(LIMITS[dtype][0]))
 
 
 def test_several_outputs_each_have_their_grad_out_and_integers_have_none():

@@ -1,14 +1,12 @@
 """Samples beyond a BertLayer: their gradients and running statistics in Relax."""
 
 import pytest
-import torch
 
 import small_models  # noqa: F401
 from gradients import compare, quiet
-from image_parts import PARTS, norms, part
-from limits import LIMITS
+from joint_programs import gradients_and_statistics_agree
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.frontend.importer import import_model
 from training import joint, step
 
@@ -39,21 +37,4 @@ def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
     ],
 )
 def test_gradients_and_running_statistics_agree(name, dtype):
-    module, image = part(PARTS[name])
-    frozen, live = norms(module)[::2], norms(module)[1::2]
-    for norm in frozen:
-        norm.eval()
-    to = getattr(torch, dtype)
-    source = ModelSource("module", training=True, dtype=dtype)
-    model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
-    program = import_model(model, quiet)
-    assert len(program.updates) == 3 * len(live) > 0
-    results, gradients = step(model, joint(program), "min_cut")
-    count = len(results) - len(program.updates)
-    compare(model, results[:count], gradients)
-    updated = dict(zip(program.updates, results[count:], strict=True))
-    limit = LIMITS[dtype][0]
-    for key, theirs in model.updated(program.updates).items():
-        assert updated[key].dtype == theirs.dtype
-        assert not torch.equal(theirs, model.buffers[key]), key
-        torch.testing.assert_close(updated[key], theirs, rtol=limit, atol=limit)
+    gradients_and_statistics_agree(name, dtype)

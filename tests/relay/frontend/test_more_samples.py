@@ -8,8 +8,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 import small_models  # noqa: F401
 from answers import refused
-from gradients import compare
-from image_parts import PARTS, norms, part
+from image_parts import norms, part
+from joint_programs import gradients_and_statistics_agree, traced
 from limits import GRADIENT, LIMITS, OUTPUT, close
 from numerics import error, imported, quiet
 from quick import QUICK
@@ -17,7 +17,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.dispatch import add_tvm_dispatch
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
-from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
@@ -100,14 +100,6 @@ def test_an_image_network_of_random_weights_sees_its_image(name):
     assert (first - second).abs().max() > 0.1 * first.abs().max()
 
 
-def traced(module, image, dtype="float32"):
-    """The model and its program, each submodule in the mode that it is in."""
-    to = getattr(torch, dtype)
-    source = ModelSource("module", training=True, dtype=dtype)
-    model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
-    return model, import_model(model, quiet)
-
-
 @pytest.mark.parametrize(
     ("name", "dtype"),
     # In float32, which side of relu6's bends a number falls on may depend on rounding.
@@ -118,20 +110,7 @@ def traced(module, image, dtype="float32"):
     ],
 )
 def test_gradients_and_running_statistics_agree(name, dtype):
-    module, image = part(PARTS[name])
-    frozen, live = norms(module)[::2], norms(module)[1::2]
-    for norm in frozen:
-        norm.eval()
-    model, program = traced(module, image, dtype)
-    assert len(program.updates) == 3 * len(live) > 0
-    results, gradients = step(model, joint(program))
-    count = len(results) - len(program.updates)
-    compare(model, results[:count], gradients)
-    updated = dict(zip(program.updates, results[count:], strict=True))
-    for key, theirs in model.updated(program.updates).items():
-        assert updated[key].dtype == theirs.dtype
-        assert not torch.equal(theirs, model.buffers[key]), key
-        torch.testing.assert_close(updated[key], theirs, **close(LIMITS[dtype][0]))
+    gradients_and_statistics_agree(name, dtype)
 
 
 def test_the_session_compares_running_statistics_too(session, tmp_path):
