@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,6 +65,14 @@ def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterat
     except ValueError as wrong:
         said = message.format(wrong)
         raise EngineError(kind, said[0].upper() + said[1:], where, hint) from wrong
+
+
+def ending(status: int) -> str:
+    """How a process ended, by its exit status: "SIGSEGV", or "exit status 1"."""
+    if status >= 0:
+        return f"exit status {status}"
+    known = {s.value: s.name for s in signal.Signals}
+    return known.get(-status, f"signal {-status}")
 
 
 def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:

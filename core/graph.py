@@ -142,6 +142,11 @@ class Node:
         return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
 
     @property
+    def is_tensor(self) -> bool:
+        """Whether its value is one tensor, and not a tuple of them."""
+        return self.kind is not Kind.TUPLE and len(self.outputs) == 1
+
+    @property
     def kernel(self) -> str:
         """The name of the program's own kernel that it calls; "" where it calls none."""
         own = self.attrs.get("call") in OWN_KERNELS or "writes" in self.attrs

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import IO, Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, ending
 from relascope.core.graph import Graph
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
@@ -61,16 +61,8 @@ class Wants:
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
         values = [value for a in given for value in _within(a)]
         sources = [v for v in values if isinstance(v, ModelSource)]
-        files = self.files.union(*(s.files for s in sources))
-        for pipeline in (v for v in values if isinstance(v, Pipeline)):
-            left = [recorded.file_of(s) for s in pipeline if s.name == recorded.NAME]
-            files |= {str(Path(s.model).with_name(n)) for s in sources if s.digest for n in left}
-        files = frozenset(f for f in files if not _granted(f))
-        if EVERYTHING in files:
-            own_code = any(EVERYTHING in s.files for s in sources)
-            strange = any(s.files for s in sources if EVERYTHING not in s.files)
-            files = frozenset({EVERYTHING}) if own_code or not strange else files - {EVERYTHING}
-        return Wants(network, self.folders | named, files)
+        files = self.files.union(*(s.files for s in sources), _recorded(values, sources))
+        return Wants(network, self.folders | named, _allowed(files, sources))
 
     def options(self) -> list[str]:
         """Of the process's command line; the folders are made where they can be."""
@@ -83,6 +75,25 @@ class Wants:
         network = ["--network"] if self.network else []
         reads = (f"--reads={f}" for f in sorted(self.files))
         return [*network, *(f"--writes={f}" for f in there), *reads]
+
+
+def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[str]:
+    """The modules of a recorded compile that pipelines name, which lie beside the models."""
+    steps = (s for v in values if isinstance(v, Pipeline) for s in v)
+    left = [recorded.file_of(s) for s in steps if s.name == recorded.NAME]
+    return {str(Path(s.model).with_name(n)) for s in sources if s.digest for n in left}
+
+
+def _allowed(files: Iterable[str], sources: Iterable[ModelSource]) -> frozenset[str]:
+    """What of some files an engine is to be let read."""
+    wanted = frozenset(f for f in files if not _granted(f))
+    if EVERYTHING not in wanted:
+        return wanted
+    asked = [s.files for s in sources]
+    strange = any(f and EVERYTHING not in f for f in asked)
+    if strange and not any(EVERYTHING in f for f in asked):
+        return wanted - {EVERYTHING}
+    return frozenset({EVERYTHING})
 
 
 def _granted(file: str) -> bool:
@@ -316,9 +327,8 @@ def _unreadable(error: Exception) -> EngineError:
 def fate(status: int) -> str:
     """How a process ended, from its exit status."""
     if status >= 0:
-        return f"ended with exit status {status}"
-    known = {s.value: s.name for s in signal.Signals}
-    return f"was ended by signal {-status} ({known.get(-status, 'unknown')})"
+        return f"ended with {ending(status)}"
+    return f"was ended by signal {-status} ({ending(status)})"
 
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -350,8 +360,7 @@ def death(
         file: that was being opened: over some that are damaged, readers of others' crash.
     """
     if file and -status in _CRASHES:
-        how = signal.Signals(-status).name
-        message = f"{file} cannot be read: its reader crashes over it ({how})."
+        message = f"{file} cannot be read: its reader crashes over it ({ending(status)})."
         hint = "Get it again, or save it again, if it is damaged."
         return EngineError("reader", message, file, hint)
     words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)

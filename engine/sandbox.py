@@ -227,18 +227,10 @@ def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: boo
         return
     devices = [Path("/dev", name) for name in _DEVICES] + [*Path("/dev").glob("nvidia*")]
     own = [Path("/dev/shm")] if read_only else []
-    allowed = [(p, handled) for p in (*writable, *devices, *own, Path("/proc/self"))]
-    if not everything:
-        allowed += [(p, _READ) for p in (*environment(), *readable)]
-    for path, rights in allowed:
-        try:
-            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:  # it is not there
-            continue
-        rights &= -1 if stat.S_ISDIR(os.fstat(handle).st_mode) else _OF_FILES
-        rule = struct.pack("=Qi", rights, handle)
-        _libc.syscall(_ADD_RULE, rules, ctypes.c_int(1), rule, ctypes.c_uint32(0))
-        os.close(handle)
+    for path in (*writable, *devices, *own, Path("/proc/self")):
+        _allow(rules, path, handled)
+    for path in () if everything else (*environment(), *readable):
+        _allow(rules, path, _READ)
     _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     done: int = _libc.syscall(_RESTRICT_SELF, rules, ctypes.c_uint32(0))
     os.close(rules)
@@ -250,6 +242,16 @@ def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: boo
         yield READS
     if version >= 6:
         yield "signals only to itself"
+
+
+def _allow(rules: int, path: Path, rights: int) -> None:
+    """Add a file or folder to a ruleset, if it is there."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rights &= -1 if stat.S_ISDIR(os.fstat(handle).st_mode) else _OF_FILES
+        rule = struct.pack("=Qi", rights, handle)
+        _libc.syscall(_ADD_RULE, rules, ctypes.c_int(1), rule, ctypes.c_uint32(0))
+        os.close(handle)
 
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "sys", "proc")
@@ -324,18 +326,8 @@ _CALLS = {
         # chmod, fchmod, chown, fchown, lchown, utime, utimes, futimesat,
         # setxattr and its like, removexattr and its like, fchownat, fchmodat, utimensat
         "files": [
-            *range(90, 95),
-            132,
-            235,
-            261,
-            *range(188, 191),
-            *range(197, 200),
-            260,
-            268,
-            280,
-            452,
-            463,
-            466,
+            *(*range(90, 95), 132, 235, 261, *range(188, 191), *range(197, 200)),
+            *(260, 268, 280, 452, 463, 466),
         ],
     },
     "aarch64": {

@@ -259,6 +259,10 @@ def _size_of(dimension: int | str) -> int:
     return dimension if isinstance(dimension, int) else 1
 
 
+def _works(node: Node) -> bool:
+    return node.kind in (Kind.CALL, Kind.FUNCTION) and not is_view(node)
+
+
 class Work:
     """What it costs to compute the nodes of a graph.
 
@@ -339,21 +343,16 @@ class Work:
         may have to read a saved value that it found in its kernel the first time; that is left
         out, since the backward would have read another saved value instead.
         """
-        owner, counts, held, machine = self.owner, self.flops, self.bytes, self._assumed
+        owner, held = self.owner, self.bytes
         fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
         inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
         written = self._written(inner)
-        found: dict[str, float] = {}
-        for node in self.graph.nodes:
-            if is_view(node) or node.kind not in (Kind.CALL, Kind.FUNCTION):
-                found[node.id] = 0.0
-                continue
+        found = dict.fromkeys(self.graph.by_id, 0.0)
+        for node in filter(_works, self.graph.nodes):
+            read = {owner[e] for e in self.edges[node.id]}
             moved = 0 if node.id in fusible and node.id not in written else held[node.id]
-            outside = node.id not in inner
-            for base in {owner[e] for e in self.edges[node.id]}:
-                if outside or base not in fusible:
-                    moved += held[base]
-            found[node.id] = machine.seconds(counts[node.id], moved)
+            moved += sum(held[b] for b in (read - fusible if node.id in inner else read))
+            found[node.id] = self._assumed.seconds(self.flops[node.id], moved)
         if self.kernels is not None:
             # What is computed again joins the kernel of its new reader, so a border between two
             # pointwise operators, there for the sake of another reader, is none any more.
@@ -371,8 +370,7 @@ class Work:
                     written.add(base)
         found: dict[str, float] = {}
         for node_id in place:
-            node = self.graph.by_id[node_id]
-            if node.kind not in (Kind.CALL, Kind.FUNCTION) or is_view(node):
+            if not _works(self.graph.by_id[node_id]):
                 continue
             moved = self.bytes[node_id] if node_id in written else 0
             for base in {self.owner[e] for e in self.edges[node_id]}:

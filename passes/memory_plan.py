@@ -117,9 +117,7 @@ def memory_plan(graph: Graph) -> MemoryPlan | None:
         elif node.kind is Kind.TUPLE:
             values[node.id] = read
         elif node.kind is Kind.ITEM:
-            (whole, *_), index = (*read, _NOTHING), node.attrs.get("index")
-            inside = isinstance(whole, list) and type(index) is int and 0 <= index < len(whole)
-            values[node.id] = whole[index] if inside else _flat(whole)
+            values[node.id] = _field((*read, _NOTHING)[0], node.attrs.get("index"))
         elif node.op not in (*_STORAGES, *_ENDS):
             if node.op == "if":
                 read[1:] = [_taken(value, (at, k)) for k, value in enumerate(read[1:])]
@@ -130,6 +128,12 @@ def memory_plan(graph: Graph) -> MemoryPlan | None:
     around = ((t.path, plan.storages[t.storage][1]) for t in plan.tensors)
     plan.astray = [k for k, (own, path) in enumerate(around) if path != own[: len(path)]]
     return plan if plan.tensors else None
+
+
+def _field(whole: _Value, index: object) -> _Value:
+    """A field of a tuple; all that it shows where the field is not known."""
+    inside = isinstance(whole, list) and type(index) is int and 0 <= index < len(whole)
+    return whole[index] if inside else _flat(whole)
 
 
 def findings(plan: MemoryPlan, graph: Graph) -> list[str]:

@@ -90,33 +90,30 @@ def _planned(
         before, spare = spare, []
         if index < len(scratch) and scratch[index]:
             found = _fitting(free, scratch[index])
-            spare.append(max(scratch[index], found or 0))
-            between += spare[0] - (found or 0)
+            spare.append(max(scratch[index], found))
+            between += spare[0] - found
         for node_id in nodes:
             size = graph.by_id[node_id].bytes or 0
             if node_id in returned:
                 results += size
                 if graph.ir == "relay":
                     # Its executor lays results where other tensors were before.
-                    found = _fitting(free, size)
-                    between -= min(size, found or 0)
+                    between -= min(size, _fitting(free, size))
             elif node_id in last:
                 found = _fitting(free, size)
-                held[node_id] = size if found is None else max(size, found)
-                between += held[node_id] - (found or 0)
+                held[node_id] = max(size, found)
+                between += held[node_id] - found
         free.extend(before)
-        for base in ends.get(index, ()):
-            if base in held:
-                free.append(held.pop(base))
+        free.extend(held.pop(base) for base in ends.get(index, ()) if base in held)
     return Plan(results, between)
 
 
-def _fitting(free: list[int], size: int) -> int | None:
-    """Take a free storage for so many bytes; None where none will do."""
+def _fitting(free: list[int], size: int) -> int:
+    """Take a free storage for so many bytes; 0 where none will do."""
     large = [s for s in free if size <= s <= size * _RANGE]
     small = [s for s in free if size / _RANGE <= s < size]
     if not large and not small:
-        return None
+        return 0
     chosen = min(large) if large else max(small)
     free.remove(chosen)
     return chosen

@@ -94,29 +94,31 @@ class Pipeline:
         """
         if text.count("|") >= MOST_STEPS:
             raise ValueError(f"a pipeline has at most {MOST_STEPS} steps")
+        if not text.strip():
+            return Pipeline()
+        parts = [part.strip() for part in text.split("|")]
+        if not all(parts):
+            raise ValueError(f"the pipeline {text!r} has an empty step")
         allowed = None if known is None else set(known)
-        steps = []
-        for part in (p.strip() for p in text.split("|")):
-            if not part:
-                if text.strip():
-                    raise ValueError(f"the pipeline {text!r} has an empty step")
-                continue
-            match = _STEP.fullmatch(part)
-            if match is None:
-                raise ValueError(
-                    f"cannot read the step {part!r}; write a name, '-name', or 'name(key=value)'"
-                )
-            name = match["name"]
+        steps = tuple(map(_read_step, parts))
+        for name in (s.name for s in steps):
             if allowed is not None and name not in allowed and not is_tvms(name):
                 raise ValueError(f"no pass is called {name!r}; known: {', '.join(sorted(allowed))}")
-            params = []
-            for item in filter(None, (s.strip() for s in (match["params"] or "").split(","))):
-                key, equals, value = (s.strip() for s in item.partition("="))
-                if not (key and equals and value):
-                    raise ValueError(f"cannot read the parameter {item!r} of {name!r}")
-                params.append((key, value))
-            steps.append(Step(name, not match["off"], tuple(params)))
-        return Pipeline(tuple(steps))
+        return Pipeline(steps)
+
+
+def _read_step(text: str) -> Step:
+    match = _STEP.fullmatch(text)
+    if match is None:
+        message = f"cannot read the step {text!r}; write a name, '-name', or 'name(key=value)'"
+        raise ValueError(message)
+    name, params = match["name"], []
+    for item in filter(None, (s.strip() for s in (match["params"] or "").split(","))):
+        key, equals, value = (s.strip() for s in item.partition("="))
+        if not (key and equals and value):
+            raise ValueError(f"cannot read the parameter {item!r} of {name!r}")
+        params.append((key, value))
+    return Step(name, not match["off"], tuple(params))
 
 
 @dataclass(frozen=True)

@@ -42,17 +42,21 @@ def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
     bodies = llvm_functions(text)
     linkage = {m[2]: m[1] for m in _DEFINED.finditer(text)}
     heads = [n for n in bodies if not any(w in linkage[n].split() for w in _LOCAL)]
-    reached: dict[str, tuple[str, ...]] = {}
-    for head in heads:
-        todo, seen = [head], {head: None}
-        while todo:
-            for name in _REFERRED.findall(bodies[todo.pop()]):
-                if name in bodies and name not in seen and name not in heads:
-                    seen[name] = None
-                    todo.append(name)
-        reached[head] = tuple(seen)
+    inner = {n: b for n, b in bodies.items() if n not in heads}
+    reached = {head: _reached(head, bodies[head], inner) for head in heads}
     readers = Counter(name for names in reached.values() for name in names)
     return {head: tuple(n for n in names if readers[n] == 1) for head, names in reached.items()}
+
+
+def _reached(head: str, body: str, inner: Mapping[str, str]) -> tuple[str, ...]:
+    """A function and, of others with their texts, those that it calls, and those that these do."""
+    todo, seen = [body], {head: None}
+    while todo:
+        for name in _REFERRED.findall(todo.pop()):
+            if name in inner and name not in seen:
+                seen[name] = None
+                todo.append(inner[name])
+    return tuple(seen)
 
 
 def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:

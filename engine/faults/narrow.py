@@ -173,7 +173,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     parameters: dict[str, str] = {}
     for ident in arguments(graph, piece):
         node = graph.by_id[ident]
-        if len(node.outputs) != 1 or node.kind is Kind.TUPLE:
+        if not node.is_tensor:
             raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
         names[ident] = name = name_of(node, names.values())
         if node.kind is Kind.PARAMETER:

@@ -80,6 +80,12 @@ _RELAY = _Dialect(
 """,
 )
 _DIALECTS = {"relax": _RELAX, "relay": _RELAY}
+_BY_DEFAULT = {"level": 3, "pipeline": "relax.get_default_pipeline(target)", "disabled": []}
+_PLAINLY = {
+    "level": 0,
+    "pipeline": 'relax.get_pipeline("default_build")',
+    "disabled": ["SimplifyExpr"],
+}
 _PACKED = """\
 # TVM does not read this module's text back: this is its JSON, packed.
 """
@@ -180,17 +186,13 @@ def script(
     module = words.bound.format(module=module) if bound else module
     text += f"before = {words.typed}({module})\n" + _through(calls, words)
     text += f"{words.check}\nassert str(after{words.result}) == str(before{words.result})\n"
-    if where.building:
-        rest = (n for n in given.texts if n not in constants)
-        text += "\nvalues = {\n" + "".join(f"    {n!r}: {given.texts[n]},\n" for n in rest) + "}\n"
-        default = "relax.get_default_pipeline(target)"
-        text += "\n\ndef run(mod):\n" + words.run.format(
-            level=0 if where.plain else 3,
-            pipeline='relax.get_pipeline("default_build")' if where.plain else default,
-            disabled=["SimplifyExpr"] if where.plain else [],
-        )
-        text += _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
-    return text
+    if not where.building:
+        return text
+    rest = (n for n in given.texts if n not in constants)
+    text += "\nvalues = {\n" + "".join(f"    {n!r}: {given.texts[n]},\n" for n in rest) + "}\n"
+    built = _PLAINLY if where.plain else _BY_DEFAULT
+    text += "\n\ndef run(mod):\n" + words.run.format_map(built)
+    return text + _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
 
 
 def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:

@@ -7,13 +7,12 @@ what a value means, so a value inside counts only where it is to blame for the p
 with the right one in its place, the program after the pass must be what it was, or near to it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Kind, Node
+from relascope.core.graph import Graph, Kind
 from relascope.engine.faults import replay
 from relascope.engine.faults.narrow import (
     After,
@@ -115,20 +114,7 @@ def _cut(
         values: of `stops`, by id, where they are not what a run before the pass has.
     """
     after = _after(start)
-    nodes, given, todo = set[str](), set[str](), list(wanted)
-    while todo:
-        ident = todo.pop()
-        node = after.graph.by_id[ident]
-        if ident in nodes or ident in given or node.kind is Kind.CONSTANT:
-            continue
-        if node.kind in _ARGUMENTS or (ident in stops and _one_tensor(node)):
-            given.add(ident)
-        elif ident in outside:
-            message = f"After the pass it reads {node.title}, which is wrong by itself."
-            raise EngineError("pass", message)
-        else:
-            nodes.add(ident)
-            todo += after.graph.edges[ident]
+    nodes, given = _reached(after.graph, wanted, stops, outside)
     named: dict[str, str] = {}
     for node in after.graph:
         if node.id in given:
@@ -143,6 +129,27 @@ def _cut(
         message = "What it reads after the pass has no value before it."
         raise EngineError("pass", message, after.graph.by_id[missing[0]].title)
     return Extracted(program, named, {n: known[i] for i, n in named.items()}, ())
+
+
+def _reached(
+    graph: Graph, wanted: Iterable[str], stops: Collection[str], outside: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """Ids of what a piece computes, and of what it takes."""
+    nodes, given, todo = set[str](), set[str](), list(wanted)
+    while todo:
+        ident = todo.pop()
+        node = graph.by_id[ident]
+        if ident in nodes or ident in given or node.kind is Kind.CONSTANT:
+            continue
+        if node.kind in _ARGUMENTS or (ident in stops and node.is_tensor):
+            given.add(ident)
+        elif ident in outside:
+            message = f"After the pass it reads {node.title}, which is wrong by itself."
+            raise EngineError("pass", message)
+        else:
+            nodes.add(ident)
+            todo += graph.edges[ident]
+    return nodes, given
 
 
 def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> None:
@@ -181,8 +188,3 @@ def _there(start: Start, ident: str) -> str:
 def _after(start: Start) -> After:
     assert start.after is not None, "asked of recorded passes alone"
     return start.after
-
-
-def _one_tensor(node: Any) -> bool:
-    assert isinstance(node, Node)
-    return len(node.outputs) == 1 and node.kind is not Kind.TUPLE

@@ -34,6 +34,7 @@ from relascope.engine.faults.narrow import (
     same_result,
 )
 from relascope.engine.faults.recorded import became
+from relascope.engine.faults.show import EPILOG
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import OF_PASS, OF_TEST, Account, ModuleFiles, Report, Where
 from relascope.engine.registry import REGISTRY
@@ -151,7 +152,7 @@ def _called(
 
 def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | None:
     """The call of TVM's pass that a step is; None where it is none."""
-    if entry.own_file or not _module(entry)[0].endswith((".builtin", ".tvm_pipelines")):
+    if not _module(entry)[0].endswith((".builtin", ".tvm_pipelines")):
         return None
     try:
         with intercepting():
@@ -219,24 +220,18 @@ def title(facts: Facts) -> str:
     names = " and ".join(_named(entry) for _, entry in facts.start.steps)
     found = list(dict.fromkeys(operators(facts.start.graph, facts.piece)))
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
-    several = len(facts.start.steps) > 1
-    ratio = facts.account.shown.ratio
-    if facts.where.kind == OF_TEST:
-        does = f"{'make' if several else 'makes'} a test fail on {what}"
-        if not names:
-            return f"[{REGISTRY[facts.ir].title}] A test fails on {what}"
-    elif facts.where.kind == "wrong":
-        does = f"{'change' if several else 'changes'} {_result(facts)} {what}"
-    elif facts.where.kind == "slow":
-        does = f"{'make' if several else 'makes'} {what} {ratio or 0.0:.1f} times slower"
-    elif facts.where.kind in OF_PASS:
-        does = f"{'take' if several else 'takes'} {_taken(facts)} on {what}"
-        if facts.where.kind == "memory":
-            does = f"{'keep' if several else 'keeps'} {_taken(facts)} on {what}"
-    else:
-        does = f"{_CRASHES[_crash(facts)].format(account=facts.account)} on {what}"
-        if facts.where.building:
-            does += ", or what is built after it does"
+    s = "" if len(facts.start.steps) > 1 else "s"
+    does = {
+        OF_TEST: f"make{s} a test fail on {what}",
+        "wrong": f"change{s} {_result(facts)} {what}",
+        "slow": f"make{s} {what} {facts.account.shown.ratio or 0.0:.1f} times slower",
+        "long": f"take{s} {_taken(facts)} on {what}",
+        "memory": f"keep{s} {_taken(facts)} on {what}",
+    }.get(facts.where.kind, f"{_crashes(facts)} on {what}")
+    if facts.where.kind == "crash" and facts.where.building:
+        does += ", or what is built after it does"
+    if not names:
+        names, does = "A test", f"fails on {what}"
     return f"[{REGISTRY[facts.ir].title}] {names} {does}"
 
 
@@ -261,6 +256,10 @@ def _crash(facts: Facts) -> str:
     return facts.account.shown.crash or "raises"
 
 
+def _crashes(facts: Facts) -> str:
+    return _CRASHES[_crash(facts)].format(account=facts.account)
+
+
 def _result(facts: Facts) -> str:
     if any(step.name == "gradient" for step, _ in facts.start.tail):
         return "the gradient of"
@@ -269,34 +268,31 @@ def _result(facts: Facts) -> str:
 
 def files(facts: Facts) -> dict[str, bytes]:
     """The files of a report by their paths."""
+    passes = [entry for _, entry in facts.copied]
+    own = bundle.siblings(Path(e.own_file) for e in passes if e.own_file)
+    found = {path.name: path.read_bytes() for path in own} | {"README.md": _readme(facts).encode()}
     if facts.modules:
-        own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.copied if _is_file(e))
-        found = {p.name: p.read_bytes() for p in own} | {"README.md": _readme(facts).encode()}
         return found | {n: c for one in facts.modules.values() for n, c in one.files.items()}
+    modules = [_module(e)[0] for e in passes if not e.own_file]
+    modules += ["relascope.engine.faults.show", f"relascope.engine.{facts.ir}.faults.replay"]
+    modules += [f"relascope.passes.{facts.ir}.ir.program"] * bool(passes)
+    found |= bundle.sources(modules, own)
+    found |= {"values.npz": _stored(facts), "report.py": _script(facts).encode()}
+    for name, one in (("program", facts.written), ("after", facts.left)):
+        if one is not None and one.json:
+            found[f"{name}.json"] = one.json.encode()
+    return dict(sorted(found.items()))
+
+
+def _stored(facts: Facts) -> bytes:
+    """Content of `values.npz`."""
     stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
     left = {} if facts.left is None else facts.left.constants
     stored |= {f"constant after {n}": v for n, v in left.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **stored, **facts.results)  # type: ignore[arg-type]
-    own = bundle.siblings(Path(_module(e)[0]) for _, e in facts.copied if _is_file(e))
-    modules = [_module(e)[0] for _, e in facts.copied if not _is_file(e)]
-    modules += ["relascope.engine.faults.show", f"relascope.engine.{facts.ir}.faults.replay"]
-    if facts.copied:
-        modules.append(f"relascope.passes.{facts.ir}.ir.program")
-    found = bundle.sources(modules, own)
-    found |= {path.name: path.read_bytes() for path in own}
-    found["values.npz"] = buffer.getvalue()
-    for name, one in (("program", facts.written), ("after", facts.left)):
-        if one is not None and one.json:
-            found[f"{name}.json"] = one.json.encode()
-    found["report.py"] = _script(facts).encode()
-    found["README.md"] = _readme(facts).encode()
-    return dict(sorted(found.items()))
-
-
-def _is_file(entry: PassInfo) -> bool:
-    return _module(entry)[0].endswith(".py")
+    return buffer.getvalue()
 
 
 def _module(entry: PassInfo) -> tuple[str, str]:
@@ -313,7 +309,7 @@ def _calls(passes: Passes) -> tuple[str, ...]:
     found = []
     for step, entry in passes:
         module, name = _module(entry)
-        place = Path(module).stem if _is_file(entry) else module
+        place = Path(module).stem if entry.own_file else module
         found.append(_call("ProgramCall", place, name, dict(entry.arguments(step))))
     return tuple(found)
 
@@ -321,6 +317,12 @@ def _calls(passes: Passes) -> tuple[str, ...]:
 def _call(kind: str, *arguments: Any, **named: Any) -> str:
     parts = [repr(a) for a in arguments] + [f"{n}={v!r}" for n, v in named.items() if v]
     return f"{kind}({', '.join(parts)})"
+
+
+_USAGE = """\
+python report.py                          # shows the fault
+python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass
+"""
 
 
 def _script(facts: Facts) -> str:
@@ -368,7 +370,7 @@ def _script(facts: Facts) -> str:
     for name, calls in (("steps", steps), ("tail", _calls(facts.start.tail))):
         listed += f"    {name}=({''.join(f'{c}, ' for c in calls).rstrip()}),\n"
     return (
-        f'"""{_plain(fields["title"])}.\n\n{_USAGE}"""\n\n'
+        f'"""{_plain(fields["title"])}.\n\n{_USAGE}\n{EPILOG}\n"""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
         "sys.path.insert(0, str(Path(__file__).resolve().parent))\n\n"
         "from relascope.engine.faults.show import Fault, ProgramCall, main\n"
@@ -377,14 +379,6 @@ def _script(facts: Facts) -> str:
         f"FAULT = Fault(\n    program=PROGRAM,\n{listed})\n\n"
         'if __name__ == "__main__":\n    sys.exit(main(FAULT))\n'
     )
-
-
-_USAGE = """\
-python report.py                          shows the fault
-python report.py --fix FILE.py:FUNCTION   runs FUNCTION in place of the pass
-
-Exit status: 1 while the fault shows, 0 when it does not, 2 where that is undecided.
-"""
 
 
 def _quoted(text: str) -> str:
@@ -449,8 +443,7 @@ def _happens(facts: Facts) -> str:
         limit = f"limit {where.limit / MIB:.1f} MiB"
         return f"{_taken(facts)} of memory stay when the pass is done ({limit})."
     what = "The pass, or building or running what it makes," if where.building else "The pass"
-    does = _CRASHES[_crash(facts)].format(account=facts.account)
-    return f"{what} {does}:\n\n{_fenced(_message(facts))}"
+    return f"{what} {_crashes(facts)}:\n\n{_fenced(_message(facts))}"
 
 
 def _message(facts: Facts) -> str:
@@ -471,22 +464,23 @@ def _in_double(facts: Facts) -> bool:
     return np.dtype("float64") in dtypes and np.dtype("float32") not in dtypes
 
 
+_EXPECTED = {
+    "wrong": "The same results, but for rounding.",
+    OF_TEST: "The test calls it good: exit status 0.",
+    "slow": "A program that is not slower.",
+    "long": "The pass takes less time.",
+    "memory": "The pass keeps less memory.",
+    "crash raises": "No crash: without the pass there is none.",
+    "crash ends": "No crash: without the pass there is none.",
+    "crash malformed": "A well-formed program with the same arguments and results.",
+    "crash seconds": "It ends in less time: without the pass it does.",
+    "crash memory": "It takes less memory: without the pass it does.",
+}
+
+
 def _expected(facts: Facts) -> str:
-    if facts.where.kind == "wrong":
-        return "The same results, but for rounding."
-    if facts.where.kind == OF_TEST:
-        return "The test calls it good: exit status 0."
-    if facts.where.kind == "slow":
-        return "A program that is not slower."
-    if facts.where.kind in OF_PASS:
-        return (
-            f"The pass {'takes less time' if facts.where.kind == 'long' else 'keeps less memory'}."
-        )
-    return {
-        "malformed": "A well-formed program with the same arguments and results.",
-        "seconds": "It ends in less time: without the pass it does.",
-        "memory": "It takes less memory: without the pass it does.",
-    }.get(_crash(facts), "No crash: without the pass there is none.")
+    kind = facts.where.kind
+    return _EXPECTED[f"crash {_crash(facts)}" if kind == "crash" else kind]
 
 
 def _how(facts: Facts) -> str:
@@ -503,11 +497,8 @@ def _how(facts: Facts) -> str:
     if facts.left is None and not facts.calls:
         takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
     return (
-        f"{_as_file(facts)}```\npython report.py                          # shows the fault\n"
-        "python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass\n```\n\n"
-        f"Needs: {need}\n\nThe exit status is 1 while the fault shows, 0 when it does not, and 2 "
-        f"where that is undecided. {_to_fix(facts)} With `--fix`, a function of your own takes the "
-        f"place of the pass: it takes {takes}.\n\n"
+        f"{_as_file(facts)}{_fenced(_USAGE)}\n\nNeeds: {need}\n\n{EPILOG} {_to_fix(facts)} With "
+        f"`--fix`, a function of your own takes the place of the pass: it takes {takes}.\n\n"
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
         "folder `relascope` has what `report.py` imports; no installed relascope is used."
     )
@@ -515,8 +506,7 @@ def _how(facts: Facts) -> str:
 
 def _as_file(facts: Facts) -> str:
     """The script to paste, with what it does."""
-    ends = _crash(facts) in ("seconds", "memory", "ends")
-    does = _CRASHES[_crash(facts)].format(account=facts.account) if ends else "fails"
+    does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
     needs = " It needs the TVM that has Relay, and numpy." if facts.ir == "relay" else ""
     above = f"As a file of its own, which {does} while the fault shows.{needs}"
     code = _fenced(facts.pasted, "python")
@@ -558,7 +548,7 @@ def _passes(facts: Facts) -> str:
         )
     lines = []
     for index, (step, entry) in enumerate(facts.start.steps):
-        place = f" Its code is in `{Path(_module(entry)[0]).name}`." if _is_file(entry) else ""
+        place = f" Its code is in `{Path(entry.own_file).name}`." if entry.own_file else ""
         if facts.calls:
             call = facts.calls[index]
             given = ", ".join(f"{n}={v!r}" for n, v in call.arguments.items())

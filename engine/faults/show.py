@@ -7,7 +7,6 @@ import argparse
 import gc
 import os
 import platform
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from relascope.core.errors import alike
+from relascope.core.errors import alike, ending
 from relascope.engine.faults.replay import (
     Engine,
     Malformed,
+    Runner,
     Values,
     check_result,
     difference,
@@ -152,33 +152,32 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
         flags = ["-I"] if sys.flags.isolated else []
         command = [sys.executable, *flags, str(Path(sys.argv[0]).resolve()), *options]
         child = subprocess.Popen([*command, "--child", str(notes)])
-        crossed, began, had, before = "", 0.0, 0, 0.0
+        began, had, before = 0.0, 0, 0.0
         while child.poll() is None:
             time.sleep(_LOOK)
             if not began and len(noted := _noted(notes)) > 1:
                 began, had, before = time.monotonic(), int(noted[0]), float(noted[1])
-            if not began:
-                continue
-            if fault.memory and (resident(child.pid) - had) / _MIB > fault.memory:
-                crossed = f"The process took more than {fault.memory:g} MiB"
-            elif fault.seconds and time.monotonic() - began > fault.seconds + 2 * before:
-                crossed = f"The passes did not end within {fault.seconds:g} s"
-            if crossed:
+            spent = time.monotonic() - began - 2 * before if began else 0.0
+            if crossed := _crossed(fault, resident(child.pid) - had if began else 0, spent):
                 child.kill()
                 child.wait()
-                expected = "memory" if "MiB" in crossed else "seconds"
-                return _as_expected(fault, expected, f"{crossed}, the limit.")
+                return _as_expected(fault, *crossed)
         noted = _noted(notes)
     if len(noted) in (1, 3):  # it came to an end by itself, before the passes or after them
         return int(noted[-1]), _UNDECIDED if noted[-1] == str(UNDECIDED) else ""
-    code = child.returncode
-    try:
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-    except ValueError:
-        name = f"signal {-code}"
+    name = ending(child.returncode)
     if len(noted) == 2:
         return _as_expected(fault, "ends", f"The process ended by {name} in the passes.")
     return UNDECIDED, f"The process ended by {name} before the passes ran. {_UNDECIDED}"
+
+
+def _crossed(fault: Fault, taken: int, seconds: float) -> tuple[str, str] | None:
+    """The limit that passes have crossed which took so many bytes and seconds, and a sentence."""
+    if fault.memory and taken / _MIB > fault.memory:
+        return "memory", f"The process took more than {fault.memory:g} MiB, the limit."
+    if fault.seconds and seconds > fault.seconds:
+        return "seconds", f"The passes did not end within {fault.seconds:g} s, the limit."
+    return None
 
 
 _MIB = 1 << 20
@@ -271,17 +270,22 @@ class PassProcess:
                 right = ran(engine, made, values, target, not fault.plain)
                 if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
                     status = self._used(seconds, kept)
-                elif fault.kind == "slow":
-                    status = _slow(ratio(left, right), fault.limit)
                 else:
-                    count = 0 if tail else fault.outputs
-                    expected = [stored[f"expected {i}"] for i in range(count)]
-                    status = _wrong(left.results(), right.results(), expected, fault)
+                    status = self._compared(left, right, stored)
                 if status != FIXED:
                     return status
         except (Exception, SystemExit) as error:
             return self._failed(error)
         return FIXED
+
+    def _compared(self, left: Runner, right: Runner, stored: Values) -> int:
+        """The status where what the passes make is run beside what they were given."""
+        fault = self.fault
+        if fault.kind == "slow":
+            return _slow(ratio(left, right), fault.limit)
+        count = 0 if fault.tail else fault.outputs
+        expected = [stored[f"expected {i}"] for i in range(count)]
+        return _wrong(left.results(), right.results(), expected, fault)
 
     def _used(self, seconds: float, kept: int) -> int:
         """The status where the passes themselves are looked at, not what they make."""
@@ -329,23 +333,19 @@ class PassProcess:
 
     def _failed(self, error: BaseException) -> int:
         """The status where the passes, or what is made of them, raised."""
-        crash = "malformed" if isinstance(error, Malformed) else "raises"
-        if crash == "malformed":
+        known, name = self.fault.error, type(error).__name__
+        if isinstance(error, Malformed):
             print(error)
+            crash, same = "malformed", True
         else:
             traceback.print_exception(error)
-        kind, name = self.fault.error.partition(":")[0], type(error).__name__
-        told = [f"{name}: {line.strip()}" for line in str(error).splitlines()] or [name]
-        same = kind == name and kind == "DiagnosticError"  # whose message goes to stderr
-        same = (
-            same
-            or crash == "malformed"
-            or any(
-                alike(one, self.fault.error)
-                for line in told
-                for one in (line, line.partition(": ")[2])
+            lines = [line.strip() for line in str(error).splitlines()] or [""]
+            crash, same = (
+                "raises",
+                any(alike(text, known) for line in lines for text in (f"{name}: {line}", line)),
             )
-        )
+            # Its message goes to stderr.
+            same = same or name == known.partition(":")[0] == "DiagnosticError"
         if self.fault.crash == crash and same:
             return SHOWS
         print("It fails in another way than reported.")

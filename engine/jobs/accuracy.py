@@ -9,7 +9,7 @@ it in the same way, stage by stage.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError, refusing
@@ -287,15 +287,14 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
         request = _request(ask, stage, target)
         found = ask("check", request, request.split)
         rows = [filled(row, _of(row.stage, found), limit) for row in empty]
-        if not all(row.passed for row in rows):
+        if not _passed(rows):
             limit = stage.tolerance.fitted(ask("load", stage.source)).limit(stage.source.dtype)
             rows = [filled(row, _of(row.stage, found), limit) for row in empty]
-        if not all(row.passed for row in rows):
-            nodes = ask("inside", request)
-            graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
-            forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
-            bad = first_bad(graph, nodes, limit, forward)
-            rows = [r if r.passed else _blamed(r, bad) for r in rows]
+        if not _passed(rows):
+            bad = _first_bad(ask, stage, request, found, limit)
+            ident = None if bad is None else bad.id
+            blamed = {"first_bad": bad, "first_bad_node": ident}
+            rows = [r if r.passed else replace(r, **blamed) for r in rows]
     except EngineError as error:
         if error.kind == "cancelled":
             raise
@@ -329,8 +328,13 @@ def filled(row: AccuracyRow, found: Sequence[Comparison], limit: Limit) -> Accur
     return replace(told, inputs=row.inputs, scale=worst.scale, error=worst.max_rel)
 
 
-def _blamed(row: AccuracyRow, bad: BadNode | None) -> AccuracyRow:
-    return replace(row, first_bad=bad, first_bad_node=None if bad is None else bad.id)
+def _first_bad(
+    ask: Ask, stage: Stage, request: BuildRequest, found: Iterable[Comparison], limit: Limit
+) -> BadNode | None:
+    nodes = ask("inside", request)
+    graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
+    forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
+    return first_bad(graph, nodes, limit, forward)
 
 
 def first_bad(
@@ -352,9 +356,8 @@ def first_bad(
         None where every node that has a counterpart is within its limit: then what went wrong is
         not in one node, but in how the program was fused or compiled.
     """
-    own = graph.outputs[: graph.forward_outputs]
-    ahead = graph.ancestors(own)
-    worst = worst_by_node(nodes)
+    ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
+    worst = worst_by_node(e for e in nodes if e.id in graph.by_id)
 
     def over(error: NodeError) -> bool:
         strict = forward and error.id in ahead
@@ -365,21 +368,14 @@ def first_bad(
     results = {i for i in ends if worst[i].counterpart.startswith(_OUTPUT)}
     imported = any(e.counterpart.endswith(AS_IMPORTED) for e in worst.values())
     wanted = "as it was imported" if imported else "as PyTorch has it"
-    position = {n.id: index for index, n in enumerate(graph.nodes)}
-    direct = sorted((i for i in wrong - ends if i in position), key=position.__getitem__)
-    if direct:
-        return _bad(graph, direct[0], worst, f"the first node that is not {wanted}")
-    # What is wrong in the results is wrong in the gradients behind them, too.
-    ends = (results or ends) & set(position)
+    direct = next((n.id for n in graph if n.id in wrong - ends), None)
+    if direct is not None:
+        return _bad(graph, direct, worst, f"the first node that is not {wanted}")
     if not ends:
         return None
-    known = [i for i, error in worst.items() if error.counterpart != WHOLE]
-    right = graph.ancestors(i for i in known if i in position and i not in wrong)
-    blamed = graph.ancestors(ends) - right
-    if not results:
-        blamed &= _downstream(graph, (i for i in graph.inputs if i not in ahead))
-    suspects = [n.id for n in graph.nodes if n.id in blamed and n.kind not in _GIVEN]
-    found = suspects[0] if suspects else min(ends, key=position.__getitem__)
+    right = {i for i in worst.keys() - wrong if worst[i].counterpart != WHOLE}
+    # What is wrong in the results is wrong in the gradients behind them, too.
+    found = _to_blame(graph, results or ends, right, set() if results else ahead)
     what = "result" if results else "gradient"
     if found in worst:
         return _bad(graph, found, worst, f"the first {what} that is not {wanted}")
@@ -388,6 +384,16 @@ def first_bad(
 
 
 _GIVEN = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
+
+
+def _to_blame(graph: Graph, ends: Collection[str], right: Iterable[str], ahead: set[str]) -> str:
+    """The first node on the way to wrong ends that leads to nothing that is right, behind the
+    inputs that the forward (`ahead`) does not read, if there is one; else the first of the ends."""
+    blamed = graph.ancestors(ends) - graph.ancestors(right)
+    if ahead:
+        blamed &= _downstream(graph, (i for i in graph.inputs if i not in ahead))
+    suspects = (n.id for n in graph if n.id in blamed and n.kind not in _GIVEN)
+    return next(suspects, next(n.id for n in graph if n.id in ends))
 
 
 def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:
@@ -433,16 +439,17 @@ class OfInputs:
 
 def by_inputs(rows: Sequence[AccuracyRow]) -> tuple[OfInputs, ...]:
     """The table with one line for each kind of inputs."""
-    told = []
-    for kind in dict.fromkeys(r.inputs for r in rows):
-        own = [r for r in rows if r.inputs == kind]
-        over = [r for r in own if not r.passed]
-        double = [r for r in over if r.dtype != DTYPES[0]]
-        failed = [r for r in over if r.failure is not None]
-        known = "rounding" if any(r.dtype != DTYPES[0] for r in own) else "over"
-        said = "cannot be run" if failed else "wrong" if double else known if over else "right"
-        told.append(OfInputs(kind, said, max(failed or double or over or own, key=_share)))
-    return tuple(told)
+    kinds = dict.fromkeys(r.inputs for r in rows)
+    return tuple(_of_inputs(kind, [r for r in rows if r.inputs == kind]) for kind in kinds)
+
+
+def _of_inputs(kind: str, rows: Sequence[AccuracyRow]) -> OfInputs:
+    over = [r for r in rows if not r.passed]
+    double = [r for r in over if r.dtype != DTYPES[0]]
+    failed = [r for r in over if r.failure is not None]
+    known = "rounding" if any(r.dtype != DTYPES[0] for r in rows) else "over"
+    said = "cannot be run" if failed else "wrong" if double else known if over else "right"
+    return OfInputs(kind, said, max(failed or double or over or rows, key=_share))
 
 
 def _share(row: AccuracyRow) -> float:
@@ -457,17 +464,20 @@ def verdict(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> str:
     """
     if not rows:
         return "Nothing was compared."
-    if all(row.passed for row in rows):
-        limits: dict[str, float] = {}
-        for row in rows:
-            limits[row.dtype] = max(limits.get(row.dtype, 0.0), row.limit or 0.0)
-        within = " and ".join(f"{limit:.0e} of the scale in {d}" for d, limit in limits.items())
-        labels = list(dict.fromkeys(row.inputs for row in rows))
-        kinds = ", ".join(k for k in labels if " at " not in k)
-        more = "".join(f", {on_inputs(k)}" for k in labels if " at " in k)
-        kinds = f"{kinds} inputs{more}"
-        return f"Every stage agrees with {against}: within {within}, on {kinds}, run once."
-    return " ".join(_sentences(rows))
+    if not _passed(rows):
+        return " ".join(_sentences(rows))
+    limits: dict[str, float] = {}
+    for row in rows:
+        limits[row.dtype] = max(limits.get(row.dtype, 0.0), row.limit or 0.0)
+    within = " and ".join(f"{limit:.0e} of the scale in {d}" for d, limit in limits.items())
+    labels = dict.fromkeys(row.inputs for row in rows)
+    kinds = ", ".join(k for k in labels if " at " not in k) + " inputs"
+    kinds += "".join(f", {on_inputs(k)}" for k in labels if " at " in k)
+    return f"Every stage agrees with {against}: within {within}, on {kinds}, run once."
+
+
+def _passed(rows: Iterable[AccuracyRow]) -> bool:
+    return all(row.passed for row in rows)
 
 
 def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
@@ -476,7 +486,7 @@ def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
     for row in rows:
         by_stage.setdefault((row.stage, row.strategy, row.inputs), {})[row.dtype] = row
     for (stage, strategy, inputs), found in by_stage.items():
-        if all(row.passed for row in found.values()):
+        if _passed(found.values()):
             continue
         name = f"{stage} ({strategy})" if strategy else stage
         name += f" on {on_inputs(inputs)}" if inputs != INPUTS[0] else ""

@@ -184,98 +184,120 @@ def bisect(
             crashes where the question is "wrong" or "slow", or no pass can be to blame (its kind
             is "input", "target", "cancelled", …). A person's own test cannot judge it, or fails.
     """
-    log: list[Try] = []
+    if question.kind == "memory":
+        return _memory(ask, question, tell)
     pipeline = question.pipeline
     if question.kind in _MEASURED:
         pipeline = _built(ir, pipeline)
     if question.kind == "slow":
         return _slow(ask, ir, question, pipeline, tell)
-    if question.kind == "memory":
-        return _memory(ask, question, tell)
+    return _FaultSearch(ask, ir, question, pipeline, tell).found()
 
-    def run(part: Pipeline) -> Try:
-        done = _try(ask, replace(question, pipeline=part))
-        log.append(done)
-        tell(done)
+
+class _FaultSearch:
+    """A search for the pass that makes a pipeline wrong, crash, or bad by a person's own test.
+
+    `question` becomes what the answer is about: with a wider tolerance, another run, float64.
+    """
+
+    def __init__(
+        self, ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
+    ) -> None:
+        self.ask, self.ir, self.question, self.tell = ask, ir, question, tell
+        self.pipeline, self.log = pipeline, list[Try]()
+        self.against, self.also = PYTORCH, tuple[str, ...]()
+
+    def run(self, part: Pipeline) -> Try:
+        done = _try(self.ask, replace(self.question, pipeline=part))
+        self.log.append(done)
+        self.tell(done)
         return done
 
-    def begin(at: Question) -> Try:
+    def begin(self, at: Question) -> Try:
         """The whole pipeline, under the limit that its precision needs."""
-        nonlocal question
-        log.clear()
-        question = at
-        whole = run(pipeline)
+        self.log.clear()
+        self.question = at
+        whole = self.run(self.pipeline)
         if whole.outcome == "wrong" and at.test is None:
-            fitted = at.tolerance.fitted(ask("load", at.source))
+            fitted = at.tolerance.fitted(self.ask("load", at.source))
             if fitted != at.tolerance:
-                return begin(replace(at, tolerance=fitted))
+                return self.begin(replace(at, tolerance=fitted))
         return whole
 
-    whole = begin(question)
-    against, also = PYTORCH, tuple[str, ...]()
-    if whole.outcome in ("good", "wrong") and question.test is None:
-        against = ask("load", question.source, True).against
-    if whole.outcome == "good" and question.test is None and against != PYTORCH:
-        bad, also = elsewhere(ask, replace(question, pipeline=pipeline))
-        if bad is not None:
-            whole = begin(replace(question, source=bad))
-    if (
-        whole.outcome == "good"
-        and question.kind in ("", "wrong")
-        and (question.source.dtype, against) == (DTYPES[0], PYTORCH)
-    ):
-        asked, source = question, replace(question.source, dtype=DTYPES[1])
-        question = replace(question, source=source)
-        whole = run(pipeline)  # what float32's limit hides
-        if whole.outcome != "wrong":
-            question, whole = asked, log[0]
-    if whole.error is not None and (whole.outcome != "crash" or question.kind in _MEASURED):
-        raise whole.error
-    kind = whole.outcome
-    if kind == "good" or question.kind not in ("", kind):
-        taken = _taken(ask, question) if question.test is None else None
-        return Bisection(question, "", Culprits(()), tuple(log), None, taken, against, also)
-    if kind == "wrong":
-        pipeline = _built(ir, pipeline)
+    def whole(self) -> Try:
+        """The whole pipeline; where it is good, also on other runs, or in float64."""
+        whole = self.begin(self.question)
+        if self.question.test is not None or whole.outcome not in ("good", "wrong"):
+            return whole
+        self.against = self.ask("load", self.question.source, True).against
+        if whole.outcome == "wrong":
+            return whole
+        asked, source = self.question, self.question.source
+        if self.against != PYTORCH:
+            bad, self.also = elsewhere(self.ask, replace(asked, pipeline=self.pipeline))
+            return whole if bad is None else self.begin(replace(asked, source=bad))
+        if asked.kind in ("", "wrong") and source.dtype == DTYPES[0]:
+            self.question = replace(asked, source=replace(source, dtype=DTYPES[1]))
+            double = self.run(self.pipeline)  # what float32's limit hides
+            if double.outcome == "wrong":
+                return double
+            self.question = asked
+        return whole
 
-    def judge(part: Pipeline) -> Verdict:
-        if part == pipeline:
+    def found(self) -> Bisection:
+        whole, question = self.whole(), self.question
+        kind, error = whole.outcome, whole.error
+        if error is not None and (kind != "crash" or question.kind in _MEASURED):
+            raise error
+        if kind == "good" or question.kind not in ("", kind):
+            taken = _taken(self.ask, question) if question.test is None else None
+            about = None, taken, self.against, self.also
+            return Bisection(question, "", Culprits(()), tuple(self.log), *about)
+        if kind == "wrong":
+            self.pipeline = _built(self.ir, self.pipeline)
+        kept = kept_on(self.ir, self.pipeline)
+        found = search(self.pipeline, lambda part: self.judge(part, whole, kept), kept)
+        if error is not None and found.suspects == (IMPORT,) and _unbuilt(error):
+            raise error  # that is the target's
+        double = self.double(found, kind)
+        if double is not None and double.passed and found.suspects == (IMPORT,):
+            # Float32 rounds by more than the limit wherever one looks: a fault hides behind that.
+            wide = replace(question, source=replace(question.source, dtype=DTYPES[1]))
+            if _try(self.ask, wide).outcome == "wrong":
+                beyond = bisect(self.ask, self.ir, wide, self.tell)
+                return replace(beyond, log=(*self.log, *beyond.log))
+        return Bisection(question, kind, found, tuple(self.log), double, None, self.against)
+
+    def judge(self, part: Pipeline, whole: Try, kept: Collection[int]) -> Verdict:
+        if part == self.pipeline:
             return Verdict.BAD
-        if question.test is None and half_way(ir, pipeline, part):
+        if self.question.test is None and half_way(self.ir, self.pipeline, part):
             return Verdict.CANNOT_RUN
-        done = run(part)
-        outcome = done.outcome
-        # An import that crashes in another way than the whole is not what makes that crash.
+        done = self.run(part)
         ours, theirs = done.error, whole.error
-        if outcome == kind and not _lacks(ir, part, kept, ours, theirs):
+        if done.outcome == whole.outcome and not _lacks(self.ir, part, kept, ours, theirs):
+            # An import that crashes in another way than the whole is not what makes that crash.
             if done.last == IMPORT and ours and theirs and ours.kind != theirs.kind:
                 return Verdict.CANNOT_RUN
             return Verdict.BAD
-        if outcome in ("crash", "cannot be run"):
-            return Verdict.CANNOT_RUN
-        return Verdict.GOOD
+        return Verdict.CANNOT_RUN if done.outcome in ("crash", "cannot be run") else Verdict.GOOD
 
-    kept = kept_on(ir, pipeline)
-    found = search(pipeline, judge, kept)
-    if found.suspects == (IMPORT,) and _unbuilt(whole.error):
-        assert whole.error is not None
-        raise whole.error  # that is the target's
-    double = None
-    one = any(s.name == recorded.NAME for s in pipeline)  # a recorded module has one precision
-    single = question.source.dtype == DTYPES[0] and not one and against == PYTORCH
-    if kind == "wrong" and single and found.bad is not None:
-        source = replace(question.source, dtype="float64")
-        stage = accuracy.Stage(
-            "forward", source, found.bad, tolerance=question.tolerance, runs=question.runs
-        )
-        (double,) = accuracy.run(ask, stage, question.target)
-        if double.passed and found.suspects == (IMPORT,):
-            # Float32 rounds by more than the limit wherever one looks: a fault hides behind that.
-            wide = replace(question, source=source)
-            if (whole := _try(ask, wide)).outcome == "wrong":
-                beyond = bisect(ask, ir, wide, tell)
-                return replace(beyond, log=(*log, *beyond.log))
-    return Bisection(question, kind, found, tuple(log), double, None, against)
+    def double(self, found: Culprits, kind: str) -> accuracy.AccuracyRow | None:
+        """The smallest wrong pipeline in float64; None where there is no other precision."""
+        question = self.question
+        single = question.source.dtype == DTYPES[0] and self.against == PYTORCH
+        if kind != "wrong" or not single or found.bad is None or _is_recorded(question.pipeline):
+            return None
+        source = replace(question.source, dtype=DTYPES[1])
+        held = {"tolerance": question.tolerance, "runs": question.runs}
+        stage = accuracy.Stage("forward", source, found.bad, **held)
+        (row,) = accuracy.run(self.ask, stage, question.target)
+        return row
+
+
+def _is_recorded(pipeline: Pipeline) -> bool:
+    """Whether it has passes of a recorded compile, whose modules have one precision."""
+    return any(s.name == recorded.NAME for s in pipeline)
 
 
 def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[str, ...]]:
@@ -381,7 +403,7 @@ def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
 
 def _taken(ask: Ask, question: Question) -> PassCost | None:
     """What the passes took; None where none ran, or none can be run again."""
-    if any(s.name == recorded.NAME for s in question.pipeline):
+    if _is_recorded(question.pipeline):
         return None
     records = ask("step", question.source, question.pipeline, question.runs)
     ran = [i for i, r in enumerate(records) if r.enabled and r.error is None]
@@ -423,39 +445,28 @@ def _slow(
     Raises:
         EngineError: the whole pipeline cannot be built, or does not run.
     """
-    source, kept = question.source, kept_on(ir, pipeline)
-
-    def request(part: Pipeline) -> BuildRequest:
-        asked = BuildRequest(source, part, question.target, question.threads, question.repeats)
-        if source.training:
-            graph: Graph = ask("graph_after", source, part, len(part) - 1)
-            if graph.forward_outputs is not None:
-                return with_cut(ask, asked)
-        return asked
-
-    whole, variants = request(pipeline), []
+    kept = kept_on(ir, pipeline)
+    whole, variants = _to_time(ask, question, pipeline), []
     free = [i for i, step in enumerate(pipeline) if step.enabled and i not in kept]
     for index in free:
         try:
-            part = request(pipeline.switched(index, False))
+            part = _to_time(ask, question, pipeline.switched(index, False))
             variants.append(Variant(f"without {index}", part))
         except EngineError as error:
             if error.kind == "cancelled":
                 raise
     result = ask("time", whole, (), tuple(variants))
-    phase = result.rows[-1].phase
     # To eager, which runs in the same turns: what disturbs the machine disturbs all.
-    paces = {r.what: r.ratio_to_eager for r in result.rows if r.phase == phase and r.ratio_to_eager}
-    own = next(iter(paces.values()))
-    tries: dict[int, Try] = {}
-    for index in free:
-        if (other := paces.get(f"{ir}, without {index}")) is not None:
-            ratio = own / other
-            without = pipeline.switched(index, False)
-            tries[index] = Try(without, index, _pace(ratio, question), ratio=ratio)
-    most = max((t.ratio or 0.0 for t in tries.values()), default=1.0)
-    done = Try(pipeline, IMPORT, _pace(most, question), ratio=most)
-    log = (done, *tries.values())
+    rows = [r for r in result.rows if r.phase == result.rows[-1].phase and r.ratio_to_eager]
+    known = {r.what: rows[0].ratio_to_eager / r.ratio_to_eager for r in rows}
+    paces = {i: known[what] for i in free if (what := f"{ir}, without {i}") in known}
+    most = max(paces.values(), default=1.0)
+
+    def tried(part: Pipeline, index: int, ratio: float) -> Try:
+        return Try(part, index, "slow" if ratio > question.factor else "good", ratio=ratio)
+
+    done = tried(pipeline, IMPORT, most)
+    log = (done, *(tried(pipeline.switched(i, False), i, pace) for i, pace in paces.items()))
     for one in log:
         tell(one)
     taken = _taken(ask, question)
@@ -463,13 +474,20 @@ def _slow(
         long = taken is not None and taken.seconds > question.seconds
         index = taken.longest if taken is not None else IMPORT
         return _of_pass(question, "long" if long else "", index, log, taken)
-    worst = max(tries, key=lambda i: tries[i].ratio or 0.0)
-    found = Culprits((worst,), pipeline, tries[worst].pipeline)
+    worst = max(paces, key=paces.__getitem__)
+    found = Culprits((worst,), pipeline, pipeline.switched(worst, False))
     return Bisection(question, "slow", found, log, None, taken)
 
 
-def _pace(ratio: float, question: Question) -> str:
-    return "slow" if ratio > question.factor else "good"
+def _to_time(ask: Ask, question: Question, part: Pipeline) -> BuildRequest:
+    """What is timed of a pipeline: the program, split where it has its gradient."""
+    source = question.source
+    asked = BuildRequest(source, part, question.target, question.threads, question.repeats)
+    if source.training:
+        graph: Graph = ask("graph_after", source, part, len(part) - 1)
+        if graph.forward_outputs is not None:
+            return with_cut(ask, asked)
+    return asked
 
 
 def verdict(ir: str, result: Bisection) -> str:
@@ -528,7 +546,7 @@ def _tried(result: Bisection) -> str:
         f"the whole pipeline runs and agrees with {result.against} within {' and '.join(limits)}, "
         f"built and run {runs} {on}."
     )
-    if any(s.name == recorded.NAME for s in question.pipeline):
+    if _is_recorded(question.pipeline):
         text = (
             f"the last of {sum(s.enabled for s in question.pipeline)} recorded modules computes "
             f"what the first does, within {' and '.join(limits)}, built and run {runs} {on}."
@@ -601,7 +619,5 @@ def _rounding(result: Bisection) -> str:
     if double.passed:
         return "It is rounding: in float64 the same is within its limit."
     bad = double.first_bad
-    where = ""
-    if bad is not None:
-        where = f", first at {bad.title}{bad.within}"
+    where = "" if bad is None else f", first at {bad.title}{bad.within}"
     return f"It is wrong, not rounded: float64 is over its limit, too{where}."

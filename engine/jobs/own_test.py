@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, ending
 from relascope.core.scratch import Scratch
 from relascope.engine.protocol.fault import ModuleFiles, ScriptRun
 
@@ -90,14 +90,7 @@ class OwnTest:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
             printed = output.read().decode("utf-8", "replace")
         if status is not None and not 0 <= status < 128:
-            ended = f"exit status {status}" if status > 0 else f"signal {_signal(-status)}"
-            message = f"The test ended with {ended}, which says neither good nor bad."
+            message = f"The test ended with {ending(status)}, which says neither good nor bad."
             hint = "Exit with 0 (good), 1 to 124 (bad) or 125 (cannot be judged). Its output ends: "
             raise EngineError("usage", message, self.path, hint + (printed[-400:] or "(none)"))
         return ScriptRun(status, seconds, printed)
-
-
-def _signal(number: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(number).name
-    return str(number)

@@ -29,6 +29,7 @@ from relascope.engine.protocol.fault import (
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import info, last_built, recorded
+from relascope.passes.pipeline import Step
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import (
     MOST,
@@ -306,13 +307,8 @@ def search_words(made: Reduction, count: int) -> str:
 
 def verdict(ir: str, made: Reduction) -> str:
     """What was found, in a few sentences."""
-    steps = [
-        f"{s.name} ({info(ir, s).title})"
-        if s.name != recorded.NAME
-        else f"Pass {recorded.number_of(s)}, {info(ir, s).title}"
-        for s in made.where.pipeline.steps[made.where.first : made.where.last + 1]
-        if s.enabled
-    ]
+    suspected = made.where.pipeline.steps[made.where.first : made.where.last + 1]
+    steps = [_named(ir, s) for s in suspected if s.enabled]
     names = ", ".join(steps) or "The imported program"
     refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
     if made.piece is None and refused and refused[0] is not None:
@@ -336,6 +332,13 @@ def verdict(ir: str, made: Reduction) -> str:
     elif not made.minimal and count > 1:
         text += " The tries were used up; fewer nodes may do."
     return f"{text} {len(made.log)} tries."
+
+
+def _named(ir: str, step: Step) -> str:
+    title = info(ir, step).title
+    if step.name == recorded.NAME:
+        return f"Pass {recorded.number_of(step)}, {title}"
+    return f"{step.name} ({title})"
 
 
 def _instead(made: Reduction) -> str:

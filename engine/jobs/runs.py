@@ -43,34 +43,43 @@ def runs_of(ask: Ask, source: ModelSource) -> Runs:
     info: ModelInfo = ask("load", source)
     if info.against == PYTORCH:
         return Runs()
-    graph = info.graph
-    inputs = [graph.by_id[i] for i in graph.inputs]
-    dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
-    open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
-    sizes = [d for d in open_sizes if d.isidentifier()]
-    left = [f"other sizes ({', '.join(open_sizes)})"] if not _follow(open_sizes, sizes) else []
-    sizes = [] if left else sizes
-    deciding, computed = _deciding(graph)
-    forced = computed and graph.ir == "relax"
+    lengths, left = _lengths(info.graph)
+    deciding, computed = _deciding(info.graph)
+    forced = computed and info.graph.ir == "relax"
     if computed and not forced:
         left.append(f"the sides of {computed} `if` that computed values decide")
     elif computed > 1:
         left.append(f"sides that differ among the {computed} `if` that computed values decide")
-    lengths: list[tuple[tuple[str, int | bool], ...]] = [()]
-    if sizes:
-        uneven = tuple(zip(sizes, itertools.cycle(_UNEVEN), strict=False))
-        lengths += [tuple((n, 1) for n in sizes), uneven]
-    sides: list[tuple[tuple[str, bool], ...]] = [()]
-    if deciding:
-        flipped = [(n,) for n in deciding] if len(deciding) > 1 else []
-        for base in (True, False):
-            for turned in ((), *flipped):
-                sides.append(tuple((n, base != (n in turned)) for n in deciding))
-    found = [replace(source, run=(*a, *b)) for b, a in itertools.product(sides, lengths)][1:]
+    runs = itertools.product(_sides(deciding), lengths)
+    found = [replace(source, run=(*sizes, *sides)) for sides, sizes in runs][1:]
     if len(found) > _MOST:
         left.append(f"{len(found) - _MOST} more runs of these")
     taken = [replace(source, side=side) for side in (True, False) if forced]
     return Runs((*found[:_MOST], *taken), " and ".join(left))
+
+
+_Given = tuple[tuple[str, int | bool], ...]
+
+
+def _lengths(graph: Graph) -> tuple[list[_Given], list[str]]:
+    """The open sizes that runs are given, first none; and those that no run can be given."""
+    inputs = (graph.by_id[i] for i in graph.inputs)
+    dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
+    open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
+    sizes = [d for d in open_sizes if d.isidentifier()]
+    if not _follow(open_sizes, sizes):
+        return [()], [f"other sizes ({', '.join(open_sizes)})"]
+    uneven = tuple(zip(sizes, itertools.cycle(_UNEVEN), strict=False))
+    return [(), tuple((n, 1) for n in sizes), uneven] if sizes else [()], []
+
+
+def _sides(deciding: Sequence[str]) -> list[_Given]:
+    """The truths that runs are given, first none: all alike, or all but one."""
+    turned = ["", *deciding] if len(deciding) > 1 else [""] * bool(deciding)
+    return [
+        (),
+        *(tuple((n, b != (n == one)) for n in deciding) for b in (True, False) for one in turned),
+    ]
 
 
 def _follow(sizes: Iterable[str], known: Sequence[str]) -> bool:

@@ -82,20 +82,16 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     """Run once under the source's seed; compare outputs, changed buffers and gradients."""
     model = built.model
     progress(0.0, f"running {model.against}")
-    expected = {f"output {i}": t for i, t in enumerate(model.forward())}
-    expected.update({f"updated {n}": t for n, t in model.updated(built.program.updates).items()})
-    if built.step.has_backward:
-        expected.update({f"gradient of {n}": t for n, t in model.gradients().items()})
+    updates, backward = built.program.updates, built.step.has_backward
+    outputs, updated = model.forward(), model.updated(updates)
+    expected = _named(outputs, updated, model.gradients() if backward else {})
     progress(0.5, "running what was built")
     masks = built.masks(model.source.seed)
     outputs, captures = built.forward(masks)
-    updates = built.program.updates
     count = len(outputs) - len(updates)
-    found = {f"output {i}": t for i, t in enumerate(outputs[:count])}
-    found.update({f"updated {n}": t for n, t in zip(updates, outputs[count:], strict=True)})
-    if built.step.has_backward:
-        gradients = built.backward(masks, captures)
-        found.update({f"gradient of {n}": t for n, t in gradients.items()})
+    updated = dict(zip(updates, outputs[count:], strict=True))
+    gradients = built.backward(masks, captures) if backward else {}
+    found = _named(outputs[:count], updated, gradients)
     if set(found) != set(expected):
         message = "What was built does not return what the model returns."
         hint = "Report this; it is a fault of ours."
@@ -107,6 +103,15 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
         comparison(name, found[name], theirs, scales[name], max(scales[name], least[name]))
         for name, theirs in expected.items()
     )
+
+
+def _named(outputs: Sequence[torch.Tensor], updated: Tensors, gradients: Tensors) -> Tensors:
+    """Tensors by what comparisons are called."""
+    return {
+        **{f"output {i}": t for i, t in enumerate(outputs)},
+        **{f"updated {n}": t for n, t in updated.items()},
+        **{f"gradient of {n}": t for n, t in gradients.items()},
+    }
 
 
 def gradient_floor(scales: Iterable[float]) -> float:

@@ -91,16 +91,13 @@ def profile(
         runs["backward"] = lambda: built.backward(masks, captures)
     kernels: list[Kernel] = []
     phases: list[Phase] = []
-    for index, (phase, run) in enumerate(runs.items()):
-        low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[phase]
+    for index, (name, run) in enumerate(runs.items()):
+        low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[name]
         alone = _Alone(run, built.model.device)
         step = part(progress, low, low + 0.98 * share)
-        found, written = _kernels(phase, profiled[phase], graph, values, repeats, alone, step)
-        others = [0 if k.nodes else k.bytes_out for k in found]
-        planned = plan(graph, [k.nodes for k in found], others)
-        median, memory = statistics.median(alone.taken), profiled[phase].memory_bytes or written
-        times = sum(k.median_ms for k in found), sum(k.median_ms for k in found if not k.nodes)
-        phases.append(Phase(phase, median, *times, memory, planned.bytes, planned.results))
+        found, written = _kernels(name, profiled[name], graph, values, repeats, alone, step)
+        memory = profiled[name].memory_bytes or written
+        phases.append(_phase(name, graph, found, statistics.median(alone.taken), memory))
         kernels += found
     measured = None
     if peaks is not None:
@@ -117,6 +114,15 @@ def profile(
         notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)
     drawn = sum(m.nbytes for m in masks.values())
     return Profile(*about, comparisons, built.seconds, notes, measured, working_set, drawn)
+
+
+def _phase(
+    name: str, graph: Graph, kernels: Sequence[Kernel], median_ms: float, memory: int
+) -> Phase:
+    others = [0 if k.nodes else k.bytes_out for k in kernels]
+    planned = plan(graph, [k.nodes for k in kernels], others)
+    times = sum(k.median_ms for k in kernels), sum(k.median_ms for k in kernels if not k.nodes)
+    return Phase(name, median_ms, *times, memory, planned.bytes, planned.results)
 
 
 class _Alone:

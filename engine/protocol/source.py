@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -75,7 +75,7 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
         EngineError: kind "input"; an item cannot be read, or a name stands twice.
     """
     result: list[tuple[str, TensorType]] = []
-    for item in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
+    for item in _items(text):
         match = _INPUT.fullmatch(item)
         if match is None:
             hint = f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32."
@@ -91,21 +91,26 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
             raise EngineError("input", f"Two inputs are called {name!r}.", item, "Name each once.")
         kind = TensorType(sizes, dtype)
         if match["least"]:
-            bits = re.search(r"\d+$", dtype) if "int" in dtype else None
-            least, most = int(match["least"]), int(match["most"])
-            if bits is None:
-                raise EngineError("input", f"{dtype} is no integer: it has no range.", item)
-            low, high = (0, 255) if dtype == "uint8" else _bounds(int(bits[0]))
-            if not low <= least <= most <= high:
-                message = f"{least}..{most} is no range of {dtype}."
-                raise EngineError("input", message, item, f"{low}..{high} is the widest.")
-            kind = InputType(sizes, dtype, least, most)
+            kind = _ranged(kind, int(match["least"]), int(match["most"]), item)
         result.append((name, kind))
     return tuple(result)
 
 
-def _bounds(bits: int) -> tuple[int, int]:
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - (2 if bits == 64 else 1)  # one past it is drawn to
+def _items(text: str) -> Iterator[str]:
+    return filter(None, (part.strip() for part in re.split(r"[,;\n]", text)))
+
+
+def _ranged(kind: TensorType, least: int, most: int, item: str) -> InputType:
+    bits = re.search(r"\d+$", kind.dtype) if "int" in kind.dtype else None
+    if bits is None:
+        raise EngineError("input", f"{kind.dtype} is no integer: it has no range.", item)
+    half = 2 ** (int(bits[0]) - 1)
+    low, high = (0, 255) if kind.dtype == "uint8" else (-half, half - 1)
+    high -= kind.dtype == "int64"  # one past it is drawn to
+    if not low <= least <= most <= high:
+        message = f"{least}..{most} is no range of {kind.dtype}."
+        raise EngineError("input", message, item, f"{low}..{high} is the widest.")
+    return InputType(kind.shape, kind.dtype, least, most)
 
 
 def input_text(name: str, kind: TensorType) -> str:
@@ -126,7 +131,7 @@ def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
         EngineError: kind "input"; an item cannot be read, or a name stands twice.
     """
     found: dict[str, int] = {}
-    for item in filter(None, (part.strip() for part in re.split(r"[,;\n]", text))):
+    for item in _items(text):
         match = _PIN.fullmatch(item)
         if match is None or match[1] in found:
             message = f"Cannot read the size {item[:80]!r}."

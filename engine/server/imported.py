@@ -5,7 +5,7 @@ came from.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from relascope.core.graph import Graph, Kind
@@ -54,32 +54,45 @@ def changes(
                 what = "Left out: its result is its argument"
                 own = stands[node.output().debugName()] = stands.get(like.debugName(), ())
         groups[kind, what, origin.operator].append((origin, own))
-    found = []
-    for (kind, what, operator), members in groups.items():
-        ids = tuple(dict.fromkeys(i for _, own in members for i in own))
-        became = Counter(graph.by_id[i].title for i in ids if kind == "changed")
-        where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
-        count = sum(not o.further for o, _ in members)
-        about = count, ids, where, dict(became.most_common())
-        found.append(ImportChange(kind, what, operator, *about))
+    found = [_of_operators(graph, *about, members) for about, members in groups.items()]
+    found += _of_tensors(model, program, graph)
+    order = ImportChange.KINDS.index
+    return tuple(sorted(found, key=lambda c: (order(c.kind), c.what, -c.count)))
+
+
+def _of_operators(
+    graph: Graph,
+    kind: str,
+    what: str,
+    operator: str,
+    members: Sequence[tuple[Any, tuple[str, ...]]],
+) -> ImportChange:
+    """What became of an operator's calls, given by their origins and nodes."""
+    ids = tuple(dict.fromkeys(i for _, own in members for i in own))
+    became = Counter(graph.by_id[i].title for i in ids if kind == "changed")
+    where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
+    count = sum(not o.further for o, _ in members)
+    return ImportChange(kind, what, operator, count, ids, where, dict(became.most_common()))
+
+
+def _of_tensors(model: Model, program: Program, graph: Graph) -> Iterator[ImportChange]:
+    """What became of parameters, buffers and random numbers."""
     named = {n.name: n.id for n in graph if n.name}
     results = graph.outputs[program.outputs - len(program.updates) : program.outputs]
-
-    def moved(kind: str, what: str, names: Iterable[str], at: Sequence[str] = ()) -> None:
-        if names := tuple(names):
+    parameters = [n for n in program.params if n not in program.buffers]
+    drawn = [m.name for m in program.masks]
+    for kind, what, names, at in (
+        ("dropped", "A parameter that nothing reads", model.unread, ()),
+        ("externalised", "A parameter, which is an argument", parameters, ()),
+        ("externalised", "A buffer, which is an argument", program.buffers, ()),
+        ("externalised", "Random numbers, which are an argument", drawn, ()),
+        ("externalised", "A buffer whose new value is a result", program.updates, results),
+    ):
+        if names:
             ids = tuple(at) or tuple(named[n] for n in names if n in named)
             where = tuple(dict.fromkeys(n.rpartition(".")[0] for n in names))[:_MOST]
             label = names[0] if len(names) == 1 else f"{names[0]}, …"
-            found.append(ImportChange(kind, what, label, len(names), ids, where))
-
-    moved("dropped", "A parameter that nothing reads", model.unread)
-    arguments = [n for n in program.params if n not in program.buffers]
-    moved("externalised", "A parameter, which is an argument", arguments)
-    moved("externalised", "A buffer, which is an argument", program.buffers)
-    moved("externalised", "Random numbers, which are an argument", [m.name for m in program.masks])
-    moved("externalised", "A buffer whose new value is a result", program.updates, results)
-    order = ImportChange.KINDS.index
-    return tuple(sorted(found, key=lambda c: (order(c.kind), c.what, -c.count)))
+            yield ImportChange(kind, what, label, len(names), ids, where)
 
 
 def _alike(one: Any, other: Any) -> bool:

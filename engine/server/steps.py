@@ -1,6 +1,6 @@
 """Where a pipeline stands after a step, and which steps may stand where."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,17 +179,19 @@ def check_signature(
         if made.get(n, kind) != kind
     ]
     if not entry.required and was.gradients == now.gradients:
-        results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
-        if len(results) != len(found):
-            wrong.append(f"made a program of {len(found)} results of one of {len(results)}")
-        wrong += [
-            f"made result {i} {b}, which was {a}"
-            for i, (a, b) in enumerate(zip(results, found, strict=False))
-            if not a.fits(b)
-        ]
+        wrong += _other_results(old, new)
     if wrong:
         hint = 'A pass keeps what "main" takes and returns; see the Program that it is given.'
         raise EngineError("type", f"{entry.title} {wrong[0]}.", entry.title, hint)
+
+
+def _other_results(old: Graph, new: Graph) -> Iterator[str]:
+    results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
+    if len(results) != len(found):
+        yield f"made a program of {len(found)} results of one of {len(results)}"
+    for i, (a, b) in enumerate(zip(results, found, strict=False)):
+        if not a.fits(b):
+            yield f"made result {i} {b}, which was {a}"
 
 
 def count_of(entry: PassInfo, step: Step) -> int | None:

@@ -26,7 +26,7 @@ from relascope.core.graph import Graph, Node, Role
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
 from relascope.passes.cuts.frontier import FrontierPoint
-from relascope.passes.cuts.joint import DRAW_PREFIX, Joint, is_tensor
+from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
@@ -290,7 +290,7 @@ class Strategy:
 def _drawn(joint: Joint, wish: Wish) -> Collection[str]:
     """Ids of what is drawn in the forward and would come out otherwise a second time."""
     nodes = (joint.graph.by_id[i] for i in joint.computed_again(()))
-    return [n.id for n in nodes if is_random(n) and is_tensor(n)]
+    return [n.id for n in nodes if is_random(n) and n.is_tensor]
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -433,7 +433,7 @@ def _cut(
     saved, work = frozenset(chosen), joint.work
     again = joint.computed_again(saved)
     for node in (joint.graph.by_id[i] for i in again):
-        if is_random(node) and is_tensor(node):
+        if is_random(node) and node.is_tensor:
             why = "computed again, it would draw other random numbers than the forward"
             raise ValueError(f"{node.id} ({node.title}) must be saved: {why}")
     own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from relascope.core.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind
 from relascope.passes.cost import Kernels, MeasuredKernels, Work
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
@@ -109,7 +109,7 @@ class Joint:
         Where it reads a tuple, its fields cross. A call whose result is a tuple, read as a whole,
         cannot cross: what it reads does, and it is computed again.
         """
-        return tuple(i for i in self.needed if is_tensor(self.graph.by_id[i]))
+        return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class Joint:
             current = todo.pop()
             if current not in seen and current not in self.free:
                 seen.add(current)
-                if not is_tensor(by_id[current]):
+                if not by_id[current].is_tensor:
                     todo.extend(self.edges[current])
         return tuple(n.id for n in self.graph.nodes if n.id in seen)
 
@@ -132,7 +132,7 @@ class Joint:
         return (
             node_id in self.forward
             and node_id not in self.free
-            and is_tensor(self.graph.by_id[node_id])
+            and self.graph.by_id[node_id].is_tensor
         )
 
     @cached_property
@@ -164,8 +164,3 @@ class Joint:
                 seen.add(current)
                 todo.extend(self.edges[current])
         return tuple(n.id for n in self.graph.nodes if n.id in seen)
-
-
-def is_tensor(node: Node) -> bool:
-    """Whether a node's value is one tensor, and not a tuple of them."""
-    return node.kind is not Kind.TUPLE and len(node.outputs) == 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relascope.passes.cuts.joint import Joint, is_tensor
+from relascope.passes.cuts.joint import Joint
 
 
 @dataclass(frozen=True)
@@ -77,35 +77,27 @@ def problem(
     count = len(values)
     save, redo = np.full(count, np.inf), np.zeros(count)
     needed = np.zeros(count, dtype=np.bool_)
-    sources: list[int] = []
-    targets: list[int] = []
-    forced: list[int] = []
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
     inside = _inside_log1p(joint)
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
-        node = graph.by_id[node_id]
         needed[k] = node_id in needs
-        savable = is_tensor(node) and node_id not in inside
+        savable = graph.by_id[node_id].is_tensor and node_id not in inside
         stuck = needed[k] and not savable
         if node_id in wish.save:
             save[k], redo[k] = 0.0, np.inf
-            forced.append(k)
-        else:
-            if savable and node_id not in wish.recompute:
-                kept = owner[node_id] in held
-                save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
-            barred = node_id in banned and not stuck and node_id not in wish.recompute
-            redo[k] = np.inf if barred else work.get(node_id, 0.0)
-        for source in joint.edges[node_id]:
-            if source in at:
-                sources.append(at[source])
-                targets.append(k)
-    at_source, at_target = (np.array(ends, dtype=np.int64) for ends in (sources, targets))
-    masks = len(joint.masks)
-    return CutProblem(values, save, redo, needed, at_source, at_target, tuple(forced), masks)
+            continue
+        if savable and node_id not in wish.recompute:
+            kept = owner[node_id] in held
+            save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
+        barred = node_id in banned and not stuck and node_id not in wish.recompute
+        redo[k] = np.inf if barred else work.get(node_id, 0.0)
+    pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.edges[i] if s in at]
+    sources, targets = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    forced = tuple(at[i] for i in values if i in wish.save)
+    return CutProblem(values, save, redo, needed, sources, targets, forced, len(joint.masks))
 
 
 def _inside_log1p(joint: Joint) -> set[str]:

@@ -10,7 +10,7 @@ ends; then it leaves out what is left in ever smaller chunks, down to single nod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from relascope.core.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind
 from relascope.passes.search.bisect import Verdict
 
 MOST = 80
@@ -189,7 +189,7 @@ class _Search:
         if outputs is None:
             read = {s for i in nodes for s in self._graph.edges[i]}
             kept = [o for o in self.piece.outputs if o in inside]
-            ends = [i for i in nodes if i not in read and _one_tensor(self._graph.by_id[i])]
+            ends = [i for i in nodes if i not in read and self._graph.by_id[i].is_tensor]
             outputs = tuple(dict.fromkeys([*kept, *ends]))
         return Piece(nodes, outputs)
 
@@ -260,7 +260,7 @@ def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
 
     for node in graph:
         for source in graph.edges[node.id]:
-            several = node.kind is Kind.ITEM or not _one_tensor(graph.by_id[source])
+            several = node.kind is Kind.ITEM or not graph.by_id[source].is_tensor
             if several and source in parent:
                 parent[root(node.id)] = root(source)
     numbers: dict[str, int] = {}
@@ -272,10 +272,6 @@ def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
                 members.append([])
             members[unit].append(node.id)
     return members, {i: numbers[root(i)] for i in parent}
-
-
-def _one_tensor(node: Node) -> bool:
-    return len(node.outputs) == 1 and node.kind is not Kind.TUPLE
 
 
 def operators(graph: Graph, piece: Piece) -> Sequence[str]:

@@ -18,6 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.cpu_kernels import packed_matmul
 from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
+from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relax.kernels.convolution import TURNED, dispatched
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -27,8 +28,6 @@ _SERVED = ("relax.matmul", "relax.nn.conv2d", *TURNED)
 _PACKED = {"primfunc_name_hint": "packed_matmul", "primfunc_attrs": {"op_pattern": 4}}
 """What follows such a kernel may be fused with it: kOutEWiseFusable of TVM's operator patterns."""
 _FLOATS = ("float32", "float64")
-_FEW_FLOPS = 1_000_000
-"""Below so many multiplications and additions calling a library costs more than multiplying."""
 OPAQUE = 8
 """TVM's mark of a kernel that nothing is fused with."""
 
@@ -91,22 +90,26 @@ class _BlasRewriter(PyExprMutator):
         made = self.visit_expr_post_order(call)
         if not isinstance(made.op, tvm.ir.Op) or made.op.name not in _SERVED:
             return made
-        kind = call.ty
-        types = [kind, *(a.ty for a in made.args)]
-        if any(str(t.dtype) != str(kind.dtype) or str(t.dtype) not in _FLOATS for t in types):
+        types = [call.ty, *(a.ty for a in made.args)]
+        dtypes = {str(t.dtype) for t in types}
+        if len(dtypes) > 1 or not dtypes <= set(_FLOATS):
             return made
         if made.op.name != "relax.matmul":
             instead = dispatched(self.builder_.normalize(made)) if self.served else None
-            return made if instead is None else instead
-        if any(int(t.ndim) < 2 for t in types):
-            return made
+        else:
+            plain = any(int(t.ndim) < 2 for t in types)
+            instead = None if plain else self.product(made, call.ty)
+        return made if instead is None else instead
+
+    def product(self, call: Any, kind: Any) -> Any | None:
+        """A matmul by a kernel of ours or the library; None where TVM is to do it."""
         registers = self.registers
-        instead = self.packed(made, registers) if registers else None
+        instead = self.packed(call, registers) if registers else None
         if instead is not None:
             return instead
-        if not self.served or (registers and _is_small(made)):
-            return made
-        (left, turn_a), (right, turn_b) = (self.turned(a) for a in made.args)
+        if not self.served or (registers and _is_small(call)):
+            return None
+        (left, turn_a), (right, turn_b) = (self.turned(a) for a in call.args)
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
     def packed(self, call: Any, registers: Registers) -> Any | None:
@@ -118,11 +121,7 @@ class _BlasRewriter(PyExprMutator):
             bound = self.lookup_binding(right)
             right = right if bound is None else bound
         extents = [*left.ty.shape, *call.ty.shape]
-        if (
-            not all_static(extents)
-            or right.ty.ndim != 2
-            or str(call.ty.dtype) != packed_matmul.DTYPE
-        ):
+        if not _fits(extents, call) or right.ty.ndim != 2:
             return None
         *outer, inner = (int(d) for d in left.ty.shape)
         rows = math.prod(outer)
@@ -151,11 +150,7 @@ class _BlasRewriter(PyExprMutator):
         """A matmul whose left operand is turned as a sum of outer products, where those are few."""
         left, right = self.turned(call.args[0])[0], call.args[1]
         extents = [*left.ty.shape, *right.ty.shape]
-        if (
-            not all_static(extents)
-            or len(extents) != 4
-            or str(call.ty.dtype) != packed_matmul.DTYPE
-        ):
+        if not _fits(extents, call) or len(extents) != 4:
             return None
         inner, rows, _, columns = map(int, extents)
         tile = packed_matmul.outer_tile(rows, columns, inner, registers)
@@ -184,7 +179,12 @@ def all_static(extents: Any) -> bool:
     return all(isinstance(d, tvm.tirx.IntImm) for d in extents)
 
 
+def _fits(extents: Any, call: Any) -> bool:
+    """Whether `packed_matmul` knows products of this type, with axes of these lengths."""
+    return all_static(extents) and str(call.ty.dtype) == packed_matmul.DTYPE
+
+
 def _is_small(call: Any) -> bool:
     """Whether calling a library costs more than multiplying."""
     extents = [*call.ty.shape, call.args[0].ty.shape[-1]]
-    return all_static(extents) and 2 * math.prod(int(d) for d in extents) < _FEW_FLOPS
+    return all_static(extents) and 2 * math.prod(int(d) for d in extents) < FEW_FLOPS

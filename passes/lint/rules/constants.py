@@ -12,24 +12,32 @@ TITLE = "Constant work"
 
 def find(subject: Subject) -> Iterator[Finding]:
     """The last nodes of what weights and constants alone decide, each with what only it needs."""
-    graph, known = subject.graph, subject.weights
     claimed: set[str] = set()
-    for node in graph.nodes:
-        if not _works(node) or node.id not in known or node.id not in subject.live:
+    for node in subject.graph.nodes:
+        if not _is_last(subject, node):
             continue
-        if node.id not in graph.outputs and known.issuperset(graph.readers[node.id]):
-            continue  # not the last
         inside = [i for i in _behind(subject, node) if i not in claimed]
-        work = [i for i in inside if not is_view(graph.by_id[i])]
         claimed.update(inside)
-        if all((graph.by_id[i].outputs[0].elements or 0) <= 1 for i in work):
-            continue  # views, and single numbers, cost nothing
-        bound = all(i in subject.fixed for i in inside)
+        if not any(_costs(subject.graph.by_id[i]) for i in inside):
+            continue
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
         message = f"{what or 'A constant'}: this is computed of it in every call."
-        remedy = subject.remedy("constant" if bound else "weights")
+        remedy = subject.remedy("constant" if subject.fixed.issuperset(inside) else "weights")
         yield subject.finding([node.id, *inside], message, remedy, inside)
+
+
+def _is_last(subject: Subject, node: Node) -> bool:
+    """Whether weights decide a call that is needed, and not what reads it."""
+    known, graph = subject.weights, subject.graph
+    if not _works(node) or node.id not in known or node.id not in subject.live:
+        return False
+    return node.id in graph.outputs or not known.issuperset(graph.readers[node.id])
+
+
+def _costs(node: Node) -> bool:
+    """Views, and single numbers, cost nothing."""
+    return not is_view(node) and (node.outputs[0].elements or 0) > 1
 
 
 def _works(node: Node) -> bool:

@@ -1,7 +1,7 @@
 """Products with several weights read one operand, one after the other."""
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from relascope.core.graph import Kind, Node
@@ -25,24 +25,25 @@ def find(subject: Subject) -> Iterator[Finding]:
         if key is not None:
             groups.setdefault(key, []).append(node)
     for group in groups.values():
-        remedy = subject.remedy(group[0].op)
-        if len(group) < 2 or not remedy:
-            continue
-        advice = ""
-        if subject.graph.ir == "relax" and any(
-            subject.graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group
-        ):
-            advice = "It takes them before the weights are constants: put it in front of bind."
-        elif len(group) < _BRANCHES.get(remedy, 0) and subject.graph.ir == "relay":
-            remedy = f"{remedy}(branches={len(group)})"
-        if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
-            remedy = f"{subject.remedy('duplicates')}|{remedy}"
-        read = subject.base(group[0].edges[0])
-        again = (len(group) - 1) * (read.bytes or 0)
-        what = f"{len(group)} products read {read.title or 'one operand'} with a weight each"
-        message = f"{what}; one product reads it once."
-        found = subject.finding([n.id for n in group], message, remedy, (), advice)
-        yield replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
+        if len(group) > 1 and (remedy := subject.remedy(group[0].op)):
+            yield _finding(subject, group, remedy)
+
+
+def _finding(subject: Subject, group: Sequence[Node], remedy: str) -> Finding:
+    graph, advice = subject.graph, ""
+    constant = any(graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group)
+    if graph.ir == "relax" and constant:
+        advice = "It takes them before the weights are constants: put it in front of bind."
+    elif graph.ir == "relay" and len(group) < _BRANCHES.get(remedy, 0):
+        remedy = f"{remedy}(branches={len(group)})"
+    if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
+        remedy = f"{subject.remedy('duplicates')}|{remedy}"
+    read = subject.base(group[0].edges[0])
+    again = (len(group) - 1) * (read.bytes or 0)
+    what = f"{len(group)} products read {read.title or 'one operand'} with a weight each"
+    message = f"{what}; one product reads it once."
+    found = subject.finding([n.id for n in group], message, remedy, (), advice)
+    return replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
 
 def _key(subject: Subject, node: Node) -> Hashable | None:

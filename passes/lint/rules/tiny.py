@@ -24,30 +24,29 @@ def find(subject: Subject) -> Iterator[Finding]:
     makes part of others."""
     if not subject.kernels:
         return
-    seconds = [taken for _, taken in subject.measured] if subject.measured else None
+    kernels = subject.kernels
+    measured = [taken for _, taken in subject.measured or ()]
+    seconds = measured or [CALL] * len(kernels)
     joined = {p for f in unfused.find(subject) if f.remedy for p in subject.place[f.nodes[0]]}
-    groups: dict[bool, list[int]] = {True: [], False: []}
-    for index, nodes in enumerate(subject.kernels):
-        calls = [i for i in nodes if not is_view(subject.graph.by_id[i])]
-        if not calls or all(i in subject.weights for i in calls):
+    tiny = [k for k in range(len(kernels)) if seconds[k] <= MOST_SECONDS and _is_tiny(subject, k)]
+    for can_join in (True, False):
+        group = [k for k in tiny if (k in joined) is can_join]
+        taken = sum(seconds[k] for k in group)
+        if taken < LEAST_SHARE * (sum(seconds) or 1.0):
             continue
-        quick = seconds is None or seconds[index] <= MOST_SECONDS
-        if quick and _border(subject, index) <= MOST_BYTES:
-            groups[index in joined].append(index)
-    for can_join, kernels in groups.items():
-        if seconds is None:
-            share = len(kernels) / len(subject.kernels)
-        else:
-            share = sum(seconds[k] for k in kernels) / (sum(seconds) or 1.0)
-        if share < LEAST_SHARE:
-            continue
-        nodes = [i for k in kernels for i in subject.kernels[k]]
-        message = f"{len(kernels)} of {len(subject.kernels)} kernels move at most 16 KiB each."
+        nodes = [i for k in group for i in kernels[k]]
+        message = f"{len(group)} of {len(kernels)} kernels move at most 16 KiB each."
         remedy = subject.remedy("unfused") if can_join else ""
         advice = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
         found = subject.finding(nodes, message, remedy, advice="" if can_join else advice)
-        taken = len(kernels) * CALL if seconds is None else sum(seconds[k] for k in kernels)
         yield replace(found, seconds=taken)
+
+
+def _is_tiny(subject: Subject, index: int) -> bool:
+    """Whether a kernel does something in each call, and moves little for it."""
+    nodes = (subject.kernels or ())[index]
+    calls = {i for i in nodes if not is_view(subject.graph.by_id[i])}
+    return not calls <= subject.weights and _border(subject, index) <= MOST_BYTES
 
 
 def _border(subject: Subject, index: int) -> int:

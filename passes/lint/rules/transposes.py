@@ -1,6 +1,6 @@
 """A matrix is written out transposed, though its reader could read it as it lies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relascope.core.graph import Kind, Node
 from relascope.core.operators import BROADCASTS, TRANSPOSES
@@ -42,31 +42,39 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
     graph = subject.graph
     last = _shown(subject, node)
     readers = [graph.by_id[r] for r in graph.readers[last.id]]
-    products = [r for r in readers if r.kind is Kind.CALL and is_product(r)]
-    if products and len(products) == len(readers) and last.id not in graph.outputs:
-        if subject.reads_turned or not subject.alone(node.id):
-            return  # the library reads it as it lies, or the copy is made for other reasons too
-        remedy = ""
-        if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
-            weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
-            remedy = subject.remedy("transposed weight" if weight else "transposed operand")
-        message = f"{source.title or source.kind.value} is written out transposed for "
-        message += f"{products[0].op}, which could read it as it lies."
-        advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way."
-        nodes = [node.id, *(p.id for p in products)]
-        yield subject.finding(nodes, message, remedy, [node.id], advice)
+    if readers and all(map(_multiplies, readers)) and last.id not in graph.outputs:
+        # Else the library reads it as it lies, or the copy is made for other reasons too.
+        if not subject.reads_turned and subject.alone(node.id):
+            yield _before(subject, source, node, last, readers)
     elif (
-        source.kind is Kind.CALL
-        and is_product(source)
+        _multiplies(source)
         and graph.readers[source.id] == (node.id,)
         and source.id not in graph.outputs
         and not subject.together(source.id, node.id)
+        and (remedy := subject.remedy("transpose of a product"))
     ):
-        if not (remedy := subject.remedy("transpose of a product")):
-            return
         message = "A product is written out once more, transposed; the product of the transposed "
         message += "operands is the same."
         yield subject.finding([node.id, source.id], message, remedy, [node.id])
+
+
+def _multiplies(node: Node) -> bool:
+    return node.kind is Kind.CALL and is_product(node)
+
+
+def _before(
+    subject: Subject, source: Node, node: Node, last: Node, products: Sequence[Node]
+) -> Finding:
+    """A matrix that is turned before products, which read it as `last`."""
+    remedy = ""
+    if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
+        weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
+        remedy = subject.remedy("transposed weight" if weight else "transposed operand")
+    message = f"{source.title or source.kind.value} is written out transposed for "
+    message += f"{products[0].op}, which could read it as it lies."
+    advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way."
+    nodes = [node.id, *(p.id for p in products)]
+    return subject.finding(nodes, message, remedy, [node.id], advice)
 
 
 def _shown(subject: Subject, node: Node) -> Node:
