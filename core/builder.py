@@ -45,9 +45,6 @@ class GraphBuilder:
                 "#2", "#3" and so on.
             origin: (scope, framework operator).
             body: of a function; its nodes get ids of their own.
-
-        Returns:
-            Its id.
         """
         ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         copy = self.copies[ident] = self.copies.get(ident, 0) + 1
@@ -70,12 +67,7 @@ class GraphBuilder:
         result: str,
         forward_outputs: int | None = None,
     ) -> Graph:
-        """The graph, its result opened where that is a tuple.
-
-        Args:
-            inputs: ids of the function's arguments.
-            result: id of what it returns.
-        """
+        """The graph, its result opened where that is a tuple."""
         outputs, hidden = self._results(result)
         nodes = tuple(n for n in self.nodes if n.id not in hidden)
         for ident in hidden:
@@ -115,7 +107,6 @@ class Constants:
         params: arrays by a parameter's name; binding one keeps its memory, which tells it again.
         digests: known before, by where an array lies; each with the array, or another could come to
             stand in its place. More are added.
-        address, digest: of an array.
     """
 
     def __init__(

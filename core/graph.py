@@ -1,9 +1,8 @@
 """One picture of a program, whatever IR it came from: the hub of the house.
 
-A `Graph` is plain data: it is built by an engine in a child process, travels as a pickle or as
-JSON, and is drawn, compared, cut and exported by code that knows no compiler. Nothing here imports
-anything else of the project, and nothing here recurses over edges, so that graphs of 100,000 nodes
-that are one long chain are as good as any other.
+A `Graph` is plain data: an engine in a child process builds it, and code that knows no compiler
+draws, compares, cuts and exports it. Nothing here imports anything else of the project or recurses
+over edges, so a graph may be one chain of 100,000 nodes.
 """
 
 import math
@@ -103,7 +102,6 @@ class Node:
 
     Args:
         id: the same string for the same computation from step to step.
-        kind: what it is.
         op: the operator of a call ("nn.dense"); for a function, what it fuses; else "".
         name: the variable's name of an input or parameter; else "".
         attrs: the operator's attributes as JSON values, in the operator's own order. A constant
@@ -112,8 +110,6 @@ class Node:
         outputs: one type a result; a tuple has one per field.
         scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.
         source: the framework's operator it came from ("aten::linear"), "" where not known.
-        role: where it stands in a joint graph.
-        body: the graph inside a function.
     """
 
     id: str

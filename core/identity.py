@@ -33,8 +33,6 @@ class Matched:
     Args:
         graph: the later graph, renamed; provenance that a pass lost is taken from the earlier one.
         renamed: from the ids the later graph came with to those it has now, fused bodies included.
-        added: ids that only the later graph has.
-        removed: ids that only the earlier graph has.
         changed: ids that both have, with another operator, attributes, types or inputs.
     """
 
@@ -59,11 +57,7 @@ def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None 
 
 
 def carry_pairs(before: Graph, after: Graph, pairs: Mapping[str, str]) -> Matched:
-    """The same where it is known which nodes are each other's.
-
-    Args:
-        pairs: by the id of a node of `after`, that of the node of `before` that it is.
-    """
+    """The same where it is known which nodes are each other's."""
     return _Matcher(before, after, {}).settle(lambda node, inputs: pairs.get(node.id))
 
 

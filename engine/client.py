@@ -21,7 +21,6 @@ class EngineClient:
     """An engine in a process of its own, which starts at the first request.
 
     Args:
-        ir: "relay".
         session: "module:Class" of another session than the IR's own, importable in the child.
 
     Raises:

@@ -54,8 +54,6 @@ class LiveProgram:
     """One trace of a module.
 
     Args:
-        backend: see `load_engine`.
-        model: the trace.
         captures: name of the strategy that picks the captures, and its budget.
         target: TVM's target string; None takes the device's own, on the CPU with PyTorch's BLAS.
 
@@ -83,11 +81,7 @@ class LiveProgram:
         self._steps: dict[frozenset[str], Executable] = {}
 
     def forward(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The outputs, nothing saved.
-
-        Args:
-            values: inputs, parameters, buffers and masks by name.
-        """
+        """The outputs, nothing saved."""
         if self._forward is None:
             program = self._run(REGISTRY[self._backend.ir].live)
             self._forward = self._backend.build(program, None, self._target)

@@ -1,11 +1,10 @@
 """Limits of what passes, builds, files and calls may take; crossing one is an error like others.
 
 An engine says when a unit (a pass, a build, the opening of a file) begins and ends (`limited`).
-`engine.supervisor`, in the app's process, measures the engine from outside meanwhile, and ends the
-process where it crosses a limit. If the call cannot go on without the unit, it fails at once; else
-a new process is asked the same, which raises at that unit instead of running it: a pass that never
-ends is a step that failed, as one that raises is. A whole call has a limit, too, by its kind, for
-what hangs between units.
+`engine.supervisor` measures the engine from outside meanwhile, and ends the process where it
+crosses a limit. If the call cannot go on without the unit, it fails at once; else a new process is
+asked the same, which raises at that unit instead of running it. A whole call has a limit, too, by
+its kind.
 """
 
 import os
@@ -64,9 +63,7 @@ class Unit:
 
     Args:
         what: it is, at the head of a sentence.
-        where: as of an EngineError.
         kind: of the error where it crosses a limit.
-        key: tells it from others, in each process alike.
         seconds: of processor time that it may take by itself, whatever the limits are; 0 where they
             alone count.
         memory: bytes that it may take by itself; 0 where the limits alone count.
@@ -176,7 +173,6 @@ class Watched:
     Args:
         tell: called with a unit that begins, and with None where the last begun ends.
         pause: called with why nothing counts for a while, and with "" where it does again.
-        crossed: what to raise at units that crossed a limit before.
     """
 
     tell: Callable[[Unit | None], None] = lambda unit: None
@@ -218,11 +214,7 @@ def limited(
 
 @contextmanager
 def uncounted(why: str) -> Iterator[None]:
-    """Do something that counts for no unit, such as starting a program.
-
-    Args:
-        why: for who waits.
-    """
+    """Do something that counts for no unit, such as starting a program."""
     WATCHED.pause(why)
     try:
         yield

@@ -36,11 +36,7 @@ class Holder(Protocol):
 
 
 class Places:
-    """See the module.
-
-    Args:
-        most: how many; 0 is no limit.
-    """
+    """See the module."""
 
     def __init__(self, most: int = 0) -> None:
         self.most = most

@@ -254,11 +254,10 @@ class EngineProcess:
 
 
 def usage(pid: int) -> Usage:
-    """What a process and those that it started have used until now.
+    """What a process and those that it started have used until now, seen from outside.
 
-    Address space (RLIMIT_AS) says little of memory: our stack of 1 GiB, each thread's arena, CUDA
-    and mapped libraries reserve far more than they use, and TVM ends the process where a
-    reservation fails. So what is used is looked at from outside.
+    Address space (RLIMIT_AS) says little of memory: stacks, arenas and CUDA reserve far more than
+    they use, and TVM ends the process where a reservation fails.
 
     Returns:
         With the time on the wall's clock. Of what it started, memory is what it does not share.

@@ -8,8 +8,6 @@ class EngineEntry:
     """One engine; its classes are in the module `engine.<ir>.session`, by its title.
 
     Args:
-        title: for people.
-        packages: that its TVM comes with.
         needs: what a report of a fault needs, in a sentence with a place for each package.
         live: the passes of a live module's inference. None binds parameters: they change from step
             to step.

@@ -57,10 +57,7 @@ class Access:
     """What a process may reach.
 
     Args:
-        folder: its own, which it may write to.
-        writable: other folders that it may write to.
         readable: files and folders that it may read beside its environment; `EVERYTHING` for all.
-        network: whether it may reach other processes and machines.
     """
 
     folder: Path
@@ -358,7 +355,6 @@ def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
     """Have the kernel refuse system calls to this process and its children; whether it will.
 
     Args:
-        numbers: of the calls.
         sockets: the number of `socket`, which is refused for what a network namespace does not keep
             apart.
     """

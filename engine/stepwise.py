@@ -29,8 +29,6 @@ class Stepwise:
     """A model on its way through passes.
 
     Args:
-        ir: "relay" or "relax".
-        source: the model with its inputs.
         out: where each step prints its line; None prints nothing.
 
     Raises:
@@ -47,10 +45,6 @@ class Stepwise:
 
     def do(self, name: str, **parameters: object) -> StepRecord:
         """Run one pass.
-
-        Args:
-            name: as `relascope passes` lists it.
-            parameters: what it is told; the rest is at its defaults.
 
         Raises:
             EngineError: there is no such pass, it is told what it does not take, or it failed; the

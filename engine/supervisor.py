@@ -1,8 +1,6 @@
 """The requests of one engine: a queue, and the thread that puts them to its process.
 
-A process that was cancelled, was stopped or died is replaced by a new one at the next request, and
-nothing is lost but what it remembered. A request over which one died is asked again where the
-session had not begun on it, and fails with the cause of the death where it had.
+A process that was cancelled, was stopped or died is replaced by a new one at the next request.
 """
 
 import collections
@@ -121,12 +119,7 @@ class Job:
 
 
 class _Stopped(Exception):
-    """The process must go on no more.
-
-    Args:
-        error: why.
-        unit: that crossed a limit; None where it is the whole call.
-    """
+    """The process must go on no more; `unit` crossed a limit, None where it is the whole call."""
 
     def __init__(self, error: EngineError, unit: Unit | None = None) -> None:
         super().__init__(error.message)
@@ -134,11 +127,7 @@ class _Stopped(Exception):
 
 
 class _Exchange:
-    """One request put to a process, watched until it is answered.
-
-    Args:
-        report: called with progress.
-    """
+    """One request put to a process, watched until it is answered."""
 
     def __init__(
         self,

@@ -25,7 +25,6 @@ class Turns:
     Args:
         file: the descriptor of the file with the locks; -1 where there is none.
         tell: called with what is waited for, and with "" when it is waited for no more.
-        alone: whether this process runs alone now.
     """
 
     file: int = -1

@@ -23,11 +23,7 @@ _CASTS |= {("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float3
 
 
 def computed(op: str, dtype: str, operands: list[Array]) -> Array:
-    """The result of an operator of `EXACT`; NaN and infinity are values as they are in TVM.
-
-    Args:
-        dtype: one of which `is_exact` holds.
-    """
+    """The result of an operator of `EXACT`; NaN and infinity are values as they are in TVM."""
     with np.errstate(all="ignore"):
         return np.asarray(EXACT[op](*operands), dtype)
 

@@ -1,13 +1,11 @@
 """What the values and operators of a graph cost: bytes, storages, FLOPs, bytes moved, seconds.
 
-Everything is an estimate from names, attributes and types of the neutral graph, for Relay and for
-Relax. Operators that `core.operators` has not count as pointwise: one FLOP for each element of the
-result. Functions (fused groups) are the sum of what is inside.
+Everything is an estimate from names, attributes and types of the neutral graph. Operators that
+`core.operators` has not count as pointwise: one FLOP for each element of the result.
 
 Times follow the roofline: an operator takes as long as its arithmetic or its memory traffic,
 whichever is longer (Williams, Waterman and Patterson, "Roofline", CACM 2009). Traffic counts
-materialised values only: a pointwise operator hands its result to the pointwise operator or the
-reduction behind it within one kernel, as compilers that fuse do.
+materialised values only: within one kernel, a pointwise operator hands its result on.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -100,9 +98,6 @@ def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
 
     A multiplication and the addition of its result are two. Dimensions that are not known count
     as one element.
-
-    Args:
-        ids: of the nodes asked for; None means all.
     """
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}

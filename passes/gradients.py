@@ -21,8 +21,6 @@ def rooted(
 
     Args:
         outputs, types: of "main"; the new values of buffers, which come last, have no gradient.
-        taken: names of its arguments.
-        variable: makes an argument of a name and a type.
 
     Raises:
         EngineError: kind "pass", if no output is floating; kind "operator", if the gradient of an
@@ -88,11 +86,7 @@ def without_gradient(program: Program) -> set[str]:
 def kept_results(
     program: Program, results: Sequence[Any], wanted: Collection[str]
 ) -> tuple[list[Any], tuple[str, ...]]:
-    """The results of a joint program without some gradients, and the names of those that stay.
-
-    Args:
-        wanted: names of arguments; those without a gradient are ignored.
-    """
+    """The results of a joint program without some gradients, and the names of those that stay."""
     pairs = zip(program.gradients, results[program.outputs :], strict=True)
     stay = {name: gradient for name, gradient in pairs if name in wanted}
     return [*results[: program.outputs], *stay.values()], tuple(stay)

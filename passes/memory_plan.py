@@ -28,12 +28,10 @@ class PlannedTensor:
     """A tensor in a storage.
 
     Args:
-        storage: its place in the plan's.
         offset: of its first byte there; None where that is open.
         begin: the step before which it is allocated.
         path: the branches around its allocation.
         uses: each step that reads or writes it, in order, whether it writes, and in what branches.
-        results: the branches in which the function returns it.
     """
 
     storage: int
@@ -68,7 +66,6 @@ class MemoryPlan:
     """The plan of one function.
 
     Args:
-        steps: ids of their nodes.
         storages: bytes of each, None where they are open, and the branches around it.
         overlaps: places of two tensors that share bytes, of which the second is written before the
             step that last uses the first; None where that is a result.

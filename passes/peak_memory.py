@@ -1,12 +1,10 @@
 """How much memory a function takes while it runs: an estimate from its graph and its kernels.
 
-Compilers plan a function's memory before it runs: every tensor that a kernel writes for another to
-read gets a storage, and storages whose tensor nobody reads any more serve again. The estimate makes
-such a plan, greedily and in order of execution, as TVM's graph planner does (Chen et al., "Training
-deep nets with sublinear memory cost", arXiv 1604.06174, section 3): of the free storages, the
-smallest that is large enough; else the largest, which grows; but none that is 16 times larger or
-smaller. Relax's results have memory of their own; Relay's may lie where other tensors were. Inputs,
-parameters, masks and constants are the caller's and count for nothing.
+Every tensor that a kernel writes for another to read gets a storage, in order of execution: of the
+free storages, the smallest that is large enough; else the largest, which grows; but none that is 16
+times larger or smaller, as in TVM's graph planner (Chen et al., "Training deep nets with sublinear
+memory cost", arXiv 1604.06174, section 3). Relax's results have memory of their own; Relay's may
+lie where other tensors were. Inputs, parameters, masks and constants count for nothing.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,7 +39,6 @@ def plan(graph: Graph, kernels: Sequence[Collection[str]], scratch: Sequence[int
     """Plan the memory of a function.
 
     Args:
-        graph: of the function.
         kernels: ids of the nodes that each kernel computes, in order of execution. Nodes in none
             are views, or tuples and their items.
         scratch: bytes that each kernel writes for the next one beside its nodes: layouts that a

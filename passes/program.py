@@ -13,7 +13,6 @@ class Mask:
     it; other operators' results are what they draw.
 
     Args:
-        name: of the function's argument.
         rate: of a dropout, the probability p of a zero.
         shape, dtype: of the numbers.
         order: the axes as those of the dropout's input lie in memory, the outermost first, which

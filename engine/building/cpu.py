@@ -39,7 +39,6 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
 
     Args:
         flags: the features of the machine, by the Linux kernel's names.
-        vendor: "AuthenticAMD", "GenuineIntel", …
         known: the processors that LLVM knows, with their features by LLVM's names.
 
     Returns:

@@ -1,9 +1,7 @@
 """Compiling CUDA's source, for both TVMs alike: by nvrtc where there is one, else by nvcc.
 
-Each TVM has a way of its own, and neither serves everywhere. Relay's nvrtc asks a GPU what to
-compile for; Relax's wants the headers of CUDA's toolkit, and either of its ways tells the compiler
-`--use_fast_math`, with which a tanh is off by 5e-4. Here numbers are computed as they are written,
-and nvrtc needs no headers but those of half precision.
+Relay's nvrtc asks a GPU what to compile for; Relax's ways tell the compiler `--use_fast_math`, with
+which a tanh is off by 5e-4. Here numbers are computed as they are written.
 """
 
 import ctypes

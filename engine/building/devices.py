@@ -60,7 +60,6 @@ class Tvm:
     """What differs between the TVMs.
 
     Args:
-        module: the module `tvm`.
         parse: a target's text as this TVM's target.
         run: build `y = 2 x + 1` for a target's text, run it on a device, and give its result.
         cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
@@ -197,11 +196,7 @@ class Tvm:
         return f"There is no device here that {kind} drives."
 
     def examine(self, target: str) -> Target:
-        """A target that somebody wrote: what it is for, and whether that can be run here.
-
-        Raises:
-            EngineError: kind "target"; TVM refuses it, or it cannot be built for.
-        """
+        """A target that somebody wrote: what it is for, and whether that can be run here."""
         kind = str(self.parse(target).kind)
         if kind == "llvm":
             words = self._cpu_words(target)
@@ -262,9 +257,6 @@ class Tvm:
 
         TVM dies of an architecture that LLVM lacks, and after a processor or a feature that it
         lacks it goes on without a word, with another.
-
-        Args:
-            make: makes the target.
 
         Raises:
             EngineError: kind "target"; TVM refuses it, it is for AMD's GPUs, or LLVM has no such
@@ -361,9 +353,6 @@ def torch_device(target: str) -> str:
 
 def default_target(found: tuple[Target, ...], device: torch.device) -> str:
     """The target that functions in training code are built for: with PyTorch's BLAS on the CPU.
-
-    Args:
-        found: an engine's targets.
 
     Raises:
         EngineError: kind "target"; TVM cannot run on that device here.

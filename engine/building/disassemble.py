@@ -32,7 +32,6 @@ class Library:
     """One function that was built, as an engine hands it over.
 
     Args:
-        phase: "forward" or "backward".
         llvm: LLVM's text of the part that runs on the CPU, and the same as assembly.
         devices: (kind, source) of each part that runs on a GPU.
         export: writes the library's object files into a tar file.
@@ -59,10 +58,8 @@ def library_of(
     """What a TVM built, as it is taken apart.
 
     Args:
-        built: what can be exported.
         module: the first of its modules, with those that it imports; the TVMs call these otherwise.
         notes: by an option of the target, what the library needs to run.
-        runs: the `launches` of the library.
     """
     host, devices = ("", ""), []
     todo = [module]

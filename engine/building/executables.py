@@ -84,8 +84,7 @@ class Build(Protocol):
 class WholeExecutable(Executable):
     """A program that was built as one function; a joint program so for comparing, not for timing.
 
-    It computes the gradients together with the outputs, so these are what its forward hands to its
-    backward, which only tells them apart. Without gradients there is nothing to hand on.
+    Its forward hands the gradients, if there are any, to its backward, which only tells them apart.
     """
 
     def __init__(self, program: Program, build: Build) -> None:

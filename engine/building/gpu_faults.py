@@ -1,8 +1,4 @@
-"""What goes wrong with a GPU, from the words of drivers, compilers and frameworks to a sentence.
-
-PyTorch, the TVMs, CUDA's compilers and the loader each have words of their own for the same few
-faults, most of them in a line among pages that are of no use to who reads them.
-"""
+"""What goes wrong with a GPU, from the words of drivers, compilers and frameworks to a sentence."""
 
 import re
 from collections.abc import Callable
@@ -21,11 +17,7 @@ class _Fault:
 
 
 def gpu_fault(error: object, where: str = "") -> EngineError | None:
-    """A fault of a GPU in a sentence, kind "target"; None where the error is no such.
-
-    Args:
-        error: an exception, or its text.
-    """
+    """A fault of a GPU in a sentence, kind "target"; None where the error is no such."""
     text = str(error)
     for fault in _FAULTS:
         match = fault.pattern.search(text)

@@ -1,8 +1,6 @@
 """How a GPU runs the kernels of what was built: blocks, threads, the memory that a block shares.
 
-A launch is read from the loops that TVM makes machine code of, where it parts a GPU's functions
-from the CPU's. What a compiler makes of them, registers and what did not fit into them, stands in
-its object file.
+A launch is read from the loops that TVM makes machine code of; registers, from the object file.
 """
 
 import math
@@ -36,11 +34,7 @@ class Launches:
     found: dict[str, Launch] = field(default_factory=dict, init=False)
 
     def instrument(self, decorate: Callable[[type], type]) -> Any:
-        """What TVM calls after each pass.
-
-        Args:
-            decorate: TVM's `pass_instrument`.
-        """
+        """What TVM calls after each pass."""
 
         def run_after_pass(_: Any, mod: Any, info: Any) -> None:
             if str(info.name).endswith(".SplitHostDevice"):
@@ -70,11 +64,7 @@ def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
 
 
 def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
-    """What to say of kernels that use a GPU badly, or ask for what it has not, in sentences.
-
-    Args:
-        kind: of the target.
-    """
+    """What to say of kernels that use a GPU badly, or ask for what it has not, in sentences."""
     found = [launch for kernel in kernels for launch in kernel.launches]
     threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
     about: tuple[tuple[str, Callable[[Launch], object]], ...] = (

@@ -55,8 +55,6 @@ class BuildOptions:
     Args:
         target: the target's text; with the library of `engine.<ir>.targets.BLAS`, matmuls are
             PyTorch's BLAS's.
-        opt_level: of TVM's own passes.
-        disabled: TVM's passes that are left out.
         done: TVM's own passes that made the program: only what is left of TVM's pipeline is run;
             None builds by relascope's way.
         records: of tuning; None where the target does not ask for them, or to look for them.
@@ -69,11 +67,7 @@ class BuildOptions:
     records: TuningRecords | None = None
 
     def with_records(self, ir: str, version: str) -> "BuildOptions":
-        """The same with what tuning found on this machine, where the target asks for it.
-
-        Args:
-            version: of TVM.
-        """
+        """The same with what tuning found on this machine, where the target asks for it."""
         if self.records is not None or RECORDS not in self.target.split():
             return self
         place = records.folder(ir, version, self.target, torch.get_num_threads())
@@ -86,12 +80,7 @@ _LEFT = "cannot emit this Relax operator"
 
 
 class Builder:
-    """Builds, and knows what it built before by its structure.
-
-    Args:
-        make: build a program of TVM's with options.
-        structural_hash, structural_equal: TVM's own.
-    """
+    """Builds, and knows what it built before by its structure."""
 
     def __init__(
         self,

@@ -1,8 +1,6 @@
-"""Memory that is written to again and again.
+"""Memory of large tensors, which is used again once nobody has the tensor or a view of it.
 
-Memory that is fresh from the system costs more than many a kernel: it gives every page when it is
-first written to, and an allocator gives large pieces back to it. So the memory of a large tensor
-is kept here, and used again once nobody has that tensor, nor a view of it.
+For memory that is fresh, the system gives every page when it is first written to.
 """
 
 import weakref

@@ -46,7 +46,6 @@ def draw_masks(
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
     Args:
-        masks: in the order in which the model's dropouts run.
         seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
         room: whose memory is used, that of masks of earlier calls say; None takes fresh memory.

@@ -1,11 +1,9 @@
 """Dropout masks by PyTorch's own random numbers, drawn by a kernel.
 
 PyTorch may draw `bernoulli_` on a CPU one number after the other: 64 bits of a Mersenne Twister
-each, on one thread, which is a part of a training step (`bench/train.py`). A kernel of TVM's makes
-vectors of the same steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998), from
-the state of PyTorch's generator, and leaves it where PyTorch would have. So the masks are those
-that PyTorch draws, bit for bit; where it draws otherwise, that is seen at the first mask, and
-PyTorch draws them.
+each, on one thread. A kernel of TVM's makes vectors of the same steps (Matsumoto and Nishimura,
+"Mersenne Twister", ACM TOMACS 8, 1998), from the state of PyTorch's generator, and leaves it where
+PyTorch would have. Where PyTorch draws otherwise, that is seen at the first mask.
 """
 
 import math
@@ -40,9 +38,6 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
     Args:
         mask: contiguous, float32, on the CPU.
         keep: the probability that an element is 1/keep and not 0; between 0 and 1.
-
-    Returns:
-        The mask.
     """
     raw = torch.get_rng_state()
     state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
@@ -86,9 +81,6 @@ def computation(te: Any, tir: Any) -> list[Any]:
     before (int32, 1), the limit below which 53 bits are a success (uint32, high and low part), and
     what a success is worth (float32, 1). Outputs are the mask (float32, of any length), the state's
     words after it (uint32, 624), and room (uint32, 625).
-
-    Args:
-        te, tir: the TVM's modules.
     """
     count = te.var("count")
     words = te.placeholder((_WORDS,), "uint32", "words")

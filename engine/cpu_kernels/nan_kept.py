@@ -54,9 +54,7 @@ def rule(
     """The rule for the nodes of a kernel.
 
     Args:
-        tir: the module of the loops' IR.
         walk: visits everything in a statement.
-        body: the kernel.
         call: an LLVM intrinsic by dtype, name and arguments, where LLVM has its maxima that keep
             NaN, of which it makes vectors in reductions too.
     """
@@ -200,7 +198,6 @@ def places(
     knows it.
 
     Args:
-        tir, walk, body: as in `rule`.
         equal: whether two expressions are the same but for the buffers that they read.
     """
     kept: dict[str, list[Any]] = {"best": []}
@@ -324,10 +321,6 @@ def narrowed(
     TVM computes bfloat16 in float32, and leaves out what is rounded between two operators of one
     kernel. A statement that rounds would not survive its lowering. LLVM does the same to float16
     where it may reorder arithmetic.
-
-    Args:
-        call: an LLVM intrinsic by dtype, name and arguments.
-        dtypes: whose casts are marked.
     """
     dtype, lanes = _dtype(cast)
     value, given = cast.value, _dtype(cast.value)[0]

@@ -1,9 +1,8 @@
 """Matrix products by OpenBLAS, called by kernels of TVM's, on TVM's own threads.
 
-PyTorch's library brings a pool of threads, which go on waiting for work on the cores that TVM's
-need, and a call of it goes through Python. Here a kernel calls OpenBLAS itself, which is told to
-use the thread that calls it: TVM's threads share the product. The library is the one that SciPy's
-wheels carry, whose functions are called `scipy_cblas_…`.
+PyTorch's library brings threads of its own, which take cores from TVM's, and a call of it goes
+through Python. OpenBLAS is told to use the thread that calls it: TVM's threads share the product.
+It is the library in SciPy's wheels, whose functions are called `scipy_cblas_…`.
 """
 
 import ctypes
@@ -91,11 +90,7 @@ def refuse_elsewhere(target: str) -> None:
 
 
 def cpu_ways(blas: str) -> dict[str, str]:
-    """Options of targets for the CPU, and in words what each does; the best last.
-
-    Args:
-        blas: the option that leaves matmuls to PyTorch's BLAS.
-    """
+    """Options of targets for the CPU, and in words what each does; the best last."""
 
     def ways(option: str, library: str) -> dict[str, str]:
         return {option: library, f"{option} {SCHEDULES}": f"{library}, our schedules"}
@@ -139,12 +134,7 @@ class Product:
         return self.left[-2 if self.turn_a else -1]
 
     def kernel(self, te: Any, tir: Any, left: Any, right: Any) -> Any:
-        """The product in TVM's tensor expressions, as a stage that nothing is fused with.
-
-        Args:
-            te, tir: the TVM's modules.
-            left, right: tensors of the operands.
-        """
+        """The product in TVM's tensor expressions, as a stage that nothing is fused with."""
         # The shapes must be the tensors' very own.
         buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
         told = {"name": "openblas", "in_buffers": buffers[:2], "out_buffers": buffers[2:]}

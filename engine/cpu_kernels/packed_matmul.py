@@ -1,13 +1,9 @@
-"""Products of a matrix of few rows, or with a weight that is known when it is built, by kernels of
-our own.
+"""Products of a matrix of few rows, or with a weight that is known when it is built.
 
-A library must put a weight into an order fit for the machine at every call, or read it badly. Here
-it is put into that order once, when the program is built: panels of some columns, each with its
-rows one behind the other, so that the product reads the weight once, from its first byte to its
-last. A tile of the result, a few rows of a panel, is summed up in registers;
-`engine.cpu_kernels.schedules` writes its loops. Tiles follow Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication", ACM TOMS 34 (2008), with the register tile chosen by the
-number of rows.
+Such a weight is put into panels of some columns once, when the program is built, so that a product
+reads it from its first byte to its last. A tile of the result, a few rows of a panel, is summed up
+in registers; `engine.cpu_kernels.schedules` writes its loops (Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication", ACM TOMS 34, 2008).
 """
 
 import math
@@ -152,13 +148,8 @@ def _filled(rows: int, high: int) -> float:
 def strip(rows: int, inner: int) -> int | None:
     """How many rows of a weight (inner, columns), read as it lies, to go through at a time.
 
-    A library packs a weight at every call, which for few rows takes longer than the product.
-
-    Args:
-        rows: of the result.
-
     Returns:
-        None where a library serves such a product better.
+        None where a library, which packs a weight at every call, serves such a product better.
     """
     if rows > _VERY_FEW:
         return None
@@ -194,9 +185,6 @@ def outer_tile(
 ) -> MatmulTile | None:
     """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
 
-    Args:
-        registers: that of `tile`.
-
     Returns:
         None where a library serves such a product better.
     """
@@ -224,7 +212,6 @@ def product(
     """The product in TVM's tensor expressions.
 
     Args:
-        te, tir: the TVM's modules.
         data: of shape (rows, inner), or with several axes in place of the rows.
         weight: as `panels` gives it; or of shape (inner, columns), where `strip` finds one.
         outer: the axes of the result in place of its rows. A tile must not go over an edge of
@@ -314,9 +301,7 @@ def outer_products(te: Any, left: Any, right: Any, tile: MatmulTile) -> Any:
     """The sum of outer products of rows, in TVM's tensor expressions.
 
     Args:
-        te: the TVM's module.
         left, right: of shape (inner, rows) and (inner, columns).
-        tile: of `outer_tile`.
 
     Returns:
         A tensor of shape (rows, columns).

@@ -1,9 +1,7 @@
 """Reading weights ahead of their use, in products that `engine.cpu_kernels.schedules` laid out.
 
-A weight comes from memory once and is used for several tiles of rows, of which the first alone
-waits for memory. Here, while the tiles of one part of the weight are computed, the lines of the
-next part are asked for, a few at every step, so that memory and arithmetic work at the same time
-(prefetching in the sense of Mowry, Lam and Gupta, ASPLOS 1992).
+While the tiles of one part of a weight are computed, the lines of the next part are asked for, a
+few at every step (prefetching in the sense of Mowry, Lam and Gupta, ASPLOS 1992).
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,9 @@
 """Schedules for what TVM's passes leave as plain loops on the CPU, for the TVM of either IR.
 
-After fusion a kernel still writes each step of the group to memory and reads it back in a loop of
-its own. Here steps are computed where they are read, reductions run along memory, large kernels are
-shared out among threads, and products of `engine.cpu_kernels.packed_matmul` are computed in
-registers, tile by tile, with what follows them. LLVM makes vectors of the inner loops, for which
-the target lets it add in another order than the program's.
-
-The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
+Steps are computed where they are read, reductions run along memory, large kernels are shared out
+among threads, and products of `engine.cpu_kernels.packed_matmul` are computed in registers, tile by
+tile. LLVM makes vectors of the inner loops, for which the target lets it add in another order than
+the program's. The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
 """
 
 import math
@@ -59,9 +56,6 @@ class Dialect:
     """What the TVMs call differently.
 
     Args:
-        tvm, tir: the module, and that of the loops' IR.
-        scheduling: the module of schedules.
-        call: the class of calls.
         get_block: what a schedule calls its method that gives a block by its name.
         region: what a region that is read calls its buffer.
         walk: visit everything in a statement.
@@ -245,11 +239,7 @@ class _Kernel:
         return frozenset(map(self._name, self.sch.get_output_blocks("root")))
 
     def _inline(self, kept: set[str]) -> None:
-        """Compute each step of a group where it is read, unless that repeats dear work.
-
-        Args:
-            kept: names of blocks that stay as they are.
-        """
+        """Compute each step of a group where it is read, unless that repeats dear work."""
         outputs = self._outputs() | kept
         for block in self._blocks():
             made = self.sch.get(block)
@@ -435,11 +425,7 @@ class _Kernel:
             self._pointwise(block)
 
     def _ahead(self, loop: Any, stage: str) -> Any:
-        """Do a loop's work in steps, before each of which memory may be asked for what comes.
-
-        Returns:
-            The loop of the steps.
-        """
+        """Do a loop's work in steps, before each of which memory may be asked for what comes."""
         extent = self._extent(loop)
         step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
         steps, _ = self._split(loop, step)

@@ -1,13 +1,12 @@
 """Exponentials and the like in float32 as arithmetic that LLVM can vectorise.
 
-By itself TVM calls the C library for each element of `exp`, `erf`, `tanh` and `sigmoid`, so that
-a loop with one of them runs an element at a time. Here they are polynomials, a few units in the
-last place from the exact value. NaN stays NaN, and infinities give their limits. Other dtypes are
-computed as before. Squares and cubes, which `pow` is asked for, are products, as PyTorch has them.
+TVM calls the C library for each element of `exp`, `erf`, `tanh` and `sigmoid`. Here they are
+polynomials, a few units in the last place from the exact value; NaN and infinities give what they
+are to. Other dtypes are computed as before. Squares and cubes, which `pow` is asked for, are
+products.
 
-TVM has no log1p: its frontends write `log(1 + y)`, which loses all digits of a small y. That is
-computed as log1p, whatever the schedules. So is tanh of a small y by its series, where TVM writes a
-difference of exponentials.
+Whatever the schedules, `log(1 + y)` is computed as log1p, which TVM lacks, and tanh of a small y by
+its series, where TVM writes a difference of exponentials.
 """
 
 import functools
@@ -69,8 +68,6 @@ class VectorMath:
     """These rules in one TVM.
 
     Args:
-        tvm: the module.
-        tir: its module of TensorIR.
         prefix: of TensorIR's operators: "tir" or "tirx".
         call: an LLVM intrinsic by dtype, name and arguments.
     """

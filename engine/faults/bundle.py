@@ -14,7 +14,6 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
     """The files of modules of ours and of all of ours that they import, found without running any.
 
     Args:
-        modules: dotted names.
         files: others whose imports are followed, too; they are not among the result.
 
     Returns:

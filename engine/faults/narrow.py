@@ -34,10 +34,8 @@ class Cutout:
     """What a backend needs to know to cut a piece out.
 
     Args:
-        nodes: what it computes, producers first.
         arguments: its arguments' names by the ids of the nodes whose values they take, in order.
         parameters: those of the arguments that are the program's parameters: its names by theirs.
-        outputs: ids of its results.
     """
 
     nodes: tuple[Node, ...]
@@ -107,8 +105,6 @@ class Start:
 
     Args:
         program, graph, exprs: it, and the IR's expression of each node by its id.
-        steps: the suspected passes; they may raise.
-        tail: the passes after them.
         recorded: values of nodes in a run of the program, by their ids; some may be missing.
         least: what differences are held against at least, whatever the program returns.
         after: where the suspected passes were recorded, the program that they left.
@@ -132,14 +128,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Extracted:
-    """A piece that was cut out.
-
-    Args:
-        program: it.
-        names: its arguments' names by the ids of the nodes that they stand for.
-        values: by its arguments' names.
-        made_up: names of arguments whose values are random, for none was recorded.
-    """
+    """A piece that was cut out: its program, and of its arguments the names by the ids of the nodes
+    that they stand for, the values by name, and the names of those whose values are random, for
+    none was recorded."""
 
     program: Any
     names: Mapping[str, str]
@@ -184,11 +175,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
 
 
 def with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
-    """A piece with the values that its arguments have before the suspected passes.
-
-    Args:
-        names: of its arguments, by the ids of their nodes.
-    """
+    """A piece with the values that its arguments have before the suspected passes."""
     values, made_up = {}, []
     for index, (ident, name) in enumerate(names.items()):
         if ident in start.recorded:
@@ -317,12 +304,7 @@ def compared(
 
 
 def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
-    """Where values first differ.
-
-    Args:
-        after: the graph after the suspected passes; nodes that were left have their ids.
-        later: values of its nodes by their ids.
-    """
+    """Where values first differ."""
     same, differ = split_by_difference(start, later, limit)
     graph, before = start.graph, start.recorded
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):

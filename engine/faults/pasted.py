@@ -157,12 +157,9 @@ def script(
     """A script that fails while passes show their fault, and ends well when they do not.
 
     Args:
-        calls: the passes, in order.
         program: text of the module before them, as TVM prints it; "" where TVM does not read that,
             and `json` is the module.
         constants: names, among the numbers, of what is bound to arguments of `main` in it.
-        given: the numbers of the constants, and of the other arguments.
-        floor: what differences are relative to at least.
 
     Returns:
         "" where the program is too long to paste, or needs more than TVM.

@@ -68,9 +68,6 @@ def look(
 def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) -> Extracted:
     """What computes a piece's results in the program after the pass.
 
-    Args:
-        found: the piece.
-
     Raises:
         EngineError: kind "pass"; it is not known, or cannot be cut out.
     """
@@ -107,9 +104,7 @@ def _cut(
     """A piece of the program after the pass.
 
     Args:
-        wanted: ids of its results.
         stops: ids of what it takes, if it reads it.
-        names: of arguments, by id; others are named here.
         outside: ids of what it must not read.
         values: of `stops`, by id, where they are not what a run before the pass has.
     """

@@ -93,11 +93,7 @@ def _scale(result: np.ndarray) -> float:
 
 
 def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Difference:
-    """How far a result is from what it was.
-
-    Args:
-        floor: what `max_abs` is held against at least.
-    """
+    """How far a result is from what it was."""
     if before.shape != after.shape:
         return Difference(float("inf"), float("inf"))
     if not before.size:
@@ -132,11 +128,7 @@ def ratio(before: Callable[[], None], after: Callable[[], None], seconds: float 
 
 
 def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, Any]:
-    """A value for every argument; those that a pass added get random ones, always the same.
-
-    Args:
-        shapes: shape and dtype by the argument's name.
-    """
+    """A value for every argument; those that a pass added get random ones, always the same."""
     generator = np.random.default_rng(0)
     return {
         name: values[name] if name in values else generator.standard_normal(shape).astype(dtype)
@@ -166,7 +158,6 @@ def check_result(
 
     Args:
         parameters: names of arguments that may go.
-        same_result: whether the result's type must stay.
 
     Raises:
         Malformed: it cannot.

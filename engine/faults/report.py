@@ -1,10 +1,8 @@
 """A fault of a pass as a report that runs by itself, shaped like a bug report one can file.
 
-It is a folder: `README.md` is the text of the report, `report.py` shows the fault, `values.npz` has
-the inputs and results, and what `report.py` imports lies beside it. A pass of TVM's is called by
-its name there; of others the source is in the report. The text can be pasted into a tracker: where
-passes of TVM's are to blame, a script stands in it (`engine.faults.pasted`). Knows no TVM; see
-`engine.faults.show` for what runs.
+It is a folder: `README.md` is the text, `report.py` shows the fault (`engine.faults.show`),
+`values.npz` has the inputs and results, and what `report.py` imports lies beside it. Where passes
+of TVM's are to blame, a script to paste stands in the text (`engine.faults.pasted`). Knows no TVM.
 """
 
 import io
@@ -53,12 +51,10 @@ class Facts:
     """What a report is made of.
 
     Args:
-        ir, version: of the engine.
         before, after: text of the piece before and after the suspected passes; "" where they crash.
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
         calls: the suspected passes where they are TVM's and are called without ours around them.
-        pasted: the script to paste; "" where there is none.
         modules: where a person's own test decides, what it is given, as of `piece_files`.
     """
 

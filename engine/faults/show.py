@@ -38,12 +38,7 @@ from relascope.passes.tvm_calls import TvmCall
 
 @dataclass(frozen=True)
 class ProgramCall:
-    """A pass of relascope's or a person's own, from program to program.
-
-    Args:
-        module, function: where it is.
-        arguments: by name, beside the program.
-    """
+    """A pass of relascope's or a person's own, from program to program."""
 
     module: str
     function: str
@@ -58,25 +53,19 @@ class Fault:
     """What a report says.
 
     Args:
-        title: one line.
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
             than the limit) or "memory" (more bytes stay after them).
-        ir: "relay" or "relax".
         program: the program's text; "" where it is in the file "program.json".
         inputs, parameters: names of its arguments, in order.
         outputs: how many results it has.
-        steps: the suspected passes.
         tail: passes that are run after them, with them and without them.
-        target: what is compiled for.
         limit: of a difference relative to scale, of the ratio of times, of seconds or of bytes.
         floor: what differences are relative to at least.
-        building: whether it is compiled and run.
         same_result: whether the suspected passes must keep the type of the result.
         recorded: whether the suspected passes are not run, and the program after them is `after`.
         after: that program's text; "" where it is in the file "after.json".
         crash: how it crashes: "raises", "malformed" (what the pass returns is no program that can
             take the place of the one before), "ends" (the process), "seconds" or "memory".
-        error: the message of the crash, where it raises.
         seconds: of wall-clock time that the passes, and what is made of them, may take beyond twice
             what the same takes without them; of a crash by "seconds".
         memory: MiB that the process may take beyond what it had before the passes; of a crash by
@@ -211,7 +200,6 @@ class PassProcess:
     """The process that runs the passes.
 
     Args:
-        fix: as `--fix` says.
         notes: the file for what its parent waits for.
     """
 

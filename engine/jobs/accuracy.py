@@ -3,9 +3,7 @@
 A stage is one way to compute what the model computes: the forward as inference, the forward in
 train mode, the joint function built whole, and, for each capture strategy, the cut (what the
 forward program returns: outputs and captures) and the split (both programs: outputs and gradients).
-
-Knows no TVM: it asks an engine by the names of its functions, so the page and the command line run
-it in the same way, stage by stage.
+Knows no TVM.
 """
 
 import time
@@ -101,7 +99,6 @@ class Judged:
     Args:
         verdict: "right", "rounding" (over a limit in float32, and within in float64) or "wrong".
         found: what was compared, in the source's own precision.
-        limit: what it was held to.
     """
 
     verdict: str
@@ -145,9 +142,7 @@ class Stage:
 
     Args:
         name: "forward", "training forward", "gradient", or "cut and split".
-        strategy: of the cut; else "".
         budget: for a strategy that has one; None is the strategy's own.
-        tolerance: what it is held to.
         runs: how often; see `BuildRequest`.
     """
 
@@ -192,15 +187,11 @@ class AccuracyRow:
 
     Args:
         stage: "forward", "training forward", "gradient", "cut" or "split".
-        strategy: of a cut or split; else "".
         max_abs, max_rel: the largest errors of all tensors compared; None where it failed.
         worst: name of the tensor that is nearest to its limit, or farthest over it.
         limit, scale: of `worst`; the first for its error relative to the second.
-        compared: how many tensors were.
         first_bad_node: id of the node where the error first jumps; None where all is within the
             limits, or no single node is to blame.
-        first_bad: the same node, described.
-        failure: why the stage could not be run at all.
         inputs: which; see `engine.jobs.runs.label_of`.
         error: of `worst`, relative to its scale.
     """
@@ -238,7 +229,6 @@ def plan(
         source: the model; mode and dtype are the stages' own.
         inference, training: the pipelines; None leaves out the stages of that mode. Steps that are
             only for looking are left out.
-        strategies: of cuts, by name.
     """
     stages = []
     for dtype in dtypes:
@@ -457,11 +447,7 @@ def _share(row: AccuracyRow) -> float:
 
 
 def verdict(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> str:
-    """The table in a few sentences: is it rounding, or is it wrong?
-
-    Args:
-        against: what was compared with; as of `engine.protocol.results.ModelInfo`.
-    """
+    """The table in a few sentences: is it rounding, or is it wrong?"""
     if not rows:
         return "Nothing was compared."
     if not _passed(rows):

@@ -66,8 +66,6 @@ def take(
 
     Args:
         speed: time it against PyTorch eager, too, which takes longer than all else.
-        threads: for TVM and PyTorch alike; 0 means all cores.
-        rounds: as `ROUNDS`.
 
     Raises:
         EngineError: the model cannot be imported, a pass fails, or it cannot be built and run.
@@ -130,11 +128,7 @@ def timed_again(
     threads: int,
     speed: bool,
 ) -> Document:
-    """A document with its times measured once more, twice as often; the better ones count.
-
-    Args:
-        speed: whether the time of a run is, too.
-    """
+    """A document with its times measured once more, twice as often; the better ones count."""
     request = BuildRequest(source, pipeline, target, threads)
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     if graph.forward_outputs is not None:

@@ -1,8 +1,7 @@
 """Bisection with an engine: which pass makes a pipeline wrong, slow, or crash?
 
-Each try of `passes.search.bisect.search` is one question to the engine, asked by the name
-of its function; so a try that ends the engine's process is a finding like any other, and the next
-one finds a new process. Knows no TVM; the page and the command line run it alike.
+Each try of `passes.search.bisect.search` is one question to the engine; so a try that ends the
+engine's process is a finding like any other. Knows no TVM.
 """
 
 from collections.abc import Callable, Collection
@@ -66,8 +65,6 @@ class Question:
             a pass is done), "bad" (by `test`); "" for wrong or crash, whichever it is.
         factor: slow is a pass with which the pipeline takes longer than this times what it takes
             without that pass, both timed in turns.
-        threads, repeats: of the timing; see `engine.server.session.PipelineSession.time`.
-        tolerance: what is wrong.
         runs: how often each try runs the passes, builds and runs the program: it is bad where one
             run is.
         seconds, memory: what a pass itself may take: slow is one that runs longer, too; MiB.
@@ -108,14 +105,12 @@ class Try:
     """One try.
 
     Args:
-        pipeline: what was tried.
         last: index of the last step that was on, -1 for the imported program; of what was timed,
             of the step that was left out, -1 for the whole pipeline.
         outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory",
             "bad" or "cannot be run".
         worst: the tensor that is nearest to its limit, or farthest over it; "" where none was
             compared.
-        max_abs, max_rel, limit: of `worst`.
         ratio: of the whole pipeline's time to that of this try, where it was timed; of the whole,
             the largest.
         error: what the engine said, where it crashed or could not be run.
@@ -145,7 +140,6 @@ class Bisection:
         kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash",
             "memory" or "bad"; "" where nothing is.
         found: the suspects; see `passes.search.bisect.Culprits`.
-        log: every try, in order.
         double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
             the node where the error first jumps: it tells rounding from a fault. A question about
             float32 whose answer was found in float64 is about float64 in the result.
@@ -177,7 +171,6 @@ def bisect(
     Args:
         ask: asks the engine. What it raises other than an EngineError ends the search; run again
             with an `ask` that remembers its answers, it goes on from there.
-        tell: called with each try as it is done.
 
     Raises:
         EngineError: the whole pipeline cannot be run, and that is not what is asked about: it

@@ -30,12 +30,9 @@ class Task:
     """One line to be found.
 
     Args:
-        model: what it is called.
-        name: of the pipeline.
         target: "" is the best one where it runs.
         slow: look for what is slow, too, where it is right.
         digest: of the files that it comes from.
-        search: bisect what is bad.
     """
 
     engine: str

@@ -77,13 +77,10 @@ class Point:
     """A cut: what was estimated of it, and what was measured.
 
     Args:
-        title: what the cut is called.
-        captures: how many tensors it saves.
         bytes: of those and of the dropout masks: `passes.cuts.cut.Cut.bytes`.
         share: estimated time of what is computed again, of the forward's.
         measured_share: how much longer forward and backward took than those of `BASE`, as a share
             of its forward; below zero is noise, or a cut that moves fewer bytes.
-        forward_ms, forward_backward_ms: median times.
         ratio: of forward and backward to PyTorch eager's, measured in turns.
         estimated_peak_bytes, peak_bytes: the most memory that a step takes for what its kernels
             write and for masks; see `engine.protocol.profile.Profile`.
@@ -113,7 +110,6 @@ def measure(
 
     Args:
         cuts: (title, cut), all of one joint graph.
-        tell: called with each point as it is done.
 
     Raises:
         EngineError: what the session raises, of the first cut that fails.

@@ -1,8 +1,4 @@
-"""How far each node of a step is from PyTorch: is it rounding, or is it wrong?
-
-On top of what a session says of `inside`. Knows no TVM and asks through a function, so that the
-page and the command line say the same. Limits are those of the accuracy report.
-"""
+"""How far each node of a step is from PyTorch: is it rounding, or is it wrong?"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,10 +31,8 @@ class Inside:
 
     Args:
         dtype: of parameters and floating inputs: "float32" or "float64".
-        graph: of the program that was compared.
         errors: by a node's id; a node without a counterpart is not there.
         first: the node where the error first jumps; None where all is within the limits.
-        limit: what they were held to.
         results: what the program returns against what the model returns; none where it ends on the
             way to the gradient.
         against: whose tensors the nodes are held against: PyTorch's, or those of a program that
@@ -155,11 +149,7 @@ def both(
 
 
 def verdict(first: Inside, second: Inside | None = None) -> str:
-    """Is it rounding, or is it wrong? In a sentence or two.
-
-    Args:
-        second: the float64 comparison, where there is one beside that in float32.
-    """
+    """Is it rounding, or is it wrong? In a sentence or two."""
     compared = len(first.errors)
     if not first.bad:
         if not compared:

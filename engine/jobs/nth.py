@@ -1,8 +1,7 @@
 """Bisection inside a pass: the application of a rewrite that makes a pipeline wrong, or crash.
 
-A pass on our rewriters can be told to stop after so many applications (`passes.applications`).
-Between the pass without any and the pass as it is, halving finds the first one that breaks it, with
-the node that it was applied to.
+A pass on our rewriters can be told to stop after so many applications (`passes.applications`);
+halving finds the first one that breaks the pipeline.
 """
 
 from collections.abc import Callable
@@ -29,9 +28,7 @@ class Nth:
         number: which of its applications, counted from 1; 0 where it is bad without any.
         before: the largest number that is known to be good; `number - 1`, unless what lies between
             cannot be run; -1 where none is.
-        of: how many applications there are.
         place: where the application was made; None where `number` is 0.
-        log: every try, in order.
     """
 
     index: int

@@ -29,7 +29,6 @@ class OwnTest:
     """A test.
 
     Args:
-        path: of the program, absolute.
         seconds: that one run may take; one that takes longer is stopped, and bad.
     """
 

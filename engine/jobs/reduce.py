@@ -1,8 +1,7 @@
 """Narrowing inside the pass that bisection found: the smallest piece that still shows the fault.
 
 Each piece of `passes.search.reduce` is one question to the engine, so that a piece that ends its
-process is a finding like any other, and the next one finds a new process. Knows no TVM; the page
-and the command line run it alike.
+process is a finding like any other. Knows no TVM.
 """
 
 import itertools
@@ -56,17 +55,12 @@ class Reduction:
     """What was found.
 
     Args:
-        bisection: what it started from.
         source: the model as it was run: in float64, where the fault shows in it.
         where: the suspected passes, as they were asked about last.
-        total: how many nodes the program before them computes.
-        log: every piece that was tried, in order.
         piece: the smallest that shows the fault; None where the fault does not show in the program
             before the passes and after them.
-        shown: what that piece shows.
         operators: what it calls, in order.
         minimal: whether the fault goes away without any one of its nodes.
-        report: of the piece; None where there is none.
     """
 
     bisection: Bisection
@@ -93,8 +87,6 @@ def narrow(
 
     Args:
         ask: asks the engine; see `engine.jobs.bisect.bisect`.
-        tell: called with each piece as it is done.
-        most: how many pieces are tried at most.
         limits: that hold for the engine, for the report of a fault that crosses one.
 
     Raises:

@@ -1,8 +1,7 @@
 """Stepping through a pipeline of which a pass may end the engine's process.
 
-A pass that raises is a record like any other; one that ends the process takes the answer with it.
-Here it is found by halving, each try with a new process, and its step is left out of what follows,
-as that of a pass that raised is.
+Such a pass is found by halving, each try with a new process, and its step is left out of what
+follows, as that of a pass that raised is.
 """
 
 from dataclasses import dataclass, replace

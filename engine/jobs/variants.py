@@ -53,7 +53,6 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
     """Every way to build for the device of a target, in the order of `WAYS`.
 
     Args:
-        targets: what the engine lists.
         target: the chosen one, with which the passes are tried.
     """
     device = (split(target)[0], gpu_index(target))
@@ -96,12 +95,7 @@ def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
 def variants(
     request: BuildRequest, taken: Iterable[Offer], cut: Callable[[BuildRequest], BuildRequest]
 ) -> tuple[Variant, ...]:
-    """What `PipelineSession.time` is asked for, without the way that the target is by itself.
-
-    Args:
-        request: what they are variants of.
-        cut: splits a request for training.
-    """
+    """What `PipelineSession.time` is asked for, without the way that the target is by itself."""
     made = []
     for offer in taken:
         one = replace(request, target=offer.target)

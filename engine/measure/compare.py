@@ -32,9 +32,7 @@ class Built:
     Args:
         model: on the device that the program was built for.
         program: the engine's own; has `masks`, `grad_outs` and `updates`.
-        step: what was built.
         capture_bytes: what is held between forward and backward.
-        seconds: what building took.
     """
 
     model: Model

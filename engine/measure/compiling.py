@@ -31,13 +31,7 @@ def measure(
     Everything has run once before: what is done only once a process is none of a pass's time.
 
     Args:
-        start: the imported program.
-        passes: with their indices in the pipeline.
-        build: builds what the passes lead to.
         rounds, seconds: as of `engine.server.session.PipelineSession.compile_times`.
-
-    Returns:
-        The times of each pass, of the build, and of the yardstick.
     """
     began = time.perf_counter()
     taken: dict[int, list[float]] = {index: [] for index, _, _ in passes}

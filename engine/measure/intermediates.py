@@ -65,7 +65,6 @@ class Intermediates:
     """A function whose inside is to be seen.
 
     Args:
-        masks: dropout masks by name, as the whole program draws them.
         given: tensors that it reads besides those of the model, by name.
         gradients: names of what its last results are gradients of.
     """
@@ -149,12 +148,7 @@ def compare_inside(
 
 
 def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
-    """Hold those captures that PyTorch has too against its tensors.
-
-    Args:
-        captures: what the forward program returned, by the ids of the joint function's nodes.
-        results: from `results_in`, of the joint function.
-    """
+    """Hold those captures that PyTorch has too against its tensors."""
     found = []
     for ident, ours in captures.items():
         if ident in results:
@@ -200,8 +194,6 @@ class ImportedRun:
     """The insides of one run of a program as it was imported, or with the gradient taken of that.
 
     Args:
-        graph: of what was run.
-        values: its tensors, by node.
         gradients: names of what its last results are gradients of.
     """
 

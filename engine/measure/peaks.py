@@ -41,7 +41,6 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     """Measure the peaks of a device, with as many threads as PyTorch has now.
 
     Args:
-        name: of the device, as PyTorch calls it ("cpu", "cuda").
         dtypes: floating types in which matrices are multiplied, such as "float32"; others are
             left out.
     """

@@ -1,9 +1,8 @@
 """Timing contenders against each other on one machine, fairly.
 
-Contenders run in turns, in short blocks, so that what disturbs the machine disturbs all of them;
-every round gives one ratio, and the median of the ratios is what counts. Before each block lies a
-short rest and one run that is not counted: the thread pools of TVM and PyTorch spin for a while
-after work, and would otherwise take the cores from each other.
+Contenders run in turns, in short blocks; every round gives one ratio, and the median of the ratios
+counts. Before each block lies a short rest and one run that is not counted: thread pools spin for a
+while after work, and would otherwise take the cores from each other.
 """
 
 import platform
@@ -90,11 +89,7 @@ def row(
     peak_bytes: int | None,
     **known: Any,
 ) -> TimeRow:
-    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself.
-
-    Args:
-        known: further fields of the line.
-    """
+    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself."""
     runs = [1e3 * s for s in measured.runs]
     q1, median, q3 = quartiles(runs)
     by_median = None

@@ -32,8 +32,6 @@ class Comparison:
             bias of an attention key has none in exact arithmetic) is held against a thousandth of
             the largest gradient's scale.
         scale: the largest magnitude in PyTorch's tensor.
-        dtype: of the tensors compared.
-        spread: mean and median beside the largest error.
     """
 
     name: str
@@ -57,12 +55,10 @@ class NodeError:
     """One node's tensor against what it is in PyTorch.
 
     Args:
-        id: of the node.
         max_abs, max_rel: as of a `Comparison`.
         counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
             "gradient of" an input, parameter or operator's result, or `WHOLE`; of a program that
             came without PyTorch "nn.relu, as imported" or "output 0, as imported".
-        spread: mean and median beside the largest error.
     """
 
     id: str

@@ -10,7 +10,6 @@ class Launch:
     """How a GPU runs one function of a kernel.
 
     Args:
-        name: of the function.
         blocks, threads: of the grid, and of each block.
         shared_bytes: what the threads of a block share.
         schedule: the rule that made its schedule, in a few words; "" where that is not known.
@@ -34,7 +33,6 @@ class KernelCode:
 
     Args:
         name: its symbol; several calls of equal kernels share one.
-        phase: "forward" or "backward".
         bytes: of its machine code; None where there is only source.
         code: (language, text), the nearest to the program first: "CUDA", "PTX", "LLVM IR",
             "assembly".
@@ -58,7 +56,6 @@ class Artefact:
             where TVM cannot write them out.
         build_seconds: what building took, without taking it apart.
         notes: sentences a person should read: why it cannot be timed here, what was not compiled.
-        files: the names of what was written to a folder.
     """
 
     target: Target

@@ -40,8 +40,6 @@ class ScriptRun:
 
     Args:
         status: exit status; None where it was stopped at its limit of time.
-        seconds: that it took.
-        output: the end of what it printed, on both streams.
     """
 
     status: int | None
@@ -69,10 +67,8 @@ class Where:
 
     Args:
         pipeline: ends with the fault.
-        first, last: indices of the first and the last suspected step.
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
             than the limit) or "memory" (more bytes stay); "bad" by a person's own test.
-        target: what is compiled for.
         limit: wrong is what differs by more than this, relative to scale; slow is what takes
             longer than this times what it took before.
         tail: whether the steps after the last suspect are run as well, with the suspects and
@@ -118,13 +114,10 @@ class Shown:
             does not take the program), "bad before" (by a person's own test, without the passes
             too) or "cannot be run".
         outputs: ids of the outputs that are wrong, the worst first.
-        max_abs, max_rel: of the worst output, after the passes against before them.
-        ratio: of the time after the passes to that before them.
         error: what was raised, where it crashed, was refused or cannot be run.
         crash: of a crash, as of `engine.faults.show.Fault`.
         seconds, kept_bytes: of the passes, where they themselves are looked at; the latter as of
             `engine.protocol.results.StepRecord`.
-        test: the run of a person's own test that decided.
     """
 
     outcome: str
@@ -145,8 +138,6 @@ class Account:
 
     Args:
         model: name of the model, without a folder.
-        shown: what the piece shows.
-        found: in sentences, how it was found.
         minimal: whether the fault goes away without any one of its nodes.
         seconds, memory: the limits that were set, as of `engine.limits.Limits`.
         test: the file of a person's own test in the report; "" without one.
@@ -166,7 +157,6 @@ class Report:
     """A report that runs by itself.
 
     Args:
-        title: one line.
         before, after: the IR's text of the piece before and after the suspected passes; "" where
             they crash.
         files: contents by path, relative and with slashes; "report.py" is the one to run, but where

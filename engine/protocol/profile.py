@@ -31,12 +31,9 @@ class Peaks:
     """What a machine does at best, measured by PyTorch (`engine.measure.peaks`).
 
     Args:
-        device: what was measured, in words.
-        threads: that it was measured with.
         flops: by dtype, the FLOPs a second of a large matrix product.
         bandwidth: bytes of a working set, and how many bytes a second of it are read and written;
             the smallest first, none faster than one before it. The last is too large for any cache.
-        seconds: what measuring took.
     """
 
     device: str
@@ -84,12 +81,10 @@ class Kernel:
 
     Args:
         name: its symbol in what was built; calls of equal kernels share one.
-        phase: "forward" or "backward".
         nodes: ids of the graph's nodes that it computes, in graph order; for a program that was
             split, of the joint graph. Empty where that is not known, or where it computes none (a
             layout that the build made up).
         share: of the time of all phases from end to end.
-        bytes_in, bytes_out: of the tensors that it reads and writes.
         flops: floating point operations of its nodes by `passes.cost`, where not known of its loop
             nest by TVM; None where neither knows.
         unread: how much of `bytes_in` it leaves: of a table, all but the rows that it takes.
@@ -168,9 +163,7 @@ class Phase:
     """The forward, or the backward, from end to end; times in milliseconds.
 
     Args:
-        name: "forward" or "backward".
         median_ms: of runs that nobody watched, every copy in and out counted.
-        kernels_ms: sum of its kernels' medians.
         unmapped_ms: the part of that in kernels without nodes.
         memory_bytes: of the distinct memory that its kernels wrote in one call: results, and what
             they hand to each other.
@@ -211,9 +204,6 @@ class Profile:
 
     Args:
         kernels: in order of execution.
-        phases: the forward, and the backward where there is one.
-        comparisons: of the same build with PyTorch.
-        notes: sentences a person should read before the figures.
         peaks: of the machine, with as many threads; None where they were not measured.
         working_set: bytes of parameters, constants and what the kernels write.
         mask_bytes: of the dropout masks, which are held over the whole step.

@@ -1,14 +1,12 @@
 """Measurements of tuning on disk. The app reads them while a session tunes; no TVM in here.
 
 A folder holds what was measured of one IR by one version of TVM for one target (its options, the
-threads, the fleet's key). In it `curve.jsonl` has a line for each trial, `rivals.jsonl` one for
-each time that a kernel was measured as it is built without records, and a folder for each task has
-TVM's own records. Lines are only ever added, a batch at a time, so a process that is killed loses
-no more than the batch in flight. A last line that was cut short is skipped and said.
+threads, the fleet's key): `curve.jsonl` has a line for each trial, `rivals.jsonl` one for each time
+that a kernel was measured without records, and a folder for each task has TVM's own records. Lines
+are only ever added. A last line that was cut short is skipped and said.
 
-An engine, which opens strangers' files, only reads them: what it measured the app's process adds
-(`KEEPER`), while it asks for tuning. Each line is checked when it is added and when it is read, so
-that TVM's own readers get no other than the engines write.
+An engine, which opens strangers' files, only reads them: the app's process adds what it measured
+(`KEEPER`). Each line is checked when it is added and when it is read.
 """
 
 import contextlib
@@ -52,10 +50,8 @@ class Rival:
     """A kernel measured as it is built without records.
 
     Args:
-        task: the task's key.
         run: the call of `tune` that it was measured in.
         trial: the task's last trial before it; 0 where there was none.
-        ms: of one call.
         ours_ms: of the best record of that time, measured in turn with it; None without one.
     """
 
@@ -137,9 +133,7 @@ def folder(ir: str, version: str, target: str, threads: int, fleet: Fleet | None
     """Where the records of a target are; it need not be there yet.
 
     Args:
-        version: of TVM.
         target: the target's text; options that change no kernel do not count, nor does their order.
-        threads: that kernels are measured and run with; 0 means all of this machine's.
         fleet: whose devices measured; its tracker's address does not count.
     """
     kind, *options = target.split()
@@ -169,9 +163,6 @@ def read(place: Path) -> Book:
 
 def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Rival]) -> None:
     """Add lines to a file of a folder; they are on disk when this returns.
-
-    Args:
-        name: `CURVE` or `RIVALS`.
 
     Raises:
         EngineError: kind "file"; it cannot be written.
@@ -413,11 +404,7 @@ def _is_short(found: Any) -> bool:
 
 
 def _typed(kind: type[Any], found: Any) -> Any:
-    """A line as an object of its kind.
-
-    Raises:
-        ValueError: it lacks something, or has something else.
-    """
+    """A line as an object of its kind."""
     hints = get_type_hints(kind)
     if not isinstance(found, dict) or not set(found) <= set(hints):
         raise ValueError(f"it is no {kind.__name__}")

@@ -12,7 +12,6 @@ class BuildRequest:
     """A program to build: whole, or split into a forward and a backward.
 
     Args:
-        pipeline: of passes, from the import.
         target: TVM's text, with options of ours.
         threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
         repeats: rounds of what is timed.

@@ -14,12 +14,10 @@ class ImportChange:
 
     Args:
         kind: in `KINDS`: "externalised" is what became an argument or a result of the program.
-        what: it was, in words.
         operator: PyTorch's, or the name of the first tensor.
         count: of operators or tensors.
         nodes: ids of the nodes of the imported graph that came of it, or whose results stand in
             its place; empty where there are none.
-        modules: paths of the modules that it was in.
         became: how often each operator came of it.
     """
 
@@ -117,7 +115,6 @@ class ModuleRow:
 
     Args:
         path: "" of the whole.
-        kind: its class.
         parameters: number of parameter elements, those of its submodules included.
         calls: how often it runs; 0 where nothing calls its forward().
         inputs, outputs: types of the tensors of its first call.
@@ -141,7 +138,6 @@ class NamedModel:
         name: as `ModelSource.model` has it.
         kind: its class, or the library that makes it.
         parameters: number of parameter elements; None where they were not or cannot be counted.
-        weights: whether its weights are on this machine.
     """
 
     name: str
@@ -183,7 +179,6 @@ class ExampleRun:
     """An example of a person's own pass, run as a test.
 
     Args:
-        pass_name: whose.
         name: of the example: of the function that makes the program before the pass.
         said: what is wrong, a sentence each; empty where it passed.
         diff: of the text that was expected and that of what the pass made; "" where they agree, or
@@ -191,7 +186,6 @@ class ExampleRun:
         max_rel: the largest difference of a result after the pass to that before it, relative to
             its scale; None where the numbers were not compared.
         dtype: in which precision that is.
-        expected: whether the file says what the pass makes.
     """
 
     pass_name: str
@@ -242,7 +236,6 @@ class PassExample:
     """What a pass does to a program small enough to read.
 
     Args:
-        step: the pass with its parameters, as a pipeline has it.
         arguments: (name, type) of the program before the pass.
         before, after: the IR's text, shortened by rule; see `engine.server.examples`.
         graph_before, graph_after: the same as graphs; nodes that the pass left keep their ids.

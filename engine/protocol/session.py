@@ -1,9 +1,8 @@
 """What asking an engine and its progress look like.
 
-An engine lives in a child process (`engine.worker`) and is spoken to through `engine.client`. Every
-call (`engine.server.session.PipelineSession` lists them) says in full what it is about: the source,
-the pipeline, what is built of it. The engine remembers what it computed, but nothing depends on its
-memory, so a child that was killed is simply started again and asked once more.
+Every call (`engine.server.session.PipelineSession` lists them) says in full what it is about: the
+source, the pipeline, what is built of it. An engine remembers what it computed, but nothing depends
+on its memory.
 """
 
 from collections.abc import Callable

@@ -187,8 +187,6 @@ def source_from_file(
         path: of a file written by `torch.jit.save` or `torch.export.save`.
         inputs_text: types of its inputs, as `parse_inputs` reads them; "" to use those that the
             file records.
-        seed, training, dtype: as in `ModelSource`.
-        pins: sizes, as `parse_pins` reads them.
 
     Raises:
         EngineError: kind "file" where there is no such file; kind "input" for a text that cannot
@@ -204,9 +202,6 @@ def source_from_file(
 
 def bundled(paths: Sequence[str | Path], folder: str | Path) -> Path:
     """One archive of a program's file and the file of its parameters, which is opened as one.
-
-    Args:
-        folder: where it is put, by the first file's name.
 
     Raises:
         EngineError: kind "file"; one is not there, or cannot be read.

@@ -66,11 +66,7 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another way to build the same model, to be timed beside others.
-
-    Args:
-        name: what its rows are called, behind the IR: "library".
-    """
+    """Another way to build the same model, to be timed beside others."""
 
     name: str
     request: BuildRequest

@@ -190,8 +190,6 @@ class Builds:
         """What the device of a target does at best; see `engine.measure.peaks`.
 
         Args:
-            threads: as of `time`.
-            dtypes: in which products are timed.
             turn: 0 for what profiles are held against, which is measured once; another number
                 measures anew.
         """
@@ -207,11 +205,7 @@ class Builds:
     def built(
         self, request: BuildRequest, progress: Progress, done: str = ""
     ) -> tuple[Unbuilt, Built]:
-        """Build a program to be run here, by the records for its number of threads.
-
-        Args:
-            done: as of `Programs.unbuilt`.
-        """
+        """Build a program to be run here, by the records for its number of threads."""
         check_runs_here(self._programs.backend.target(request.target))
         set_threads(request.threads)
         unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.4), done)

@@ -62,10 +62,6 @@ class Faults:
         """What the suspected passes do to a piece of the program before them.
 
         What goes wrong is part of the answer, unless the process ends.
-
-        Args:
-            piece: of the graph of `suspects`.
-            bare: leave the suspected passes out: whether the piece can be run at all.
         """
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")

@@ -1,8 +1,5 @@
-"""What an import did to a model beside writing each operator as TVM's: changed, dropped, moved out.
-
-It is read from both ends: the operators of the trace, and the nodes that know which of them they
-came from.
-"""
+"""What an import did to a model beside writing each operator as TVM's: changed, dropped, moved
+out."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,12 +17,7 @@ _MOST = 200  # modules that are named
 def changes(
     backend: Backend, model: Model, program: Program, graph: Graph, exprs: dict[str, Any]
 ) -> tuple[ImportChange, ...]:
-    """What an import did, the kinds in the order of `ImportChange`.
-
-    Args:
-        program: as it was imported.
-        graph, exprs: of it.
-    """
+    """What an import did, the kinds in the order of `ImportChange`."""
     nodes: dict[int, list[str]] = defaultdict(list)
     for ident, expr in exprs.items():
         ordinal = backend.ordinal(program, expr)

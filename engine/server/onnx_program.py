@@ -26,7 +26,6 @@ def read_program(
     """An ONNX file as an engine's program.
 
     Args:
-        known: operators that the engine's importer has.
         convert: imports a plain model, of a file of that name.
 
     Raises:

@@ -1,8 +1,4 @@
-"""A program that came without PyTorch, as the model that its numbers are held against.
-
-Whatever brought it: a file of TVM's, or of another framework that TVM has an importer for. Knows
-torch and no TVM.
-"""
+"""A program that came without PyTorch, as the model that its numbers are held against."""
 
 import io
 import json
@@ -75,7 +71,6 @@ class ProgramModel(Model):
     """An imported program as a model. It is run on the CPU alone; only its tensors move.
 
     Args:
-        imported: the program.
         plain: builds it without optimisation for values of its arguments; with True together with
             its gradients, whose names it returns, and which follow the outputs. Masks and
             grad_outs are its own to draw.
@@ -223,11 +218,7 @@ def _inputs(imported: Imported) -> tuple[Input, ...]:
 
 
 def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torch.Tensor, ...]:
-    """Random inputs of a program, of the sizes and truths that a source's run gives.
-
-    Args:
-        graph: the imported program's, with its open sizes.
-    """
+    """Random inputs of a program, of the sizes and truths that a source's run gives."""
     given, open_types = dict(source.run), {graph.by_id[i].name: i for i in graph.inputs}
     known = {n: int(v) for n, v in given.items()}
     inputs = []

@@ -225,9 +225,6 @@ class Programs:
     ) -> Program:
         """The engine's own program at the pipeline's end, for a script in the same process.
 
-        Args:
-            shown: after passes that are only for looking, what they show, and not what is built.
-
         Raises:
             EngineError: the model cannot be imported, or a step failed.
         """

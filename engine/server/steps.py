@@ -85,11 +85,6 @@ def entry_of(ir: str, step: Step) -> PassInfo:
 def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work.
 
-    Args:
-        done: names of the passes that ran before it.
-        joint: whether the program has its gradients already.
-        training: whether the model was loaded for it.
-
     Raises:
         EngineError: kind "pass"; names what is missing before it, or what must not be there.
     """

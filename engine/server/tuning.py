@@ -61,7 +61,6 @@ class Tuning:
         Args:
             keys: of tasks; one after the other, in this order. None of them means all.
             trials: how many schedules to measure of each task, besides those measured before.
-            fleet: devices to measure on; None for this machine.
 
         Raises:
             EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be

@@ -46,15 +46,12 @@ class PassInfo:
 
     Args:
         name: as pipelines write it ("fold").
-        ir: "relay" or "relax".
         title: as its makers call it ("FoldConstant").
         summary: one line on what it does.
         origin: "TVM", or where the method of ours comes from.
         function: `module:attribute` of a callable from program (and parameters) to program; a
             module whose name ends in ".py" is a file (`passes.catalogue.user`).
         required: the pipeline it stands in cannot go without it, so it has no switch.
-        needs: names of the passes that must have run before it in the same pipeline.
-        excludes: names of the passes that must not have run before it.
         looking: only for looking at; what is built, and what follows that is not only for looking,
             starts from before it.
         parameters: what it can be told in a pipeline's text, `name(key=value)`.

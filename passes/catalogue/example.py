@@ -31,9 +31,6 @@ class Example:
 class Parts:
     """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
 
-    Args:
-        dtype: of its floating tensors.
-
     Attributes:
         arguments: of "main", in the order in which they were made.
         weights: names of those that are parameters; their values are drawn.
@@ -95,7 +92,6 @@ class Parts:
         """What a pass is shown on.
 
         Args:
-            body: what "main" computes.
             after: the pipeline that the pass needs to have behind it.
         """
         program = self.program(body)
@@ -116,11 +112,7 @@ def draw(name: str, *shape: int, dtype: str) -> np.ndarray:
 
 
 def by_name(parts: Callable[[str], Any], *modules: ModuleType) -> Mapping[str, Make]:
-    """The examples in some modules by their passes' names, which their functions have.
-
-    Args:
-        parts: makes what the functions take, from a dtype.
-    """
+    """The examples in some modules by their passes' names, which their functions have."""
 
     def made(function: FunctionType) -> Make:
         return lambda dtype: function(parts(dtype))

@@ -19,9 +19,7 @@ class Parameter:
 
     Args:
         name: of the keyword argument, as pipelines write it (`fold(name=value)`).
-        kind: one of `KINDS`.
         default: its value where none is given; None where the pass then decides by itself.
-        about: what it does, in one line.
         choices: the only values that are allowed; empty allows any of the kind.
         least: the smallest number that is allowed; None allows any.
         unit: of a number, such as "bytes"; empty where it has none.
@@ -100,8 +98,6 @@ def read_all(
     """The keyword arguments that a step's parameters are.
 
     Args:
-        title: what the pass is called, for messages.
-        declared: the pass's parameters.
         given: (name, value) as a pipeline's text has them; what is not given is left out, so
             that the pass's own default holds.
 

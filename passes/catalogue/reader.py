@@ -26,11 +26,7 @@ _TITLE = re.compile(r"( *)(\w+): +(.+)")
 
 
 def listed_in(folder: Path, ir: str, package: str) -> Iterator[PassInfo]:
-    """The passes of an IR: functions under `@listed`, and names that `tvm_pass` makes.
-
-    Args:
-        package: name of the folder's package.
-    """
+    """The passes of an IR: functions under `@listed`, and names that `tvm_pass` makes."""
     for file in sorted(folder.rglob("*.py")):
         inside = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
         for found in _DECLARED.finditer(file.read_text(encoding="utf-8")):

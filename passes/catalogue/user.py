@@ -30,9 +30,6 @@ _BEFORE, _AFTER = "before_", "after_"
 def name_files(files: Sequence[str]) -> None:
     """Name files for this process and for those that it starts, and enter their passes.
 
-    Args:
-        files: paths of Python files, or of folders, which stand for all such files in them.
-
     Raises:
         ValueError: a file cannot be read as passes; the message says why.
     """

@@ -1,11 +1,10 @@
 """Least work done again within a budget of bytes: a mixed-integer program, solved by HiGHS.
 
-Whether each value is saved is the only whole number in it: once that is settled, computing again
-is a closure, whose linear program has whole answers by itself. The relaxation of activation
-checkpointing is that of Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value.
-What the solver finds is held against the best that one price for all work gives, the cut of the
-frontier below the budget, and the better is taken. Nothing is bounded by time, so that a budget
-gives the same cut on every machine, busy or not.
+Whether each value is saved is the only whole number in it: once that is settled, computing again is
+a closure, whose linear program has whole answers by itself (Jain et al., "Checkmate", MLSys 2020,
+for one recomputation of each value). The better of what the solver finds and of the frontier's cut
+below the budget is taken. Nothing is bounded by time, so a budget gives the same cut on every
+machine.
 """
 
 import re

@@ -4,16 +4,12 @@ A joint graph holds the forward and the backward in one (`Graph.forward_outputs`
 names the values that the forward hands over, its captures. What else the backward needs of the
 forward, it computes again from captures, inputs and parameters.
 
-Inputs and parameters are the caller's: they are handed to the backward as they were to the
-forward and are never captures. Constants, and what is computed from constants alone, stand in both
-functions. A dropout mask is handed to both functions too, but lives for one step only: it is drawn
-before the forward as a tensor of the activations' dtype, 4 bytes an element in float32, and where
-the backward reads it, it is held until then, like a capture. So every total counts it
-(`Joint.kept`), and so does what is told of PyTorch, which holds a mask of the activations' dtype in
-eager mode on a CPU, and of one byte an element otherwise.
+Inputs and parameters are the caller's and are never captures. Constants, and what is computed from
+constants alone, stand in both functions. A dropout mask is handed to both functions too, but lives
+for one step only: where the backward reads it, it is held until then, 4 bytes an element in
+float32. So every total counts it (`Joint.kept`).
 
-Nothing here knows a compiler. The strategies are in `passes.cuts`, one a file; what they pay for
-bytes and work is in `passes.cost`.
+Nothing here knows a compiler.
 """
 
 import math
@@ -37,10 +33,6 @@ class Capture:
     """One tensor that lives from the forward to the backward.
 
     Args:
-        id: of the node.
-        name: its title, for people.
-        op: its operator; "" for a mask.
-        shape, dtype: of the tensor.
         bytes: that it adds to the cut's; None where a dimension is not known.
         scope, source: the module and the framework operator that produce it.
         reason: why it is saved, in a few words.
@@ -76,7 +68,6 @@ class Spared:
     """One tensor that the backward reads and that is not saved.
 
     Args:
-        id, name, bytes: as of a capture.
         reason: why it need not be saved.
         sources: ids of the captures, inputs, parameters and masks that it is computed from.
     """
@@ -101,7 +92,6 @@ class Cut:
             and of what is computed again.
         forward_seconds, recomputed_seconds: the same as estimated time on a nominal machine (see
             `passes.cost`): good for their ratio only.
-        wish: what was asked for by hand.
         joint: the graph that is cut. What is told of single tensors is worked out from it when it
             is first looked at, for a large graph has many.
         budget: in bytes, where the strategy has one.
@@ -273,7 +263,6 @@ class Strategy:
 
     Args:
         name: as the command line calls it.
-        title, summary: for people.
         choose: from a joint graph and a wish to the ids of the captures.
         has_budget: whether it heeds the wish's budget.
         adapts: whether it heeds what is to be saved and what is not, and chooses the rest anew.
@@ -361,7 +350,6 @@ def cut(
     Args:
         graph: with `forward_outputs` set, or such a graph's `Joint`, which knows what earlier cuts
             have worked out.
-        strategy: a name in `STRATEGIES`.
         budget: most bytes to keep, for a strategy that has one: a float is a fraction of what
             everything that crosses takes, an int is bytes.
         save, recompute: ids of tensors that must be saved, and that must not be; the strategy
@@ -457,10 +445,6 @@ def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[s
     Args:
         graph: with `forward_outputs` set, or its `Joint`.
         captured: ids of the captures; None means everything that crosses.
-
-    Returns:
-        By id: CAPTURED for the captures, FORWARD for the rest of what the outputs are computed
-        from, BACKWARD for everything else.
 
     Raises:
         ValueError: it is no joint graph.

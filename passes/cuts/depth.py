@@ -12,11 +12,9 @@ class LiveBytes:
     """One step at which what is held changes.
 
     Args:
-        phase: "forward" or "backward".
         step: which node of its phase this is, from 1 on, in order of execution; 0 of masks, which
             are there before.
         id: of the node, after which so much is held.
-        bytes: held after it, each storage once.
     """
 
     phase: str
@@ -27,12 +25,7 @@ class LiveBytes:
 
 @dataclass(frozen=True)
 class Depth:
-    """What is held over one run of forward and backward.
-
-    Args:
-        forward, backward: how many nodes each of them executes.
-        changes: in order of execution.
-    """
+    """What is held over one run of forward and backward."""
 
     forward: int
     backward: int
@@ -46,8 +39,6 @@ class Lives:
     Steps are counted from 1 on through both, in order of execution; 0 is before the first.
 
     Args:
-        forward, backward: how many nodes each of them executes.
-        order: ids of the nodes that they execute.
         bytes: of each storage, by its owner's id; of one that the backward makes again, by an id
             of its own.
         begin: the step after which it is held.

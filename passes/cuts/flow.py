@@ -32,11 +32,9 @@ class Answer:
 def cheapest(given: CutProblem) -> Answer:
     """The answer for which bytes saved plus work done again are least.
 
-    SciPy's capacities are 32-bit integers. Prices are scaled so that saving all that is needed (or
-    what it is computed from, where it cannot be saved) comes just below 2**30, and a price above
-    zero becomes 1 at least: the answer's cost is within one part in 2**30 of the least, times the
-    number of values saved and recomputed. Among equally cheap answers, the one that recomputes
-    fewest values is taken.
+    SciPy's capacities are 32-bit integers, so prices are scaled: the answer's cost is within one
+    part in 2**30 of the least, times the number of values saved and recomputed. Among equally cheap
+    answers, the one that recomputes fewest values is taken.
 
     Raises:
         ValueError: a wish leaves a value that can neither be saved nor computed again.

@@ -30,7 +30,6 @@ class FrontierPoint:
     Args:
         bytes: that it keeps: see `Joint.kept`.
         seconds: of work done again, estimated on a nominal machine (see `passes.cost`).
-        saved: ids of the captures.
     """
 
     bytes: int
@@ -51,9 +50,6 @@ class Prices:
     """The cuts of a joint graph that one price for all work makes best.
 
     Matrix products may be computed again; what draws random numbers may not.
-
-    Args:
-        wish: what is to be saved and what is not; its budget is not heeded.
     """
 
     def __init__(self, joint: Joint, wish: Wish) -> None:
@@ -92,12 +88,7 @@ class Prices:
 
 
 def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:
-    """The cuts that no other beats in bytes and work at any price, the most bytes first.
-
-    Args:
-        wish: as of `Prices`.
-        most: how many minimum cuts may be asked for.
-    """
+    """The cuts that no other beats in bytes and work at any price, the most bytes first."""
     prices = Prices(joint, wish or Wish())
     first, last = prices.most(), prices.least()
     points = {p.saved: p for p in (first, last)}

@@ -16,7 +16,6 @@ class Joint:
     """What strategies need to know of a joint graph.
 
     Args:
-        graph: with `forward_outputs` set.
         kernels: ids of the nodes that the compiler makes one kernel each of the forward, which
             decides what recomputing costs; None guesses it by the operators' names.
         measured: what kernels of the forward took, which recomputing them then costs.

@@ -33,7 +33,6 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     raised until it does not.
 
     Args:
-        price: bytes for the time of moving one byte.
         share: of the forward's time. What is to be computed again by wish may exceed it.
     """
     seconds = joint.work.seconds

@@ -69,7 +69,6 @@ def problem(
         work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
         banned: ids of nodes that are not to be computed again. Those that the backward reads and
             that cannot be saved, for their result is a tuple, are computed again all the same.
-        wish: what must be saved or must not be.
     """
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)

@@ -18,7 +18,6 @@ class Recomputation:
     """How a value comes about when it is not saved.
 
     Args:
-        computed: ids of the nodes to compute, in graph order.
         sources: ids of what they start from: captures, inputs, parameters and masks.
         whole: whether that is all; False where the search stopped at `MOST` nodes.
     """
@@ -36,7 +35,6 @@ class Standing:
         kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (what
             the backward needs of it comes from captures nearer by), "not needed" (the backward
             needs nothing of it), "tuple" or "backward".
-        reason: in words.
         forced: "save" or "recompute" where a person said so, else "".
         can_save, can_recompute: whether a person may say so.
     """
@@ -49,13 +47,7 @@ class Standing:
 
 
 class Reasons:
-    """The reasons of one cut.
-
-    Args:
-        saved: ids of the captures.
-        again: ids of what the backward computes again, in graph order.
-        wish: what was asked for by hand.
-    """
+    """The reasons of one cut."""
 
     def __init__(
         self, joint: Joint, saved: Collection[str], again: Collection[str], wish: Wish

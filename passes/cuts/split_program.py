@@ -23,9 +23,7 @@ class SplitProgram:
         backward: its module has one function, "backward": it takes what it needs of the inputs,
             parameters, masks and grad_outs, in the joint program's order, then the captures, and
             returns a flat tuple of gradients in the order of `Program.gradients`.
-        captures: ids of the captures, in the order in which both functions have them.
         capture_names: of the backward's arguments that the captures are handed to.
-        cut: the same captures with what is to be known of them.
     """
 
     forward: Program
@@ -36,11 +34,7 @@ class SplitProgram:
 
     @classmethod
     def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> "SplitProgram":
-        """The split of a joint program.
-
-        Args:
-            forward, backward: parts of it, see `part`.
-        """
+        """The split of a joint program."""
         names = capture_names(cut)
         return cls(
             forward=replace(forward, grad_outs=(), outputs=joint.outputs + len(names)),
@@ -76,7 +70,6 @@ def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
     """A program of one function that computes a part of a joint one.
 
     Args:
-        mod: the module with that function.
         taken: names of the joint program's arguments that the function takes.
     """
     return replace(

@@ -22,8 +22,6 @@ class Linter:
 
     Args:
         name: how documents and the documentation call it.
-        title: for people.
-        summary: what it costs, in one sentence.
         find: yields the findings of a subject, without order.
         kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
     """

@@ -17,9 +17,6 @@ class Finding:
     Args:
         hazard: name of the linter.
         nodes: ids of the nodes that it is about; the one to look at is the first.
-        operators: what these are.
-        scope: path of the module that the first belongs to.
-        message: what is wrong, in a sentence.
         remedy: the pass or passes that remove it, as a pipeline has them; "" where none does.
         advice: where `remedy` is "", what else helps; with one, what it depends on; or "".
         bytes: moved for nothing.

@@ -25,7 +25,6 @@ class TaskKernel:
     """The engine's own of a `Workload`.
 
     Args:
-        mod: the kernel as "main".
         results: how many of its arguments it writes, the last ones.
         symbol: of the library's function that does it without records; "" where TVM does.
     """
@@ -37,13 +36,7 @@ class TaskKernel:
 
 @dataclass(frozen=True)
 class Stages:
-    """TVM's pipeline for a target, in parts.
-
-    Args:
-        fusing: up to the pass that makes a kernel of each group.
-        scheduling: those behind it that schedule kernels, as for a GPU.
-        lowering: the rest.
-    """
+    """TVM's pipeline for a target: up to FuseTIR, what schedules kernels after it, and the rest."""
 
     fusing: tuple[Any, ...]
     scheduling: tuple[Any, ...]
@@ -113,11 +106,7 @@ def _workload(mod: Any, call: Any, symbol: str) -> Workload | None:
 
 
 def workload(name: str, function: Any, results: int, symbol: str = "") -> Workload | None:
-    """A kernel as a task; None where it cannot be one: it is scheduled, or a shape is not known.
-
-    Args:
-        results, symbol: as of a `Kernel`.
-    """
+    """A kernel as a task; None where it cannot be one: it is scheduled, or a shape is not known."""
     if function.attrs.get("tirx.is_scheduled", False):
         return None
     for buffer in function.params:

@@ -1,11 +1,9 @@
 """A Relax function that can be profiled, kernel by kernel.
 
-The virtual machine calls a function of ours around every call (`set_instrument`). Which of the
-graph's nodes a kernel computes is followed through the build, from outside: every variable is named
-after its node, and passes keep the names of variables up to FuseOps. That one gives new names to
-the results of groups, so what it put into each group is found by what is computed: the same call
-of the same values. Each step of this is checked, and where one does not fit, no kernel of the
-function is said to compute anything.
+The virtual machine calls a function of ours around every call (`set_instrument`). Every variable is
+named after its node, and passes keep names up to FuseOps; what that puts into each group is found
+by what is computed: the same call of the same values. Where a step of this does not fit, no kernel
+of the function is said to compute anything.
 """
 
 import time
@@ -31,12 +29,7 @@ _NODE = "node_"
 
 
 class Profiled:
-    """See `engine.measure.profile.Profiled`.
-
-    Args:
-        profiled: of a typed program.
-        target: it is built for when nobody watches.
-    """
+    """See `engine.measure.profile.Profiled`."""
 
     memory_bytes: int | None = None  # the virtual machine makes room as it runs
 

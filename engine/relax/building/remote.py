@@ -16,11 +16,7 @@ from relascope.passes.relax.ir.program import RelaxProgram
 
 
 class RemoteFunction(Remote):
-    """See `engine.measure.remote.Remote`. On the virtual machine.
-
-    Raises:
-        EngineError: kind "target"; the kernels call what such a device does not have.
-    """
+    """See `engine.measure.remote.Remote`. On the virtual machine."""
 
     def __init__(
         self, program: RelaxProgram, options: BuildOptions, session: Any, name: str

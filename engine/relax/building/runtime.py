@@ -48,16 +48,7 @@ dropout_masks.DRAWING.provide(mask_kernel)
 
 
 class Compiled:
-    """A function that was built, ready to run.
-
-    Args:
-        executable: what `make` returned.
-        target: it was built for.
-        function: that it was built of.
-
-    Attributes:
-        used: names of the arguments that it takes.
-    """
+    """A function that was built (see `executables.Compiled`), on the virtual machine."""
 
     def __init__(self, executable: Any, target: str, function: Any) -> None:
         self.arguments = arguments_of(function)
@@ -143,7 +134,6 @@ def executable(
 
     Args:
         program: typed; parameters that are not bound stay arguments.
-        instruments: watch TVM's passes.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -165,11 +155,7 @@ def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
 
 
 def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
-    """Build a module: an executable for the virtual machine.
-
-    Args:
-        instruments: watch TVM's passes.
-    """
+    """Build a module: an executable for the virtual machine; `instruments` watch TVM's passes."""
     target = parse(options.target)
     if options.done is not None:
         with _context(options, instruments):

@@ -39,9 +39,6 @@ def parse(target: str) -> Any:
 
     LLVM is told to unroll less than it would, unless the target has `-cl-opt` itself.
 
-    Args:
-        target: "llvm -mcpu=znver2", "cuda -arch=sm_90".
-
     Raises:
         EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
             LLVM has no such architecture; or an option of ours is not for this kind.

@@ -185,11 +185,8 @@ def written(program: RelaxProgram) -> Written:
 
 
 def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
-    """A module with the constants of "main" as its arguments.
-
-    Args:
-        inline: leave single numbers where they are.
-    """
+    """A module with the constants of "main" as arguments; `inline` leaves single numbers in
+    place."""
     values: dict[str, np.ndarray] = {}
     made: dict[int, Any] = {}
     main = program.main

@@ -33,8 +33,6 @@ class _Attention:
     """An attention in a program.
 
     Args:
-        given: q, k, v, and the mask if there is one.
-        scale: of the scores.
         lies: whether q, k and v have tokens before heads.
         back: whether the result has.
     """

@@ -1,11 +1,9 @@
 """DLight's schedules in Relax's pipeline for a GPU, kernel by kernel.
 
 TVM's own pass gives a kernel to the first of DLight's rules that takes it, and ends the build where
-a rule fails on one, or where what it made cannot be lowered: threads reduce an axis together only
-by a combiner that TVM knows. Here the rest have their turn then. A rule that would leave most of a
-warp idle is passed over, and so are those for sums where a kernel's sums are short, as a depthwise
-convolution's: the last rule, a thread an element, does them in fewer steps. Which rule it was stays
-with the kernel.
+that one fails. Here the rest have their turn then. A rule that would leave most of a warp idle is
+passed over, and so are those for sums where a kernel's sums are short, as a depthwise
+convolution's. Which rule it was stays with the kernel.
 """
 
 import math

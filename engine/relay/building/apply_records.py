@@ -29,11 +29,7 @@ def best_record(place: Path) -> str | None:
 
 
 def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]:
-    """While this lasts, TVM builds kernels with the best record where that is the fastest known.
-
-    Args:
-        function: that is to be built.
-    """
+    """While this lasts, TVM builds kernels with the best record where that is the fastest known."""
     given = options.with_records("relay", str(tvm.__version__)).records
     if given is None:
         return autotvm.apply_history_best([])

@@ -1,9 +1,7 @@
 """Bounds on what FuseOps makes one kernel.
 
-A kernel computes each of its nodes anew wherever another of them reads it: in TE an injective
-operator is an expression put into its readers. Where many nodes in a row are read twice, as in the
-gradient of a running maximum, that expression doubles with each, and its build takes minutes or
-never ends.
+In TE an injective operator is an expression put into each of its readers. Where many nodes in a row
+are read twice, as in the gradient of a running maximum, it doubles with each, and never gets built.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,9 @@
 """A Relay function that can be profiled, kernel by kernel.
 
-TVM's debugging executor runs the same kernels as its graph executor, one node at a time. Which of
-the graph's nodes a kernel computes is told by spans: every call gets its node's number as one, and
-the passes of `relay.build` keep spans up to FuseOps. Only ToBasicBlockNormalForm drops them all; on
-a function without control flow it changes nothing else, so it is left out. That the kernels are
-those of the ordinary build is checked.
+TVM's debugging executor runs the kernels of its graph executor one at a time. Every call gets its
+node's number as a span, and the passes of `relay.build` keep spans up to FuseOps, but for
+ToBasicBlockNormalForm, which is left out: without control flow it changes nothing else. That the
+kernels are those of the ordinary build is checked.
 """
 
 import json
@@ -35,15 +34,8 @@ _VIEW = "__nop"
 
 
 class Profiled:
-    """See `engine.measure.profile.Profiled`.
-
-    Args:
-        profiled: of a typed program.
-        target: it is built for when nobody watches.
-
-    Attributes:
-        groups: the call of what FuseOps made, by kernel; None where that is not known.
-    """
+    """See `engine.measure.profile.Profiled`; `groups` has the call of what FuseOps made, by
+    kernel."""
 
     def __init__(self, profiled: Function, target: str) -> None:
         ids, program, options = list(profiled.exprs), _numbered(profiled), BuildOptions(target)

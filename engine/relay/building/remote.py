@@ -19,11 +19,7 @@ from tvm.contrib import graph_executor, tar  # isort: skip
 
 
 class RemoteFunction(Remote):
-    """See `engine.measure.remote.Remote`. On the graph executor.
-
-    Raises:
-        EngineError: kind "target"; the kernels call what such a device does not have.
-    """
+    """See `engine.measure.remote.Remote`. On the graph executor."""
 
     def __init__(
         self, program: RelayProgram, options: BuildOptions, session: Any, name: str

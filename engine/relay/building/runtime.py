@@ -76,17 +76,9 @@ dropout_masks.DRAWING.provide(mask_kernel)
 
 
 class Compiled:
-    """A function that was built, ready to run.
+    """A function that was built (see `executables.Compiled`), on the graph executor.
 
-    One object runs one call at a time: the intermediate results live in memory of its own.
-
-    Args:
-        library: what `make` returned.
-        target: it was built for.
-        function: that it was built of. An argument that no result depends on may be given or not.
-
-    Attributes:
-        used: names of the arguments that some result depends on.
+    It runs one call at a time: the intermediate results live in memory of its own.
     """
 
     def __init__(self, library: Any, target: str, function: Any) -> None:
@@ -197,11 +189,7 @@ def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
 
 
 def pool_bytes(layout: Mapping[str, Any], left_out: Collection[int]) -> int:
-    """Bytes of an executor's storages, each as large as it must be.
-
-    Args:
-        left_out: numbers of entries that do not count.
-    """
+    """Bytes of an executor's storages, each as large as it must be."""
     storages: dict[int, int] = {}
     sizes = zip(layout["attrs"]["storage_id"][1], entry_bytes(layout), strict=True)
     for entry, (storage, size) in enumerate(sizes):
@@ -241,7 +229,6 @@ def library(
 
     Args:
         program: typed; parameters that are not bound stay arguments.
-        instruments: watch TVM's passes.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -286,11 +273,7 @@ def _alone(program: RelayProgram, function: Any) -> Any:
 
 
 def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> Any:
-    """Build a function: a library for the graph executor.
-
-    Args:
-        instruments: watch TVM's passes.
-    """
+    """Build a function: a library for the graph executor; `instruments` watch TVM's passes."""
     ours, target = SCHEDULES in options.target.split(), parse(options.target)
     if ours and _has_tangent(function):
         target = parse(target_text.without(options.target, (SCHEDULES,)))

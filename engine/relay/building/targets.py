@@ -33,9 +33,6 @@ LIBRARIES = (BLAS, OPENBLAS, CUBLAS)
 def parse(target: str) -> Any:
     """A target's text as TVM's target.
 
-    Args:
-        target: "llvm -mcpu=znver2", "cuda -arch=sm_90".
-
     Raises:
         EngineError: kind "target"; TVM refuses it, LLVM has no such architecture, or OpenBLAS is
             not for this kind.

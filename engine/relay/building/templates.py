@@ -1,9 +1,9 @@
 """What AutoTVM can tune of a Relay function: operators with a template, and where they are called.
 
-An operator's template is a schedule with open choices (tile sizes, unrolling). A kernel computes at
-most one such operator and what FuseOps put around it; the task is that operator alone, as AutoTVM
-has it. Templates are for operators before TVM changes layouts, so the function is looked at as it
-is optimised without AlterOpLayout; the kernels of the real build are matched to it in order.
+A template is a schedule with open choices (tile sizes, unrolling). A kernel computes at most one
+such operator, which is the task. Templates are for operators before TVM changes layouts, so the
+function is optimised without AlterOpLayout; the kernels of the real build are matched to it in
+order.
 """
 
 import hashlib
@@ -40,7 +40,6 @@ class Operator:
     Args:
         key: names it, with its types and attributes, what of it is constant, and whether a library
             does it.
-        call: as it stands in the program.
         module: with a function that calls it alone; its arguments are in0, in1 and so on.
         constants: those arguments that are constants in the program.
     """
@@ -92,11 +91,7 @@ def anchor(group: Any) -> Any | None:
 
 
 def operators(function: Any, options: BuildOptions) -> list[Operator]:
-    """What the kernels of a function are built around, in order; nothing for one without.
-
-    Args:
-        function: of `optimised`.
-    """
+    """What the kernels of a function are built around, in order; nothing for one without."""
     fixed = _fixed(function)
     run = [g for g in groups(function) if g.handle.value not in fixed]
     found = [(g, a) for g in run if (a := anchor(g)) is not None]
@@ -118,11 +113,7 @@ def operators(function: Any, options: BuildOptions) -> list[Operator]:
 
 
 def constant_weights(function: Any) -> bool:
-    """Whether the weights of all linear layers are constants, which a build can lay out ahead.
-
-    Args:
-        function: whether FuseOps has been over it or not.
-    """
+    """Whether the weights of all linear layers are constants, which a build can lay out ahead."""
     fixed, kernels = _fixed(function), groups(function)
     handed = {k: a for c in kernels for k, a in _handed(c).items()}
     for expr in (*post_order(function), *(e for c in kernels for e in post_order(c.op))):
@@ -134,11 +125,7 @@ def constant_weights(function: Any) -> bool:
 
 
 def workload(operator: Operator, target: Any) -> Workload | None:
-    """The task of an operator; None where AutoTVM has no choice of schedules for it.
-
-    Args:
-        target: TVM's.
-    """
+    """The task of an operator; None where AutoTVM has no choice of schedules for it."""
     tasks = [_task(name, arguments, target) for name, arguments in _known(operator, target)]
     flops = [float(t.flop) for t in tasks if t is not None]
     choices = tuple(
@@ -229,7 +216,6 @@ def matched(
 
     Args:
         kernels: the calls of what FuseOps made in that build, one a kernel.
-        function: that was built.
 
     Returns:
         None where the build changed the program so that kernels cannot be matched.

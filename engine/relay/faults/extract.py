@@ -79,11 +79,8 @@ def written(program: RelayProgram) -> Written:
 
 
 def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
-    """A module with its constants as arguments of "main", and names that its text can hold.
-
-    Args:
-        inline: leave single numbers where they are.
-    """
+    """A module with its constants as arguments of "main", and names that its text can hold;
+    `inline` leaves single numbers in place."""
     values: dict[str, np.ndarray] = {}
     variables: list[Any] = []
     made: dict[int, Any] = {}

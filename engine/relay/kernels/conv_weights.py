@@ -1,9 +1,8 @@
 """Weights of convolutions in the layout of their kernels, before TVM's build.
 
-`relay.build` gives convolutions a blocked layout and computes the weights anew in it: with
-FoldConstant, which compiles a kernel for each, a fifth of a second long. Here the passes of the
-build up to that layout run first, and numpy moves the weights between them, with the same bits. In
-the build itself they find nothing left to do.
+`relay.build` computes the weights anew in a blocked layout with FoldConstant, which compiles a
+kernel for each. Here the passes up to that layout run first, and numpy moves the weights between
+them, with the same bits.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """Tiles of convolutions in Relay's build for the CPU.
 
-TVM's kernel for a convolution (`tvm/topi/x86/conv2d_avx_common.py`, `conv2d_avx_1x1.py`) sums up
-some pixels of a row, times a block of channels, in one go: its tile. Where nobody tuned it TVM
-takes as many pixels as divide the row, up to 31, and one vector of channels. That is twice what 16
+TVM's kernel (`tvm/topi/x86/conv2d_avx_common.py`, `conv2d_avx_1x1.py`) sums up some pixels of a
+row, times a block of channels, in one go: its tile. Where nobody tuned it that is twice what 16
 registers hold, so the sums go to memory and back at every step. Here a tile is chosen that fits; a
 record of tuning goes before it.
 """
@@ -59,7 +58,6 @@ def tile(
     """The tile for a convolution.
 
     Args:
-        channels: that it reads, and that it makes.
         read, made: rows, and pixels in each, of what it reads and makes.
         flat: whether the kernel is one pixel: such a tile may have several rows.
         lanes: elements in a register.

@@ -1,9 +1,8 @@
 """Tiles of convolutions and batched products in Relay's build for a GPU, where nobody tuned them.
 
-TVM's templates for these (`tvm/topi/cuda/conv2d_direct.py` and its neighbours) take their tiles
-from records on the network. Without one they take none: each block has one thread, which computes
-one element. Here a tile is chosen that keeps the GPU busy and reads little for what it computes; a
-record of tuning goes before it.
+Without a record TVM's templates (`tvm/topi/cuda/conv2d_direct.py` and its neighbours) give each
+block one thread, which computes one element. Here a tile is chosen that keeps the GPU busy and
+reads little for what it computes; a record of tuning goes before it.
 """
 
 import itertools
@@ -55,7 +54,6 @@ class Convolution:
         batch: pictures, times groups.
         made: channels of a group, rows and columns that it makes.
         inputs: channels that each of them is summed over.
-        window, strides: of the kernel, down and across.
         apart: whether each channel reads one of its own.
     """
 

@@ -1,8 +1,7 @@
 """Products of small matrices, in the form that `cpu_kernels.schedules` lays out in registers.
 
-A batch of them comes from each attention head of a model that is given few tokens. Calling a
-library costs more than they do, and as plain loops they make no vectors: columns are no whole
-vectors, or lie across memory where the right operand is turned.
+Each attention head of a model that is given few tokens has one. Calling a library costs more than
+they do, and as plain loops they make no vectors.
 """
 
 from typing import Any
