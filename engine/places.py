@@ -1,12 +1,11 @@
-"""How many engines there may be at once in this process, and who waits for one.
+"""How many engines there may be at once in this process, for each takes most of a gigabyte.
 
-Each takes most of a gigabyte. Whoever needs one more waits in line; the first in line gets the
-place of the engine that has been idle the longest, which starts again when it is asked something.
+Who needs one more gets the place of the engine that has been idle the longest, which starts again
+when it is asked something.
 """
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Protocol
@@ -17,7 +16,7 @@ MOST = "RELASCOPE_ENGINES"
 """Names how many engines the page may have at once."""
 
 _ENGINE_BYTES = 1.5 * 2**30  # that one takes, with a model and what was built of it
-_LOOK = 0.2  # s; how often the first in line looks for an idle engine
+_LOOK = 0.2  # s; how often who waits looks for an idle engine
 _PAUSE = 3.0  # s; one that was idle for less is in the midst of a person's work
 
 
@@ -42,7 +41,6 @@ class Places:
         self.most = most
         self._changed = threading.Condition()
         self._held: list[Holder] = []
-        self._line: deque[Holder] = deque()
 
     def take(
         self, holder: Holder, given_up: Callable[[], bool], say: Callable[[str], None]
@@ -50,29 +48,17 @@ class Places:
         """Wait for a place; False when that was given up.
 
         Args:
-            say: called with words for who waits, whenever they change.
+            say: called with words for who waits.
         """
-        said = -1
         with self._changed:
-            if holder in self._held:
-                return True
-            self._line.append(holder)
-            try:
-                while not given_up():
-                    ahead = self._line.index(holder)
-                    if not ahead and (not self.most or len(self._held) < self.most):
-                        self._held.append(holder)
-                        return True
-                    if ahead != said:
-                        say(f"waiting for one of {self.most} engines; {ahead} wait before this one")
-                        said = ahead
-                    if not ahead:
-                        self._make_room()
+            while holder not in self._held and not given_up():
+                if not self.most or len(self._held) < self.most:
+                    self._held.append(holder)
+                else:
+                    say(f"waiting for one of {self.most} engines")
+                    self._make_room()
                     self._changed.wait(_LOOK)
-                return False
-            finally:
-                self._line.remove(holder)
-                self._changed.notify_all()
+            return holder in self._held
 
     def leave(self, holder: Holder) -> None:
         """Give the place back, if there is one."""

@@ -3,17 +3,14 @@
 import contextlib
 import ctypes
 import importlib.util
-import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from place import ROOT
+from answers import answer
 from relascope.engine.building import cuda_compiler
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
@@ -70,16 +67,6 @@ runtime.make(builder.get(), BuildOptions("cuda -arch=sm_90"))
 after = tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
 print(json.dumps([before, said, after, asked]))
 """
-
-
-def answer(code: str, **environment: str):
-    """What a process of its own prints last, as JSON."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture

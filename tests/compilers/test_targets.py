@@ -1,16 +1,12 @@
 """What can be compiled for is found out from the machine, and tried."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from place import ROOT
+from answers import answer
 from relascope.core.errors import EngineError
 from relascope.engine.building.cpu import cpu_info, cpu_name, cpu_words, lacking
 from relascope.engine.building.devices import Tvm, default_target, torch_device
@@ -90,19 +86,6 @@ def found(**environment: str) -> list[dict]:
         "print(json.dumps(plain(targets())))",
         **environment,
     )
-
-
-def answer(code: str, **environment: str):
-    """What the code prints last, as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_the_cpu_runs_here_and_cuda_says_what_is_missing():

@@ -203,15 +203,6 @@ def test_a_unit_counts_though_one_inside_it_has_ended():
     assert stopped.value.unit == outer
 
 
-def test_what_crosses_a_limit_can_be_cancelled(client):
-    client.limit(Limits(1e9))
-    job = client.submit("unit", FOREVER, 0)
-    assert wait_until(lambda: client.alive)
-    job.cancel()
-    assert failure(job.result).kind == "cancelled"
-    assert client.call("unit", 0.0, 0) == "done"
-
-
 def test_large_values_travel_both_ways(client):
     data = os.urandom(20_000_000)
     assert client.call("echo", data) == data
@@ -227,14 +218,6 @@ def test_progress_is_called_in_the_calling_thread(client):
     fractions = [f for f, _, _ in seen]
     assert fractions == sorted(fractions)
     assert {t for _, _, t in seen} == {threading.get_ident()}
-
-
-def test_progress_is_called_while_the_request_runs(client, tmp_path):
-    def let_go(fraction, text):
-        if text == "held":
-            (tmp_path / "go").touch()  # without it the request does not end
-
-    assert client.call("hold", str(tmp_path / "go"), on_progress=let_go) is None
 
 
 def test_the_last_progress_is_never_lost(client):

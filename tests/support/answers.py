@@ -1,10 +1,15 @@
-"""What tests pass for `progress`, and how an engine refuses."""
+"""What tests pass for `progress`, how an engine refuses, and what a process of its own says."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from place import ROOT
 from relascope.core.errors import EngineError
 
 
@@ -32,3 +37,13 @@ def refused(
     assert where in ("", error.where, error.where.partition(", ")[0]), error
     assert says in error.message, error
     assert hint in error.hint, error
+
+
+def answer(code: str, **environment: str):
+    """What a process of its own prints last, as JSON; it has these variables beside ours."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

@@ -15,7 +15,7 @@ from relascope.engine.relay.tvm.boot import boot, cuda_missing
 boot()
 
 import tvm
-from tvm import relay, te
+from tvm import relay
 from tvm.contrib import graph_executor
 
 from relascope.engine.relay.kernels import blas
@@ -49,29 +49,11 @@ def parse(target: str) -> Any:
 
 
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
-    if target_text.library(target, (BLAS, CUBLAS)):
-        return _run_with_library(target, device, given)
-    x = te.placeholder(given.shape, name="x")
-    y = te.compute(given.shape, lambda i: x[i] * 2.0 + 1.0, name="y")
-    schedule = te.create_schedule(y.op)
-    outer, inner = schedule[y].split(y.op.axis[0], 16)
-    if device.device_type == tvm.cpu(0).device_type:
-        schedule[y].vectorize(inner)
-    else:
-        schedule[y].bind(outer, te.thread_axis("blockIdx.x"))
-        schedule[y].bind(inner, te.thread_axis("threadIdx.x"))
-    kernel = tvm.build(schedule, [x, y], parse(target))
-    result = tvm.nd.empty(given.shape, "float32", device)
-    kernel(tvm.nd.array(given, device), result)
-    return np.asarray(result.numpy())
-
-
-def _run_with_library(target: str, device: Any, given: np.ndarray) -> np.ndarray:
-    """The same, and its product with 1 by the library."""
-    blas.register()
     x = relay.var("x", shape=(1, given.size), dtype="float32")
-    one = relay.const(np.eye(given.size, dtype="float32"))
-    made = relay.nn.dense(x * relay.const(2.0) + relay.const(1.0), one)
+    made = x * relay.const(2.0) + relay.const(1.0)
+    if target_text.library(target, (BLAS, CUBLAS)):  # its product with 1 by the library
+        blas.register()
+        made = relay.nn.dense(made, relay.const(np.eye(given.size, dtype="float32")))
     built = relay.build(tvm.IRModule.from_expr(relay.Function([x], made)), parse(target))
     running = graph_executor.GraphModule(built["default"](device))
     running.run(x=tvm.nd.array(given[None], device))
