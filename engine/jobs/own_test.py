@@ -89,7 +89,8 @@ class OwnTest:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
             printed = output.read().decode("utf-8", "replace")
         if status is not None and not 0 <= status < 128:
-            message = f"The test ended with {ending(status)}, which says neither good nor bad."
+            ended = f"{'signal ' if status < 0 else ''}{ending(status)}"
+            message = f"The test ended with {ended}, which says neither good nor bad."
             hint = "Exit with 0 (good), 1 to 124 (bad) or 125 (cannot be judged). Its output ends: "
             raise EngineError("usage", message, self.path, hint + (printed[-400:] or "(none)"))
         return ScriptRun(status, seconds, printed)
