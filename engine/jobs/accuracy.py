@@ -283,8 +283,9 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
         if not _passed(rows):
             bad = _first_bad(ask, stage, request, found, limit)
             ident = None if bad is None else bad.id
-            blamed = {"first_bad": bad, "first_bad_node": ident}
-            rows = [r if r.passed else replace(r, **blamed) for r in rows]
+            rows = [
+                r if r.passed else replace(r, first_bad=bad, first_bad_node=ident) for r in rows
+            ]
     except EngineError as error:
         if error.kind == "cancelled":
             raise

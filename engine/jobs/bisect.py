@@ -282,8 +282,8 @@ class _FaultSearch:
         if kind != "wrong" or not single or found.bad is None or _is_recorded(question.pipeline):
             return None
         source = replace(question.source, dtype=DTYPES[1])
-        held = {"tolerance": question.tolerance, "runs": question.runs}
-        stage = accuracy.Stage("forward", source, found.bad, **held)
+        about = "", None, question.tolerance, question.runs
+        stage = accuracy.Stage("forward", source, found.bad, *about)
         (row,) = accuracy.run(self.ask, stage, question.target)
         return row
 
