@@ -9,7 +9,6 @@ from tvm import relax, te, tirx
 from limits import LIMITS, OUTPUT
 from products import EVERY, check_product
 from relascope.core.errors import EngineError
-from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels import openblas
 from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -18,7 +17,7 @@ from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.targets import parse, targets
 from relascope.engine.relax.kernels.openblas import native, replaced
 from relascope.engine.relax.tune import tuning
-from relax_modules import Function, draw, errors, imported, main_of
+from relax_modules import Function, compiled, draw, errors, imported, main_of, program
 
 TARGET = f"llvm {OPENBLAS}"
 
@@ -66,19 +65,9 @@ def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype):
 
 def test_a_product_of_unknown_shape_stays_with_pytorch():
     rows = tirx.Var("n", "int64")
-    a = relax.Var("a", relax.TensorType((rows, 8), "float32"))
-    b = relax.Var("b", relax.TensorType((8, 4), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [a, b]):
-        with builder.dataflow():
-            out = builder.emit_output(relax.op.matmul(a, b))
-        builder.emit_func_output(out)
-    executable = runtime.make(builder.get(), BuildOptions(TARGET))
-    left, right = draw(5, 8), draw(8, 4)
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
-        *map(tvm.runtime.from_dlpack, (left, right))
-    )
-    assert (torch.from_dlpack(found) - left @ right).abs().max() < OUTPUT
+    mod = program(relax.op.matmul, ((rows, 8), "float32"), ((8, 4), "float32"))
+    left, right = draw(5, 8).numpy(), draw(8, 4).numpy()
+    assert abs(compiled(mod, TARGET)(left, right) - left @ right).max() < OUTPUT
 
 
 def test_tuning_knows_which_kernels_are_the_librarys():

@@ -12,6 +12,7 @@ from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512
 from relascope.engine.relax.building.runtime import dispatched, make
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels import blas
+from relax_modules import compiled, program
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
 
@@ -22,23 +23,23 @@ def lanes(request, monkeypatch):
     monkeypatch.setattr(blas, "registers_of", lambda target: request.param)
 
 
-def layer(shape, columns, dtype="float32", turned=False, last=None):
+def layer(shape, columns, dtype="float32", turned=False, last=lambda found: found):
     """x @ w + b by way of `last`, with w and b constant; and w and b."""
     random = np.random.default_rng(0)
     weight = random.normal(size=(shape[-1], columns)).astype(dtype)
     bias = random.normal(size=columns).astype(dtype)
-    x = relax.Var("x", relax.TensorType(shape, dtype))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            right = relax.const(weight.T.copy() if turned else weight, dtype)
-            if turned:
-                right = builder.emit(relax.op.permute_dims(right))
-            found = builder.emit(relax.op.matmul(x, right))
-            found = builder.emit(relax.op.add(found, relax.const(bias, dtype)))
-            found = builder.emit_output(last(found) if last else found)
-        builder.emit_func_output(found)
-    return builder.get(), weight, bias
+
+    def of(x):
+        right = relax.const(weight.T.copy() if turned else weight, dtype)
+        right = relax.op.permute_dims(right) if turned else right
+        return last(relax.op.add(relax.op.matmul(x, right), relax.const(bias, dtype)))
+
+    return program(of, (shape, dtype)), weight, bias
+
+
+def close(found, exact, length, dtype="float32"):
+    assert found.shape == exact.shape
+    return np.abs(found - exact).max() < rounding(dtype, length, np.abs(exact).max())
 
 
 def kernels(mod):
@@ -63,14 +64,11 @@ SHAPES = [
 def test_products_agree_with_numpy(shape, columns):
     mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
     assert "packed_matmul" in kernels(mod)
-    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
+    run = compiled(mod, OURS)
     x = np.random.default_rng(1).normal(size=shape).astype("float32")
-    for _ in range(2):  # a second run finds nothing of the first
-        found = machine["main"](tvm.runtime.tensor(x)).numpy()
-        exact = np.maximum(x.astype("float64") @ weight.astype("float64") + bias, 0)
-        assert found.shape == exact.shape
-        assert np.abs(found - exact).max() < rounding("float32", shape[-1], np.abs(exact).max())
-        x = -x
+    for given in (x, -x):  # a second run finds nothing of the first
+        exact = np.maximum(given.astype("float64") @ weight.astype("float64") + bias, 0)
+        assert close(run(given), exact, shape[-1])
 
 
 @pytest.mark.parametrize(
@@ -80,12 +78,8 @@ def test_products_agree_with_numpy(shape, columns):
 def test_other_products_go_to_pytorch(shape, columns, dtype):
     mod, weight, bias = layer(shape, columns, dtype)
     assert "packed_matmul" not in kernels(mod)
-    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
     x = np.random.default_rng(1).normal(size=shape).astype(dtype)
-    found = machine["main"](tvm.runtime.tensor(x)).numpy()
-    assert found == pytest.approx(
-        x @ weight + bias, abs=rounding(dtype, shape[-1], np.abs(x @ weight).max())
-    )
+    assert close(compiled(mod, OURS)(x), x @ weight + bias, shape[-1], dtype)
 
 
 def test_without_a_library_the_rest_stays_tvms():
@@ -117,16 +111,12 @@ def test_what_follows_is_computed_on_each_tile():
 
 def product(shape, weight, turned, dtype="float32"):
     """A matmul of two arguments, the right one turned or not, plus one."""
-    x = relax.Var("x", relax.TensorType(shape, dtype))
-    w = relax.Var("w", relax.TensorType(weight, dtype))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            right = builder.emit(relax.op.permute_dims(w)) if turned else w
-            found = builder.emit(relax.op.matmul(x, right))
-            found = builder.emit_output(relax.op.add(found, relax.const(1.0, dtype)))
-        builder.emit_func_output(found)
-    return builder.get()
+
+    def of(x, w):
+        right = relax.op.permute_dims(w) if turned else w
+        return relax.op.add(relax.op.matmul(x, right), relax.const(1.0, dtype))
+
+    return program(of, (shape, dtype), (weight, dtype))
 
 
 @pytest.mark.usefixtures("lanes")
@@ -143,37 +133,22 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
     weight = (columns, inner) if turned else (inner, columns)
     mod = product((*shape, inner), weight, turned)
     assert "packed_matmul" in kernels(mod)
-    machine = relax.VirtualMachine(make(mod, BuildOptions(OURS)), tvm.cpu())
-    random = np.random.default_rng(1)
+    run, random = compiled(mod, OURS), np.random.default_rng(1)
     x, w = (random.normal(size=s).astype("float32") for s in ((*shape, inner), weight))
-    for _ in range(2):  # a second run finds nothing of the first
-        found = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(w)).numpy()
-        exact = x.astype("float64") @ (w.T if turned else w).astype("float64") + 1
-        assert found.shape == exact.shape
-        assert np.abs(found - exact).max() < rounding("float32", inner, np.abs(exact).max())
-        x = -x
+    for given in (x, -x):  # a second run finds nothing of the first
+        exact = given.astype("float64") @ (w.T if turned else w).astype("float64") + 1
+        assert close(run(given, w), exact, inner)
 
 
 @pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (1, 8, 16), (48, 4, 768)])
 def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
-    x, y = (
-        relax.Var(n, relax.TensorType((inner, e), "float32"))
-        for n, e in (("x", rows), ("y", columns))
-    )
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, y]):
-        with builder.dataflow():
-            turned = builder.emit(relax.op.permute_dims(x))
-            found = builder.emit_output(relax.op.matmul(turned, y))
-        builder.emit_func_output(found)
-    assert "packed_matmul" in kernels(builder.get())
-    machine = relax.VirtualMachine(make(builder.get(), BuildOptions(OURS)), tvm.cpu())
+    given = [((inner, extent), "float32") for extent in (rows, columns)]
+    mod = program(lambda x, y: relax.op.matmul(relax.op.permute_dims(x), y), *given)
+    assert "packed_matmul" in kernels(mod)
     random = np.random.default_rng(1)
     a, b = (random.normal(size=(inner, e)).astype("float32") for e in (rows, columns))
-    found = machine["main"](tvm.runtime.tensor(a), tvm.runtime.tensor(b)).numpy()
-    exact = a.T.astype("float64") @ b
-    assert np.abs(found - exact).max() < rounding("float32", inner, np.abs(exact).max())
+    assert close(compiled(mod, OURS)(a, b), a.T.astype("float64") @ b, inner)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -6,37 +6,23 @@ import math
 import numpy as np
 import pytest
 import torch
-import tvm
 from scipy import special
 from torch import nn
 from tvm import relax, tirx
 
 from limits import POINTWISE, rounding
 from quick import combinations
-from relascope.engine.building.options import BuildOptions
-from relascope.engine.relax.building.runtime import make
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
-from relax_modules import Function, check, draw
+from relax_modules import Function, check, compiled, draw, program
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
 EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}
 EDGES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 88.7, 88.73, -87.5, -103.0, -104.5, 1e30, -1e30)
 
 
-def program(operator, *arguments):
-    variables = [relax.Var(f"x{i}", relax.TensorType(s, d)) for i, (s, d) in enumerate(arguments)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", variables):
-        with builder.dataflow():
-            result = builder.emit_output(operator(*variables))
-        builder.emit_func_output(result)
-    return builder.get()
-
-
 def run(mod, target, *values):
-    machine = relax.VirtualMachine(make(mod, BuildOptions(target)), tvm.cpu())
-    return machine["main"](*map(tvm.runtime.tensor, values)).numpy()
+    return compiled(mod, target)(*values)
 
 
 def numbers(count):

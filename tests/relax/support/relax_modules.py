@@ -1,7 +1,9 @@
 """Small modules, imported into Relax and compared with PyTorch."""
 
 import torch
+import tvm
 from torch import nn
+from tvm import relax
 
 from answers import quiet
 from limits import FORWARD, LIMITS, rounding
@@ -11,7 +13,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
-from relascope.engine.relax.building.runtime import step
+from relascope.engine.relax.building.runtime import make, step
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
 
@@ -43,6 +45,23 @@ def check(module, *inputs, training=False, dtype="float32", target=QUICK, length
     found = errors(model, program, target)
     assert max(found.values()) <= rounding(dtype, length), found
     return model, program, found
+
+
+def program(operator, *arguments):
+    """A module whose "main" is an operator of arguments of these shapes and dtypes."""
+    variables = [relax.Var(f"x{i}", relax.TensorType(s, d)) for i, (s, d) in enumerate(arguments)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            result = builder.emit_output(operator(*variables))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def compiled(mod, target):
+    """A module as a function of NumPy's arrays."""
+    main = relax.VirtualMachine(make(mod, BuildOptions(target)), tvm.cpu())["main"]
+    return lambda *values: main(*map(tvm.runtime.tensor, values)).numpy()
 
 
 class Function(nn.Module):
