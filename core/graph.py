@@ -189,7 +189,6 @@ class Graph:
 
     @cached_property
     def by_id(self) -> dict[str, Node]:
-        """Every node by its id."""
         return {n.id: n for n in self.nodes}
 
     @cached_property
@@ -236,7 +235,6 @@ class Graph:
         return seen
 
     def with_nodes(self, nodes: Iterable[Node]) -> "Graph":
-        """The same graph with other nodes."""
         return replace(self, nodes=tuple(nodes))
 
     def with_roles(self, roles: Mapping[str, Role]) -> "Graph":

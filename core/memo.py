@@ -35,7 +35,6 @@ class Memo(Generic[T]):
             return key in self._values
 
     def put(self, key: Hashable, value: T) -> None:
-        """Remember a value, in place of another."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)

@@ -94,7 +94,6 @@ _RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
 
 
 def is_convolution(op: str) -> bool:
-    """Whether an operator is a convolution, transposed or not."""
     return "conv1d" in op or "conv2d" in op or "conv3d" in op
 
 

@@ -15,7 +15,6 @@ _ARITHMETIC = {
 
 
 def names_in(size: str) -> set[str]:
-    """The names that a size is computed from."""
     return set(re.findall(r"[^\W\d]\w*", size))
 
 

@@ -89,7 +89,6 @@ class EngineClient:
 
     @property
     def limits(self) -> Limits:
-        """What `limit` was told last."""
         return self._supervisor.limits
 
     def rest(self, busy: bool = False) -> bool:
@@ -113,12 +112,10 @@ class EngineClient:
 
     @property
     def pid(self) -> int | None:
-        """The process's id, or None while there is none."""
         return self._supervisor.pid()
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self.pid is not None
 
     def close(self) -> None:

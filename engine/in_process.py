@@ -81,7 +81,6 @@ class LiveProgram:
         self._steps: dict[frozenset[str], Executable] = {}
 
     def forward(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The outputs, nothing saved."""
         if self._forward is None:
             program = self._run(REGISTRY[self._backend.ir].live)
             self._forward = self._backend.build(program, None, self._target)

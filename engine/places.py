@@ -61,7 +61,6 @@ class Places:
             return holder in self._held
 
     def leave(self, holder: Holder) -> None:
-        """Give the place back, if there is one."""
         with self._changed:
             if holder in self._held:
                 self._held.remove(holder)

@@ -180,7 +180,6 @@ class EngineProcess:
             return False
 
     def kill(self) -> None:
-        """End it, with what it started."""
         if self.running():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -19,7 +19,6 @@ _NEEDS = {"tracker": "tornado", "server": "cloudpickle"}
 
 
 def main() -> None:
-    """Run one until it is ended."""
     engine, what, *rest = sys.argv[1:] if len(sys.argv) > 2 else ("", "")
     if engine not in ENGINES or what not in _MODULES:
         sys.exit(__doc__)

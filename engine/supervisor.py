@@ -51,7 +51,6 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result or an error."""
         return self._done
 
     @property
@@ -266,7 +265,6 @@ class Supervisor:
         return job
 
     def expect(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """As of the client."""
         with self.changed:
             self.wants = self.wants.with_(method, arguments)
 
@@ -314,7 +312,6 @@ class Supervisor:
         return None if busy else time.monotonic() - self.idle_since
 
     def rest(self, busy: bool) -> bool:
-        """As of the client."""
         with self.changed:
             jobs = [*([self.running] if self.running else []), *self.waiting]
             if jobs and not busy:
@@ -335,7 +332,6 @@ class Supervisor:
                 self.drop_process()
 
     def next_job(self) -> Job | None:
-        """The next request; None when closed."""
         self.exchange = None
         with self.changed:
             self.idle_since = time.monotonic()
@@ -392,7 +388,6 @@ class Supervisor:
         return True
 
     def settle(self, process: EngineProcess, job: Job, what: str, value: Any) -> None:
-        """Hand on an answer."""
         output = process.output()
         if output:
             _log.log(logging.DEBUG if what == "result" else logging.WARNING, "%s", output)
@@ -446,7 +441,6 @@ class Supervisor:
                     PLACES.leave(self)
 
     def drop_process(self) -> tuple[int, str, bool]:
-        """End the process, as `EngineProcess.end` says."""
         process, self.process = self.process, None
         PLACES.leave(self)
         return process.end() if process is not None else (0, "", False)

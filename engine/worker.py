@@ -46,7 +46,6 @@ _Request = tuple[int, str, bytes, dict[Unit, EngineError]]
 
 
 def main() -> None:
-    """Serve until the parent is gone."""
     parser = argparse.ArgumentParser(prog="python -m relascope.engine.worker")
     parser.add_argument("--ir", required=True)
     parser.add_argument("--fd", required=True, type=int)

@@ -294,7 +294,6 @@ class Work:
 
     @cached_property
     def flops(self) -> dict[str, float]:
-        """FLOPs of each node."""
         return flops(self.graph)
 
     @cached_property

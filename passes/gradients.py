@@ -79,7 +79,6 @@ def widest(dtypes: Iterable[Any]) -> str:
 
 
 def without_gradient(program: Program) -> set[str]:
-    """Names of the arguments whose gradients nobody asks for."""
     return {*program.grad_outs, *program.buffers, *(m.name for m in program.masks)}
 
 

@@ -62,7 +62,6 @@ class Pipeline:
         return Pipeline((*self.steps[:index], step, *self.steps[index:]))
 
     def without(self, index: int) -> "Pipeline":
-        """The same pipeline without one of its steps."""
         return Pipeline((*self.steps[:index], *self.steps[index + 1 :]))
 
     def with_parameter(self, index: int, name: str, value: str | None) -> "Pipeline":

@@ -79,5 +79,4 @@ class Program:
 
     @property
     def main(self) -> Any:
-        """The function "main"."""
         return self.mod["main"]

@@ -19,7 +19,6 @@ _LOCAL = ("internal", "private", "weak", "linkonce", "available_externally")
 
 
 def kernel_name(symbol: str) -> str:
-    """A kernel's name, from its symbol in a library."""
     return symbol.removeprefix("__tvm_ffi_")
 
 

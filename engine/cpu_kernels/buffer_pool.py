@@ -21,7 +21,6 @@ class BufferPool:
 
     @property
     def nbytes(self) -> int:
-        """What is kept."""
         return sum(a.nbytes for a in self._arrays.values())
 
     def again(self, key: Hashable) -> torch.Tensor | None:

@@ -39,7 +39,6 @@ _STEP = 16
 
 
 def installed() -> bool:
-    """Whether the library is installed."""
     return _file() is not None
 
 

@@ -78,7 +78,6 @@ class Dialect:
         return self.scheduling.Schedule(self.tvm.IRModule({"main": function}))
 
     def block(self, schedule: Any, name: str) -> Any:
-        """A block of a schedule by its name."""
         return getattr(schedule, self.get_block)(name)
 
     def buffer(self, region: Any) -> Any:
@@ -86,7 +85,6 @@ class Dialect:
         return getattr(region, self.region)
 
     def reads(self, expression: Any, variables: Sequence[Any]) -> bool:
-        """Whether an expression has one of these variables."""
         found: list[Any] = []
         self.walk(expression, found.append)
         return any(v.same_as(f) for f in found for v in variables)
@@ -231,7 +229,6 @@ class _Kernel:
         return known and 0 < len(loops) == len(axes) and kinds
 
     def _known(self, block: Any) -> bool:
-        """Whether a block's loops have known lengths."""
         extents = (self.sch.get(loop).extent for loop in self.sch.get_loops(block))
         return all(isinstance(extent, self.tvm.tir.IntImm) for extent in extents)
 
@@ -390,7 +387,6 @@ class _Kernel:
         return packed_matmul.MatmulTile.noted(self.sch.get(product).annotations)
 
     def _but(self, *blocks: Any) -> list[Any]:
-        """The other blocks."""
         done = set(map(self._name, blocks))
         return [b for b in self._blocks() if self._name(b) not in done]
 

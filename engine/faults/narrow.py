@@ -195,7 +195,6 @@ class Refusal(Exception):
 
 
 def applied(program: Any, passes: Passes) -> Any:
-    """A program after passes."""
     for step, entry in passes:
         program = entry.applied(program, step)
     return program
@@ -327,7 +326,6 @@ def split_by_difference(start: Start, later: Values, limit: float) -> tuple[set[
 
 
 def message_of(error: BaseException) -> EngineError:
-    """Whatever was raised, in words."""
     return error if isinstance(error, EngineError) else explain(error, "step")
 
 

@@ -193,7 +193,6 @@ def script(
 
 
 def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:
-    """The passes, one after another, each in its context."""
     text, within, source = "", "", "before"
     for call in calls:
         config = f", tvm.transform.PassContext(config={dict(call.config)})" if call.config else ""

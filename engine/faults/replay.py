@@ -93,7 +93,6 @@ def _scale(result: np.ndarray) -> float:
 
 
 def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Difference:
-    """How far a result is from what it was."""
     if before.shape != after.shape:
         return Difference(float("inf"), float("inf"))
     if not before.size:

@@ -170,7 +170,6 @@ def _differs(
 
 
 def _changed(backend: PieceBackend, start: Start, found: Extracted, calls: Calls) -> Any:
-    """A piece's program after the suspected passes."""
     if not calls:
         return applied(found.program, start.steps)
     mod = found.program.mod
@@ -263,7 +262,6 @@ def _result(facts: Facts) -> str:
 
 
 def files(facts: Facts) -> dict[str, bytes]:
-    """The files of a report by their paths."""
     passes = [entry for _, entry in facts.copied]
     own = bundle.siblings(Path(e.own_file) for e in passes if e.own_file)
     found = {path.name: path.read_bytes() for path in own} | {"README.md": _readme(facts).encode()}
@@ -301,7 +299,6 @@ def _named(entry: PassInfo) -> str:
 
 
 def _calls(passes: Passes) -> tuple[str, ...]:
-    """Passes as what `report.py` calls."""
     found = []
     for step, entry in passes:
         module, name = _module(entry)
@@ -501,7 +498,6 @@ def _how(facts: Facts) -> str:
 
 
 def _as_file(facts: Facts) -> str:
-    """The script to paste, with what it does."""
     does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
     needs = " It needs the TVM that has Relay, and numpy." if facts.ir == "relay" else ""
     above = f"As a file of its own, which {does} while the fault shows.{needs}"

@@ -208,7 +208,6 @@ class PassProcess:
         self.folder = Path(sys.argv[0]).resolve().parent
 
     def run(self) -> None:
-        """Write down whether the fault shows."""
         try:
             status = self._status()
         except (Exception, SystemExit):
@@ -356,7 +355,6 @@ def _on_module(engine: Engine, program: Any, function: Callable[[Any], Any]) -> 
 
 
 def _through(program: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:
-    """A program after passes."""
     for function in steps:
         program = function(program)
     return program

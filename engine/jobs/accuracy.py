@@ -52,7 +52,6 @@ class Limit:
         return min(relative, error.max_abs / self.absolute) if self.absolute else relative
 
     def over(self, error: Comparison) -> bool:
-        """Whether a tensor is over its limit."""
         return not self.ratio(error, error.name) <= 1
 
 
@@ -71,7 +70,6 @@ class Tolerance:
     absolute: float = 0.0
 
     def limit(self, dtype: str) -> Limit:
-        """The limit in a precision."""
         known, given = LIMITS[dtype], self.relative
         if given is not None:
             return Limit(given, given, self.absolute)

@@ -186,7 +186,6 @@ def kernel_lines(graph: Graph, kernels: Sequence[Sequence[str]]) -> list[list[st
 
 
 def constant_bytes(graph: Graph) -> Document:
-    """Bytes of the parameters and of the constants."""
     sizes = {Kind.PARAMETER: 0, Kind.CONSTANT: 0}
     for node in graph:
         if node.kind in sizes:

@@ -159,7 +159,6 @@ class Bisection:
 
     @property
     def compiles(self) -> int:
-        """How many compiles the search took."""
         return sum(one.runs for one in self.log)
 
 

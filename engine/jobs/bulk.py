@@ -127,7 +127,6 @@ def _found(ask: Ask, task: Task) -> Row:
 
 
 def _tried(ask: Ask, question: Question) -> Row:
-    """What one try shows."""
     done, at = bisect.tried(ask, question, question.pipeline), ""
     bad, _ = bisect.elsewhere(ask, question) if done.outcome == "good" else (None, ())
     if bad is not None:

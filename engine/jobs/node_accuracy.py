@@ -61,12 +61,10 @@ class Inside:
 
     @property
     def wrong_results(self) -> tuple[Comparison, ...]:
-        """What the program returns that is over its limit."""
         return tuple(filter(self.limit.over, self.results))
 
     @property
     def bad(self) -> bool:
-        """Whether anything is over its limit."""
         return bool(self.over or self.wrong_results)
 
     @property

@@ -82,7 +82,6 @@ def nth(
 
 
 def verdict(ir: str, result: Bisection, found: Nth) -> str:
-    """What was found, in a sentence."""
     name = result.question.pipeline.steps[found.index].name
     bad = does(result.kind)
     if not found.number:

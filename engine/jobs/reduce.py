@@ -273,7 +273,6 @@ def _death(error: EngineError) -> Shown:
 
 
 def search_words(made: Reduction, count: int) -> str:
-    """How the piece was found, in sentences."""
     question = made.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"
     left = len(made.piece.nodes) if made.piece else 0
@@ -298,7 +297,6 @@ def search_words(made: Reduction, count: int) -> str:
 
 
 def verdict(ir: str, made: Reduction) -> str:
-    """What was found, in a few sentences."""
     suspected = made.where.pipeline.steps[made.where.first : made.where.last + 1]
     steps = [_named(ir, s) for s in suspected if s.enabled]
     names = ", ".join(steps) or "The imported program"

@@ -50,7 +50,6 @@ class Built:
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
-        """Inputs, parameters, buffers and grad_outs by name."""
         return values_for(self.model, self.program)
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
@@ -104,7 +103,6 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
 
 
 def _named(outputs: Sequence[torch.Tensor], updated: Tensors, gradients: Tensors) -> Tensors:
-    """Tensors by what comparisons are called."""
     return {
         **{f"output {i}": t for i, t in enumerate(outputs)},
         **{f"updated {n}": t for n, t in updated.items()},

@@ -41,7 +41,6 @@ class Deviation:
         self.count = theirs.numel()
 
     def worst(self) -> float:
-        """The largest."""
         return max(float(self._part(start).max()) for start in self._starts)
 
     def spread(self, unit: float) -> tuple[float, Spread]:

@@ -30,7 +30,6 @@ class ModuleFiles:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Contents by name."""
         return {self.name: self.module, f"{self.name.rpartition('.')[0]}.npz": self.values}
 
 

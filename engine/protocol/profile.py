@@ -154,7 +154,6 @@ class Kernel:
 
     @property
     def bad(self) -> bool:
-        """Whether an output holds NaN or infinity."""
         return any(o.nans or o.infinities for o in self.outputs)
 
 

@@ -75,15 +75,12 @@ class Book:
     notes: tuple[str, ...] = ()
 
     def of(self, task: str) -> tuple[Trial, ...]:
-        """A task's trials, in order."""
         return tuple(t for t in self.trials if t.task == task)
 
     def in_run(self, run: str) -> tuple[Trial, ...]:
-        """A run's trials, in order."""
         return tuple(t for t in self.trials if t.run == run)
 
     def best_ms(self, task: str) -> float | None:
-        """The least time of a task's trials."""
         return min((t.ms for t in self.of(task) if t.ms is not None), default=None)
 
     def before_ms(self, task: str) -> float | None:
@@ -124,7 +121,6 @@ class Book:
 
 
 def root() -> Path:
-    """The folder of all records."""
     named = os.environ.get(VARIABLE, "")
     return Path(named) if named else cache_folder() / "records"
 

@@ -26,7 +26,6 @@ class Target:
 
     @property
     def words(self) -> str:
-        """What it is, and whose kernels it takes."""
         return f"{self.kernels}: {self.device}" if self.kernels else self.device
 
 

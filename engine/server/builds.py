@@ -165,7 +165,6 @@ class Builds:
         return CompileTimes(passes, builds, yardstick, own)
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
-        """Build, compare, and time every kernel by itself."""
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building it to be profiled")
         target, functions = request.target, unbuilt.functions

@@ -153,7 +153,6 @@ class ProgramModel(Model):
         return self.plain(gradients, self.arrays())
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The values of its arguments, by name."""
         inputs = dict(zip(self.input_names, self.inputs, strict=True))
         return _arrays({**inputs, **self.parameters, **self.buffers})
 

@@ -399,7 +399,6 @@ class Programs:
         return self.end(source, Pipeline(steps), silent)
 
     def runner(self, source: ModelSource, program: Program, arrays: Arrays) -> Run:
-        """What runs a program's module without optimisation."""
         check_runs(program, source)
         model = self.loaded(source, silent).model
         masks = draw_masks(program.masks, source.seed)

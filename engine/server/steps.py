@@ -44,7 +44,6 @@ class State:
 
     @property
     def function(self) -> Function:
-        """The program's "main", with its graph."""
         return Function(self.program, "main", self.base, self.exprs)
 
 

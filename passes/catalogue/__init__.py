@@ -31,7 +31,6 @@ GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}
 
 
 def names(ir: str) -> list[str]:
-    """Names of all passes of one IR."""
     return [p.name for p in CATALOGUE.values() if p.ir == ir]
 
 

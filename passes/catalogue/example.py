@@ -43,11 +43,9 @@ class Parts:
 
     @staticmethod
     def const(value: np.ndarray, dtype: str) -> Any:
-        """A constant of the IR."""
         raise NotImplementedError
 
     def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        """A variable of the IR."""
         raise NotImplementedError
 
     def program(self, body: Any) -> Any:

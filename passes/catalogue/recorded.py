@@ -50,5 +50,4 @@ def file_of(step: Step) -> str:
 
 
 def file_name(module: int) -> str:
-    """The name of a module's file."""
     return f"module_{module}.json"

@@ -138,7 +138,6 @@ class Cut:
 
     @cached_property
     def captures(self) -> tuple[Capture, ...]:
-        """The captures, in graph order."""
         joint, owner = self.joint, self.joint.work.owner
         holders: dict[str, str] = {}
         found = []
@@ -228,7 +227,6 @@ class Cut:
 
     @property
     def mask_bytes(self) -> int | None:
-        """Bytes of the masks, a part of `bytes`."""
         return _sum(self._kept[i] for i in self.joint.masks if i in self._kept)
 
     @cached_property

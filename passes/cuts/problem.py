@@ -56,7 +56,6 @@ class CutProblem:
     masks: int = 0
 
     def named(self, chosen: NDArray[np.bool_]) -> frozenset[str]:
-        """The ids of the chosen values, without masks."""
         return frozenset(self.ids[k] for k in np.flatnonzero(chosen[: len(chosen) - self.masks]))
 
 

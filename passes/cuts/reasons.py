@@ -98,7 +98,6 @@ class Reasons:
         )
 
     def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Recomputation) -> str:
-        """Why a node is saved."""
         by_id = self._joint.graph.by_id
         if node.id in self._wish.save:
             return "picked by hand"

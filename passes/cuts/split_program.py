@@ -34,7 +34,6 @@ class SplitProgram:
 
     @classmethod
     def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> "SplitProgram":
-        """The split of a joint program."""
         names = capture_names(cut)
         return cls(
             forward=replace(forward, grad_outs=(), outputs=joint.outputs + len(names)),

@@ -275,6 +275,5 @@ def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
 
 
 def operators(graph: Graph, piece: Piece) -> Sequence[str]:
-    """The operators that a piece calls, in order."""
     found = (graph.by_id[i] for i in piece.nodes)
     return [n.op for n in found if n.kind in (Kind.CALL, Kind.FUNCTION)]

@@ -44,7 +44,6 @@ def library(function: Function, phase: str, target: str) -> Library:
 
 
 def compiler_for(target: str) -> Any:
-    """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
     arch = str(parse(target).attrs.get("arch", ""))
     return lambda source, form: compile_cuda(source, arch, form)
 
@@ -56,7 +55,6 @@ def _compiled(source: str) -> bytes:
 
 
 def launches() -> Launches:
-    """What watches a build."""
     return Launches(_extents, _shared, _rule)
 
 

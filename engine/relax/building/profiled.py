@@ -193,7 +193,6 @@ def _symbol(value: Any) -> str:
 
 
 def _calls(mod: Any) -> list[tuple[str, Any]]:
-    """The calls of kernels in "main", in order."""
     found = [(_symbol(value), value) for _, value in bindings(mod["main"])]
     return [(symbol, value) for symbol, value in found if symbol]
 

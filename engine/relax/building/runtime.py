@@ -38,7 +38,6 @@ operators.register()
 
 @functools.cache
 def mask_kernel() -> mersenne_twister.Kernel:
-    """The kernel of `engine.cpu_kernels.mersenne_twister`, for this processor."""
     made = te.create_prim_func(mersenne_twister.computation(te, tirx))
     run = tvm.compile(tvm.IRModule({"main": made}), parse(processor()))["main"]
     return lambda tensors: run(*map(tvm.runtime.from_dlpack, tensors))
@@ -61,7 +60,6 @@ class Compiled:
         self._held: dict[str, tuple[int, Any]] = {}
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        """See `executables.Compiled`."""
         kept = frozenset(keep)
         given = [self._array(name, values, name in kept) for name in self.arguments]
         made = self._main(*given) if self.device.type == "cpu" else self._on_torchs_stream(given)
@@ -112,7 +110,6 @@ def flat(made: Any) -> list[Any]:
 
 
 def arguments_of(function: Any) -> dict[str, TensorType]:
-    """The types of a function's arguments by their names."""
     return {str(p.name): tensor_types(p.ty)[0] for p in function.params}
 
 

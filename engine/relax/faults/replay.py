@@ -16,7 +16,6 @@ operators.register()
 
 
 def version() -> str:
-    """Which TVM this is."""
     return f"TVM {tvm.__version__} with Relax"
 
 
@@ -74,11 +73,9 @@ class Run:
         self._made: Any = None
 
     def __call__(self) -> None:
-        """Run once."""
         self._made = self._main(*self._values)
 
     def results(self) -> list[np.ndarray]:
-        """The results of the last run, flattened."""
         several = isinstance(self._made, tvm.ir.Array | list | tuple)
         return [r.numpy() for r in (self._made if several else [self._made])]
 

@@ -19,7 +19,6 @@ _CALL = tvm.ir.Op.get("relax.call_tir")
 
 @functools.cache
 def register() -> None:
-    """Let LegalizeOps find these kernels."""
     tvm.ir.register_op_attr("relax.nn.layer_norm", "FLegalize", _layer_norm, level=11)
     theirs = functools.partial(_log, tvm.ir.Op.get("relax.log").get_attr("FLegalize"))
     tvm.ir.register_op_attr("relax.log", "FLegalize", theirs, level=11)

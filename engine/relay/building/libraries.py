@@ -63,7 +63,6 @@ def _source_alone() -> Iterator[None]:
 
 
 def compiler_for(target: str) -> Any:
-    """A function that compiles CUDA source; see `engine.building.disassemble.Compile`."""
     arch = str(parse(target).attrs.get("arch", ""))
     return lambda source, form: compile_cuda(source, arch, form)
 
@@ -74,7 +73,6 @@ from tvm import tir
 
 
 def launches() -> Launches:
-    """What watches a build."""
     return Launches(_extents, _shared)
 
 

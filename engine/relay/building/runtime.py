@@ -64,7 +64,6 @@ te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
 @functools.cache
 def mask_kernel() -> mersenne_twister.Kernel:
-    """The kernel of `engine.cpu_kernels.mersenne_twister`, for this processor."""
     made = te.create_prim_func(mersenne_twister.computation(te, tvm.tir))
     run = tvm.build(tvm.IRModule({"main": made}), target=parse(processor()))
     return lambda tensors: run(
@@ -101,7 +100,6 @@ class Compiled:
         self._room = BufferPool()
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        """See `executables.Compiled`."""
         kept = frozenset(keep)
         if _torch(self._device).type == "cuda":  # what torch queued before is done before
             stream = torch.cuda.current_stream(_torch(self._device)).cuda_stream
@@ -318,7 +316,6 @@ _builder = _new_builder()
 
 
 def arguments_of(function: Any) -> dict[str, TensorType]:
-    """The types of a function's arguments by their names."""
     return {str(p.name_hint): tensor_types(p.checked_type)[0] for p in function.params}
 
 

@@ -51,7 +51,6 @@ class Operator:
 
     @property
     def types(self) -> tuple[TensorType, ...]:
-        """Of its arguments, and of its result."""
         return tuple(_type(e) for e in (*self.call.args, self.call))
 
 

@@ -32,7 +32,6 @@ erf.register()
 
 
 def version() -> str:
-    """Which TVM this is."""
     return f"TVM {tvm.__version__} with Relay"
 
 
@@ -90,11 +89,9 @@ class Run:
                 self._module.set_input(name, tvm.nd.array(np.ascontiguousarray(value)))
 
     def __call__(self) -> None:
-        """Run once."""
         self._module.run()
 
     def results(self) -> list[np.ndarray]:
-        """The results of the last run, flattened."""
         count = self._module.get_num_outputs()
         return [self._module.get_output(i).numpy() for i in range(count)]
 

@@ -31,7 +31,6 @@ FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 @functools.cache
 def register() -> None:
-    """Give TVM the matmuls."""
     for library in ("mkl", "cublas"):
         tvm.register_func(f"tvm.contrib.{library}.matmul", _matmul, override=True)
         tvm.register_func(f"tvm.contrib.{library}.batch_matmul", _batch_matmul, override=True)

@@ -23,7 +23,6 @@ _LAYOUTS = {"NCW": "IOW", "NCHW": "IOHW", "NCDHW": "IODHW"}
 
 @functools.cache
 def register() -> None:
-    """Give TVM the convolutions."""
     tvm.register_func(_NAME, _run, override=True)
     generic = strategy.generic
     for rank in (1, 2, 3):
