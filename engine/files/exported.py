@@ -93,11 +93,10 @@ _PRECISION = 400  # bits or digits
 
 
 def _is_precise(call: ast.Call) -> bool:
-    """Whether a call asks for no more digits than numbers of programs have."""
-    asked = [k.value for k in call.keywords]
-    if isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal"):
-        asked += call.args[1:]
-    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in asked)
+    """Whether a call asks for no more digits than numbers of programs have; `_is_part` holds what
+    it asks for by name."""
+    limited = isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal")
+    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in call.args[1:] if limited)
     return all(isinstance(d, ast.Constant) and d.value in range(_PRECISION) for d in digits)
 
 

@@ -20,7 +20,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.files.archive import MIB, Archive
 from relascope.engine.files.operators import UNPACKED, allowed, schemas
 from relascope.engine.files.pickles import skeleton
-from relascope.engine.files.script import dotted
+from relascope.engine.files.script import PartRefused, dotted
 
 _LEXICON = re.compile(
     r"""(?: \ ++ | \n
@@ -105,14 +105,14 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
         end = _LEXICON.match(text).end()  # type: ignore[union-attr]  # it matches nothing, too
         if end < len(text):
             before, odd = text[:end], text[end:].partition("\n")[0][:20]
-            raise _TraceRefused(None, f"has {odd!r}")
+            raise PartRefused(None, f"has {odd!r}")
         if max(map(len, text.split("\n"))) > _LONGEST:
-            raise _TraceRefused(None, f"or another is longer than {_LONGEST >> 10} KiB")
+            raise PartRefused(None, f"or another is longer than {_LONGEST >> 10} KiB")
         for definition in _DEFINITIONS.split(text):  # the tree of all takes a GiB for 16 MiB
             _TraceGrammar().definitions(ast.parse(definition))
             before += definition
         return
-    except _TraceRefused as wrong:
+    except PartRefused as wrong:
         line, why = getattr(wrong.at, "lineno", 1), wrong.why
     except (RecursionError, MemoryError):
         why = "is nested too deeply"
@@ -121,14 +121,6 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     line += before.count("\n")
     hint = UNPACKED if "operator quantized::" in why else ""
     raise archive.refused(name, f"is not a trace's code: line {line} {why}", hint)
-
-
-class _TraceRefused(Exception):
-    """A part of the code that the grammar does not have, and why."""
-
-    def __init__(self, at: ast.AST | None, why: str) -> None:
-        super().__init__(why)
-        self.at, self.why = at, why
 
 
 class _TraceGrammar:
@@ -156,20 +148,20 @@ class _TraceGrammar:
                 case ast.Assign([ast.Name("op_version_set")], ast.Constant(int())):
                     pass
                 case _:
-                    raise _TraceRefused(one, "is outside classes and functions")
+                    raise PartRefused(one, "is outside classes and functions")
 
     def class_of_file(self, one: ast.ClassDef) -> None:
         base = ".".join(".".join(dotted(b)) or "?" for b in one.bases)
         if base not in _BASES or one.keywords:
-            raise _TraceRefused(one, "is a class of no known kind")
+            raise PartRefused(one, "is a class of no known kind")
         self.methods = frozenset(f.name for f in one.body if isinstance(f, ast.FunctionDef))
         for part in one.body:
             match part:
                 case ast.FunctionDef(name) if base not in ("NamedTuple", "Enum"):
                     if name in _STATE or (base and _SPECIAL.fullmatch(name)):
-                        raise _TraceRefused(part, f"defines {name}")
+                        raise PartRefused(part, f"defines {name}")
                     if "Interface" in base and not isinstance(part.body[0], ast.Pass):
-                        raise _TraceRefused(part, "has a body in an interface")
+                        raise PartRefused(part, "has a body in an interface")
                     self.function(part)
                 case ast.AnnAssign(ast.Name(), kind, None):
                     self.type_of_value(kind)
@@ -185,7 +177,7 @@ class _TraceGrammar:
                 ):
                     self.type_of_value(kind)
                 case _:
-                    raise _TraceRefused(part, f"has {_line(part)} in a class")
+                    raise PartRefused(part, f"has {_line(part)} in a class")
 
     def function(self, one: ast.FunctionDef) -> None:
         self.values, self.functions, self.called = set(), set(), {}
@@ -201,7 +193,7 @@ class _TraceGrammar:
         self.block(one.body)
         for name, call in self.called.items():
             if name in self.values or (name in _BUILTIN) == (name in self.functions):
-                raise _TraceRefused(call, f"calls {name}, which is no function")
+                raise PartRefused(call, f"calls {name}, which is no function")
 
     def block(self, body: list[ast.stmt], depth: int = 0) -> None:
         for one in body:
@@ -233,9 +225,9 @@ class _TraceGrammar:
                 case ast.Pass():
                     pass
                 case _:
-                    raise _TraceRefused(one, f"has {_line(one)}")
+                    raise PartRefused(one, f"has {_line(one)}")
             if depth > _DEEPEST:
-                raise _TraceRefused(one, "is nested too deeply")
+                raise PartRefused(one, "is nested too deeply")
             self.block(inner, depth + 1)
 
     def target(self, one: ast.expr, function: bool = False) -> None:
@@ -248,12 +240,12 @@ class _TraceGrammar:
             case ast.Attribute():
                 self.expression(one)
             case _:
-                raise _TraceRefused(one, f"assigns to {_line(one)}")
+                raise PartRefused(one, f"assigns to {_line(one)}")
 
     def bind(self, at: ast.AST, name: str, function: bool = False) -> None:
         # Methods of the class are called by "self", so that may be nothing but the instance.
         if name in _SPACES or (name == "self" and self.methods):
-            raise _TraceRefused(at, f"has a variable called {name}")
+            raise PartRefused(at, f"has a variable called {name}")
         (self.functions if function else self.values).add(name)
 
     def type_of_value(self, one: ast.expr, depth: int = 0) -> None:
@@ -269,14 +261,14 @@ class _TraceGrammar:
             case ast.Subscript(ast.Name(), part) if depth < _DEEPEST:
                 self.type_of_value(part, depth + 1)
             case _:
-                raise _TraceRefused(one, f"has {_line(one)} for a type")
+                raise PartRefused(one, f"has {_line(one)} for a type")
 
     def path(self, one: ast.expr) -> None:
         """Check the name of a constant, or of a class or function of the file's."""
         names = dotted(one)
         own = names[:1] == ("__torch__",) and names[1:3] != ("torch", "classes")
         if not (own or (names[:1] == ("CONSTANTS",) and len(names) == 2)) or len(names) > _DEEPEST:
-            raise _TraceRefused(one, f"names {_line(one)}")
+            raise PartRefused(one, f"names {_line(one)}")
 
     def expression(self, one: ast.expr | None, depth: int = 0, constant: bool = False) -> None:
         """Check an expression.
@@ -309,9 +301,9 @@ class _TraceGrammar:
             case ast.Subscript(value, index) if not constant and not isinstance(index, ast.Tuple):
                 inner = [value, index]
             case _:
-                raise _TraceRefused(one, f"has {_line(one)}" + " for a constant" * constant)
+                raise PartRefused(one, f"has {_line(one)}" + " for a constant" * constant)
         if depth > _DEEPEST:
-            raise _TraceRefused(one, "is nested too deeply")
+            raise PartRefused(one, "is nested too deeply")
         for part in inner:
             self.expression(part, depth + 1, constant)
 
@@ -320,7 +312,7 @@ class _TraceGrammar:
         given: list[ast.expr | None] = [*one.args, *(k.value for k in one.keywords)]
         names = dotted(one.func)
         if constant and names not in (("torch", "device"), ("annotate",)):
-            raise _TraceRefused(one, f"computes {_line(one)} as it is read")
+            raise PartRefused(one, f"computes {_line(one)} as it is read")
         match one.func, names:
             case _, ("torch", name) | ("torch", "autograd", name):
                 self.operator(one, f"aten::{name}")
@@ -341,19 +333,19 @@ class _TraceGrammar:
                         self.type_of_value(kind)
                         return rest
                 if name in (*_TYPED, "isinstance", "getattr"):
-                    raise _TraceRefused(one, f"has {_line(one)}")
+                    raise PartRefused(one, f"has {_line(one)}")
             case ast.Attribute(value, name), _:
                 own = isinstance(value, ast.Name) and value.id == "self" and name in self.methods
                 if not own and schemas(f"aten::{name}"):  # a method of a tensor's
                     self.operator(one, f"aten::{name}")
                 given.append(value)
             case _:
-                raise _TraceRefused(one, f"calls {_line(one.func)}")
+                raise PartRefused(one, f"calls {_line(one.func)}")
         return given
 
     def operator(self, at: ast.AST, kind: str) -> None:
         if not allowed(kind):
-            raise _TraceRefused(at, f"uses the operator {kind}")
+            raise PartRefused(at, f"uses the operator {kind}")
 
 
 def _line(one: ast.AST | None) -> str:

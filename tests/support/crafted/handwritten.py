@@ -183,6 +183,9 @@ _SCRIPTS = {
     "a type that is called": _MAIN.format("open('MARK', 'w')"),
     "a dimension in a text": _MAIN.replace("(2,)", "(\"open('MARK', 'w')\",)").format("'int8'"),
     "an f-string": _MAIN.format("f\"{open('MARK', 'w')}\""),
+    "an argument of a block": _MAIN.format("'int8'").replace(
+        "    return x", "    with R.dataflow(open('MARK', 'w')):\n        y = x\n    return y"
+    ),
     "a base class": "@I.ir_module\nclass M(open('MARK', 'w')):\n    pass\n",
     "an import": "import mark\nfrom mark import *\n" + _MAIN.format("'float32'"),
     "5,000 lines": _MAIN.format("'int8'").replace("    return", "    x = R.add(x, x)\n" * 5000
