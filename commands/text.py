@@ -146,7 +146,7 @@ _STEPS = (
 def step(document: Document) -> str:
     rows = document["steps"]
     failed = [
-        f"step {number}, {r['pass']}, {what}: {r[key]['message']}"
+        f"step {number}, {r['pass']}, {what}: {r[key]['message']} ({r[key]['where']})"
         for number, r in enumerate(rows, 1)
         for key, what in (("failure", "failed"), ("check_failure", "cannot be compared"))
         if r[key]

@@ -471,6 +471,7 @@ class Programs:
             check_signature(entry, (start, before.graph), (program, graph))
         except EngineError as error:
             failure = error
+            error.where += self._origins_of(error.where, before.graph, unit[0])
         except (Exception, SystemExit) as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
@@ -497,6 +498,17 @@ class Programs:
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
         done = before.done | {step.name}
         return State(program, graph, graph, exprs, record, done, applications=places)
+
+    def _origins_of(self, operator: str, graph: Graph, source: ModelSource) -> str:
+        """Which operators of PyTorch a refused one came from, with their lines; "" if unknown."""
+        nodes = {(n.scope, n.source) for n in graph if n.op == operator and n.source}
+        if not nodes or _is_program(source):
+            return ""
+        model: Model = self.loaded(source, silent).model
+        origins = {(o.scope, o.operator): o for o in reversed(model.flat.origins.values())}
+        known = [origins[key].where for key in sorted(nodes) if key in origins]
+        more = f" or {len(known) - 3} others" if len(known) > 3 else ""
+        return f" from {' or '.join(known[:3])}{more}" if known else ""
 
     def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
         """The module that a pass left in a recorded compile, read as any other file is."""

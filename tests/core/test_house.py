@@ -37,7 +37,7 @@ LINES = {
     "bench": 4819,
     "commands": 3427,
     "core": 1232,
-    "engine": 42815,
+    "engine": 42827,
     "passes": 10886,
     "recorder": 1504,
     "samples": 550,

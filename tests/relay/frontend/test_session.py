@@ -4,6 +4,8 @@ import pickle
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 from tvm import relay
 
 import small_models  # noqa: F401
@@ -13,12 +15,14 @@ from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind, Role
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.pytorch.inputs import tensor_type
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cost import is_product
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
+from traces import save
 
 MLP = ModelSource("mlp")
 TRAINED = replace(MLP, training=True)
@@ -120,6 +124,21 @@ def test_a_pass_at_a_wrong_place_says_what_it_needs(session):
 def test_bound_parameters_have_no_gradient_and_that_is_said(session):
     records = session.step(TRAINED, Pipeline.parse("bind|root_grad_out"), progress=quiet)
     assert "bind" in records[1].error.message
+
+
+def test_a_gradient_that_is_not_known_names_the_line_of_the_model(session, tmp_path):
+    class Pooled(nn.Module):
+        def forward(self, x):
+            return nn.functional.adaptive_avg_pool2d(x, 3)
+
+    module = nn.Sequential(nn.Conv2d(1, 1, 1), Pooled())
+    image = torch.randn(1, 1, 8, 8)
+    path = save(module, (image,), tmp_path / "pooled.pt")
+    given = (("input", tensor_type(image)),)
+    source = replace(source_from_file(path, training=True), inputs=given)
+    failed = session.step(source, TRAINING, progress=quiet)
+    where = next(r.error for r in failed if r.error).where
+    assert where.startswith("nn.adaptive_avg_pool2d from aten::adaptive_avg_pool2d in 1, test_")
 
 
 def test_a_pass_that_raises_marks_its_step_and_the_rest_goes_on(session, monkeypatch):
