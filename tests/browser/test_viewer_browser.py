@@ -167,7 +167,7 @@ def test_groups_open_and_close_where_they_are(streamlit_page):
     page.get_by_text("alone: encoder.layer.0.attention", exact=True).wait_for()
     page.get_by_role("button", name="Close all").click()
     view.wait("v.open.length === 0")
-    page.get_by_text("open: 0", exact=True).wait_for()
+    page.get_by_text("toggled: {'*': False}", exact=True).wait_for()
     view.ask("v.select('group:encoder.layer')")
     page.get_by_role("button", name="Open this module alone").click()
     page.get_by_text("alone: encoder.layer", exact=True).wait_for()

@@ -16,7 +16,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.drawing import View, drawing_of, family_of, opened_groups
+from relascope.viz.drawing.drawing import View, drawing_of, family_of
 from relascope.viz.drawing.modules import BACKWARD, fold_constants
 from relascope.viz.drawing.union import Union
 
@@ -24,25 +24,9 @@ _HERE = Path(__file__).parent
 _PLAIN = View()
 
 
-@dataclass(frozen=True, slots=True)
-class ViewState:
-    """What the person has done with a view.
-
-    Args:
-        selected: id of the selected node, or None; always a node of the graph that was passed.
-        open_groups: ids of the groups that are drawn open.
-        focus: what `focus` came to: None where it named nothing that is drawn, and the first node
-            of a module that has no group.
-    """
-
-    selected: str | None
-    open_groups: tuple[str, ...]
-    focus: str | None = None
-
-
 def graph_view(
     graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
-) -> ViewState:
+) -> str | None:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
 
     Args:
@@ -50,7 +34,8 @@ def graph_view(
         on_select: called before the rerun that a change of the selection starts.
 
     Returns:
-        The selection and the open groups, as of this run.
+        What `focus` came to: None where it named nothing that is drawn, and the first node of a
+        module that has no group.
     """
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)
@@ -61,9 +46,8 @@ def graph_view(
             st.session_state.pop(f"{key}_kept")
     view = replace(view, focus=focus, family=view.family or drawing.family)
     toggles = _toggles(key, view.family or "")
-    opened = opened_groups(drawing.around, drawing.first(view), toggles)
     more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
-    result = small("viewer", script="viewer")(
+    small("viewer", script="viewer")(
         key=key,
         data=drawing.encode(toggles, view, more),
         default={"selected": None, "toggles": None},
@@ -73,8 +57,7 @@ def graph_view(
         on_act_change=partial(_act, key, view.act),
         on_show_change=partial(_show, key, view.present),
     )
-    selected = result.get("selected")
-    return ViewState(selected if selected in drawing.graph.by_id else None, opened, view.focus)
+    return view.focus
 
 
 def select(key: str, selected: str) -> None:

@@ -109,6 +109,9 @@ class RunList {
     this.list();
   }
 
+  // What is folded: of what was found, where something is looked for.
+  get shut() { return this.finding ? this.closed : this.folded; }
+
   // The passes that stand so deep or deeper.
   from(depth) {
     return new Set(this.rows.depth.flatMap((own, i) => (own >= depth ? [i] : [])));
@@ -145,7 +148,7 @@ class RunList {
         for (let up = this.parent[i]; up >= 0 && !found[up]; up = this.parent[up]) found[up] = 1;
       }
     }
-    const shut = this.finding ? this.closed : this.folded;
+    const { shut } = this;
     this.shown = [];
     for (let i = 0; i < this.count;) {
       if (!this.found || this.found[i]) this.shown.push(i);
@@ -173,7 +176,7 @@ class RunList {
   row(i, at) {
     const { name, depth, changed, own, time, failed } = this.rows;
     const inner = this.end[i] > i + 1;
-    const open = inner ? !(this.finding ? this.closed : this.folded).has(i) : null;
+    const open = inner ? !this.shut.has(i) : null;
     const cell = (look, ...words) => element("span", { class: look }, ...words);
     const title = cell("title", name[i]), took = cell("own", duration(own[i]));
     title.title = `${i}: ${name[i]}`;
@@ -218,8 +221,7 @@ class RunList {
   }
 
   fold(number, shut) {
-    const set = this.finding ? this.closed : this.folded;
-    if (shut) set.add(number); else set.delete(number);
+    if (shut) this.shut.add(number); else this.shut.delete(number);
     this.list();
     this.keep();
   }
@@ -242,8 +244,7 @@ class RunList {
 
   pressed(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const here = this.selected, set = this.finding ? this.closed : this.folded;
-    const at = this.shown.indexOf(here);
+    const here = this.selected, at = this.shown.indexOf(here), folded = this.shut.has(here);
     const inner = here >= 0 && this.end[here] > here + 1;
     const page = Math.max(1, Math.floor(this.scroll.clientHeight / HIGH) - 1);
     const to = (index) => this.select(this.shown[Math.max(0, Math.min(this.shown.length - 1, index))]);
@@ -254,9 +255,9 @@ class RunList {
       PageUp: () => to(at - page),
       Home: () => to(0),
       End: () => to(this.shown.length - 1),
-      ArrowRight: () => { if (inner && set.has(here)) this.fold(here, false); else if (inner) to(at + 1); },
+      ArrowRight: () => { if (inner && folded) this.fold(here, false); else if (inner) to(at + 1); },
       ArrowLeft: () => {
-        if (inner && !set.has(here)) this.fold(here, true);
+        if (inner && !folded) this.fold(here, true);
         else if (this.parent[here] >= 0) this.select(this.parent[here]);
       },
       "/": () => this.input.focus(),

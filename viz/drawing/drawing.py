@@ -18,7 +18,7 @@ from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
 from relascope.viz.drawing.kernel_text import kernel_card
-from relascope.viz.drawing.modules import BACKWARD, FORWARD, GroupTree, fold_constants
+from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants
 from relascope.viz.drawing.union import Union
 
 MOST_NODES = 20_000
@@ -150,19 +150,6 @@ def group_of(selected: str | None) -> str | None:
     return selected[len(_GROUP) :] if selected and selected.startswith(_GROUP) else None
 
 
-def opened_groups(
-    tree: GroupTree, given: Iterable[str] | None, toggles: Mapping[str, bool]
-) -> tuple[str, ...]:
-    """The groups to draw open: what is given or the first look, then what the person changed."""
-    if "*" in toggles:
-        opened = set(tree.groups) if toggles["*"] else set()
-    else:
-        opened = set(tree.open_at_first() if given is None else given)
-    for group, is_open in toggles.items():
-        (opened.add if is_open else opened.discard)(group)
-    return tuple(g for g in tree.groups if g in opened)
-
-
 _DRAWINGS: "Memo[Drawing]" = Memo(12)
 
 
@@ -260,7 +247,9 @@ class Drawing:
 
     def first(self, view: View) -> tuple[str, ...]:
         """The groups to open until the person says otherwise."""
-        return opened_groups(self.around, view.open_groups, {})
+        given = view.open_groups
+        opened = set(self.around.open_at_first() if given is None else given)
+        return tuple(g for g in self.around.groups if g in opened)
 
     def focus(self, focus: str | None) -> str | None:
         """A node or group that is drawn; for a module without a group, its first node."""

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from graphs import GRAPHS
-from relascope.viz.component import graph_view
+from relascope.viz.component import graph_view, selected_of, toggled
 from relascope.viz.drawing.drawing import View
 
 st.set_page_config(layout="wide")
@@ -19,7 +19,7 @@ def alone(module: str) -> None:
     st.session_state.alone = module
 
 
-state = graph_view(made(name), View(open_alone=alone), key="view")
+graph_view(made(name), View(open_alone=alone), key="view")
 st.write(f"alone: {st.session_state.get('alone')}")
-st.write(f"selected: {state.selected}")
-st.write(f"open: {len(state.open_groups)}")
+st.write(f"selected: {selected_of('view') or None}")
+st.text(f"toggled: {toggled('view')}")

@@ -370,7 +370,7 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
         ident = pair.right if side else pair.left
         if not pair.same or pair.sure < SURE:
             notes[ident] = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
-    view = graph_view(
+    focus = graph_view(
         graph,
         View(
             HEIGHT,
@@ -385,7 +385,7 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
         key=_view_key(side),
         on_select=lambda: _picked_in(held, side),
     )
-    st.session_state[f"against_asked_{side}"] = view.focus
+    st.session_state[f"against_asked_{side}"] = focus
 
 
 # Tables.
