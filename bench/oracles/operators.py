@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
@@ -73,6 +72,13 @@ _TIED = ("sort", "argsort", "msort", "topk", "kthvalue", "mode", "median", "nanm
 _FREE = (*_TIED, "int", "short", "char", "byte", "long", "bucketize", "searchsorted")
 """What becomes of edges, or of what is not finite, is free in PyTorch: the last two read a sequence
 that is to be sorted, and these are not."""
+
+
+def database() -> list[Any]:
+    """PyTorch's entries; they take seconds to import."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(op_db)
 
 
 class NotCompared(Exception):
@@ -423,7 +429,7 @@ def _work(
     pipe: Connection,
 ) -> None:
     """In a child: look at entries, and send every row."""
-    backend, by_name = load_engine(ir), {e.formatted_name: e for e in (*op_db, *calls())}
+    backend, by_name = load_engine(ir), {e.formatted_name: e for e in (*database(), *calls())}
     for name in names:
         for index, job in enumerate(jobs(by_name[name], most)):
             if index >= skip:
@@ -530,7 +536,7 @@ def page(rows: dict[str, list[Row]]) -> str:
             for p, ir in columns
         ]
         lines.append(f"| {verdict} | " + " | ".join(map(str, counts)) + " |")
-    names = {e.formatted_name: e.full_name for e in op_db}
+    names = {e.formatted_name: e.full_name for e in database()}
     groups: dict[str, list[str]] = {g: [] for g in _GROUPS}
     for name, full in names.items():
         head = full.rpartition(".")[0]
@@ -593,7 +599,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     args = parser.parse_args()
     folder = args.folder or ROOT / ("out/defaults" if args.defaults else "out/operators")
-    entries = calls() if args.defaults else op_db
+    entries = calls() if args.defaults else database()
     phases = args.phase or (PHASES[:2] if args.defaults else PHASES)
     engines = args.engine or list(ENGINES)
     if len(engines) > 1:  # one TVM a process

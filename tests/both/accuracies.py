@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from answers import quiet
+from answers import asking, quiet
 from limits import LIMITS
 from quick import QUICK
 from relascope.engine.jobs import accuracy
@@ -11,11 +11,6 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 
 MLP = ModelSource("mlp")
-
-
-def asking(session):
-    """What `engine.jobs.accuracy` asks with."""
-    return lambda method, *arguments: getattr(session, method)(*arguments, progress=quiet)
 
 
 def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stages=None):

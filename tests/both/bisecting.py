@@ -18,8 +18,7 @@ import torch
 from torch import nn
 
 import corpus
-from accuracies import asking
-from answers import refused
+from answers import asking, refused
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.faults import files
@@ -175,7 +174,7 @@ def slow_pipeline(case, monkeypatch):
 def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path, monkeypatch):
     source = small(tmp_path, Wide)
     pipeline, index = slow_pipeline(case, monkeypatch)
-    result = search(session, source, pipeline, kind="slow", factor=10, threads=1)
+    result = search(session, source, pipeline, kind="slow", factor=10, threads=1, repeats=3)
     assert (result.kind, result.found.suspects) == ("slow", (index,))
     assert [t.outcome for t in result.log].count("slow") == 2  # the whole, beside one of the others
     assert bisection.verdict(case.ir, result).startswith(f"Step {index + 1}, slow ")

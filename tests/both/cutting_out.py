@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from transformers import BertConfig
@@ -10,7 +11,7 @@ from transformers.models.bert.modeling_bert import BertModel
 
 from answers import quiet
 from limits import OUTPUT
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.in_process import load_engine
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
@@ -59,8 +60,12 @@ def whole_bert() -> Opened:
     return Opened(module, ("input_ids", "attention_mask"), inputs)
 
 
-def agrees(ir: str, opened: Opened) -> None:
-    """Check that both ways to cut a layer out say the same of it, to the last bit."""
+@pytest.mark.parametrize(
+    "make", [small_bert, pytest.param(whole_bert, marks=pytest.mark.exhaustive)]
+)
+def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand(make: Any) -> None:
+    """Both ways to cut a layer out say the same of it, to the last bit."""
+    opened: Opened = make()
     seen: list[Any] = []
     layer: Any = opened.module.get_submodule(PATH)
     hook = layer.register_forward_pre_hook(
@@ -72,13 +77,13 @@ def agrees(ir: str, opened: Opened) -> None:
     tensors = tuple(v.clone() for v in seen[0] if isinstance(v, torch.Tensor))
     by_hand = Opened(ByHand(layer).eval(), ("hidden_states", "attention_mask"), tensors)
 
-    backend, answers = load_engine(ir), []
+    backend, answers = load_engine(ENGINE), []
     whole = ModelSource("bert")
     for source, given in ((replace(whole, module=PATH), opened), (whole, by_hand)):
         session = PipelineSession(backend)
         session.programs._opened.get(whole, lambda given=given: given)  # type: ignore[misc]
         info = session.load(source, progress=quiet)
-        request = BuildRequest(source, default_pipeline(ir, False), QUICK)
+        request = BuildRequest(source, default_pipeline(ENGINE, False), QUICK)
         found = session.check(request, progress=quiet)
         types = [t for _, t in info.arguments]
         answers.append((found, types, info.graph.operators, info.parameters))
@@ -103,16 +108,15 @@ class Net(nn.Module):
         return torch.logaddexp(x, x).view(x.size(0), 2, 2)
 
 
-def check_import(ir: str) -> None:
-    """Check what is listed of an import, and that what has nodes names them."""
-    session = PipelineSession(load_engine(ir))
+def test_what_an_import_did_is_listed_with_its_nodes() -> None:
+    session = PipelineSession(load_engine(ENGINE))
     opened = Opened(Net().eval(), ("x",), (torch.randn(2, 4),))
     session.programs._opened.get(ModelSource("mlp"), lambda: opened)
     info = session.load(ModelSource("mlp"), progress=quiet)
     found = {(c.kind, c.operator): c for c in info.changes}
     counts = {key: c.count for key, c in found.items()}
     # Relay has an operator for a dropout that is off.
-    dropout = {("dropped", "aten::dropout"): 1} if ir == "relax" else {}
+    dropout = {("dropped", "aten::dropout"): 1} if ENGINE == "relax" else {}
     assert counts == dropout | {
         ("changed", "aten::add_"): 1,
         ("changed", "aten::copy_"): 1,
@@ -135,4 +139,4 @@ def check_import(ir: str) -> None:
     assert found["dropped", "unread.weight, …"].modules == ("unread",)
     assert not found["dropped", "aten::size"].nodes
     (before,) = found["dropped", "aten::contiguous"].nodes  # what stands in its place
-    assert by_id[before].source == ("aten::linear" if ir == "relax" else "aten::dropout")
+    assert by_id[before].source == ("aten::linear" if ENGINE == "relax" else "aten::dropout")

@@ -21,20 +21,15 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from answers import refused
 from limits import GRADIENT, OUTPUT
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
 from relascope.engine import dispatch
 from relascope.engine.dispatch import remove_tvm_dispatch
 from relascope.engine.in_process import LiveProgram
 
 
-def engine():
-    """The engine whose TVM this process holds."""
-    return "relay" if "tvm.relay" in sys.modules else "relax"
-
-
 def add_tvm_dispatch(module, *samples, **options):
-    dispatch.add_tvm_dispatch(module, *samples, **{"engine": engine(), "target": QUICK, **options})
+    dispatch.add_tvm_dispatch(module, *samples, **{"engine": ENGINE, "target": QUICK, **options})
 
 
 class Net(nn.Module):
@@ -477,7 +472,7 @@ class Block(nn.Module):
 
 def largest(x):
     """Relax has no gradient of topk."""
-    return x.topk(2, -1).values if engine() == "relay" else x.sort(-1).values[:, :2]
+    return x.topk(2, -1).values if ENGINE == "relay" else x.sort(-1).values[:, :2]
 
 
 OF_EVAL = {
@@ -757,21 +752,21 @@ def test_another_tvm_that_is_here_already_is_refused():
     other = {
         "relay": "import tvm",
         "relax": "from relascope.engine.relay.tvm.boot import boot; boot()",
-    }[engine()]
+    }[ENGINE]
     program = (
         f"{other}\n"
         "import torch\n"
         "from relascope.engine.dispatch import add_tvm_dispatch\n"
         "from relascope.core.errors import EngineError\n"
         "try:\n"
-        f"    add_tvm_dispatch(torch.nn.Linear(2, 2), torch.zeros(1, 2), engine={engine()!r})\n"
+        f"    add_tvm_dispatch(torch.nn.Linear(2, 2), torch.zeros(1, 2), engine={ENGINE!r})\n"
         "except EngineError as error:\n"
         "    print(error.kind, error.message)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
-    words = {"relay": "engine A TVM without Relay", "relax": "engine A TVM with Relay"}[engine()]
+    words = {"relay": "engine A TVM without Relay", "relax": "engine A TVM with Relay"}[ENGINE]
     assert done.stdout.startswith(words)
     assert "two TVMs" in done.stdout
 
@@ -781,7 +776,7 @@ def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed(monkeypatc
 
     monkeypatch.setattr(classifier, "add_tvm_dispatch", add_tvm_dispatch)
     losses = classifier.losses
-    ours, theirs = losses(engine(), 5, layers=1), losses(None, 5, layers=1)
+    ours, theirs = losses(ENGINE, 5, layers=1), losses(None, 5, layers=1)
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < GRADIENT
     assert len(set(theirs)) == 5
     assert theirs[0] > 0
@@ -791,12 +786,11 @@ def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed(monkeypatc
 def test_the_bench_prints_curves_and_what_verify_costs(capsys, monkeypatch):
     from bench import train
 
-    ir = engine()
-    monkeypatch.setattr(sys, "argv", ["train.py", "--engine", ir, "--steps", "2"])
+    monkeypatch.setattr(sys, "argv", ["train.py", "--engine", ENGINE, "--steps", "2"])
     train.main()
     told = capsys.readouterr().out
-    assert "2 steps: loss" in told and f"{ir} to PyTorch" in told
-    train.print_verify_cost(ir, turns=1)
+    assert "2 steps: loss" in told and f"{ENGINE} to PyTorch" in told
+    train.print_verify_cost(ENGINE, turns=1)
     assert "with it" in capsys.readouterr().out
 
 

@@ -3,7 +3,6 @@
 Each engine's folder runs these tests by importing them, in a process that holds its TVM.
 """
 
-import sys
 from functools import partial
 
 import pytest
@@ -13,7 +12,7 @@ from torch.nn import functional as F
 
 from gradients import quiet
 from limits import ELEMENTWISE, close, rounding
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
@@ -31,10 +30,9 @@ class Applied(nn.Module):
 
 def program(function, inputs, target=None, training=True):
     """A function, imported by the engine whose TVM this process holds."""
-    backend = load_engine("relay" if "tvm.relay" in sys.modules else "relax")
     names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=training)
     model = model_from_module(Applied(function), tuple(names), inputs, source, quiet)
-    return LiveProgram(backend, model, ("min_cut", None), target), dict(
+    return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target), dict(
         zip(names, inputs, strict=True)
     )
 

@@ -258,7 +258,7 @@ def hold_against_itself(session, path, weight):
     info = session.load(source, progress=silent)
     assert info.against.endswith("operator by operator (its gradients with the imported program)")
     assert info.input_count == 1
-    found = session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
+    found = session.check(BuildRequest(source, pipeline, QUICK), progress=silent)
     assert [c.name for c in found] == ["output 0", "gradient of x", f"gradient of {weight}"]
     assert all(c.scale > 0 and c.max_rel < GRADIENT for c in found)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)

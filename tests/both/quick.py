@@ -1,8 +1,10 @@
-"""What keeps tests quick: a target that builds in half the time, small peaks, a slice of cases."""
+"""What keeps tests quick: a target that builds in half the time, small peaks, a slice of cases; and
+which engine's tests run in this process."""
 
 import functools
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -13,6 +15,8 @@ import pytest
 
 from relascope.engine.measure import peaks
 
+ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
+"""The engine whose TVM this process holds, for tests of `tests/relay` and `tests/relax`."""
 QUICK = "llvm -opt-level=0"
 """For tests of what is computed rather than of code: LLVM's optimiser is half of a build."""
 

@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4819,
+    "bench": 4825,
     "commands": 3427,
     "core": 1232,
     "engine": 42827,

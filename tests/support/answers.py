@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,11 @@ def quiet(fraction: float, text: str) -> None:
     """Say nothing; what it is told must be a share and words."""
     assert 0 <= fraction <= 1
     assert isinstance(text, str)
+
+
+def asking(session: Any) -> Callable[..., Any]:
+    """What jobs ask with, of a session in this process."""
+    return lambda method, *given: getattr(session, method)(*given, progress=quiet)
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Modules that draw random numbers in forward: each draw is an input that PyTorch fills."""
 
+import pytest
 import torch
 from torch import nn
 
 from answers import quiet
 from limits import ELEMENTWISE, close
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -50,10 +51,11 @@ def opened(ending, folder):
     return load_model(source_from_file(path, seed=SEED, training=True), quiet)
 
 
-def as_with_pytorchs_draws(ir, ending, folder):
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_a_module_draws_is_an_input_that_pytorch_fills(ending, tmp_path):
     """Outputs, gradients, and where PyTorch's generator stands afterwards."""
-    model = opened(ending, folder)
-    live = LiveProgram(load_engine(ir), model, ("min_cut", None), QUICK)
+    model = opened(ending, tmp_path)
+    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
     x = model.inputs[0]
     values = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
     with seeded(SEED):

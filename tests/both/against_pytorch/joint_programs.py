@@ -3,10 +3,12 @@
 Each engine's folder runs these tests by importing them.
 """
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+import small_models  # noqa: F401
 from answers import quiet, refused
 from gradients import Fn, Several, compare, draw
 from image_parts import PARTS, norms, part
@@ -33,8 +35,32 @@ def traced(module, image, dtype="float32"):
     return model, ENGINE.import_model(model, quiet)
 
 
-def gradients_and_statistics_agree(name, dtype):
-    """Of a part of an image network in which every second norm is frozen."""
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("small_gpt2", "float32"),
+        ("small_llama", "float64"),
+        pytest.param("gpt2_block", "float32", marks=pytest.mark.exhaustive),
+        pytest.param("llama_block", "float64", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
+    source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
+    model = load_model(source, quiet)
+    outputs, gradients = step(model, joint(ENGINE.import_model(model, quiet)), "min_cut")
+    compare(model, outputs, gradients)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    # In float32, which side of relu6's bends a number falls on may depend on rounding.
+    [
+        ("resnet", "float32"),
+        pytest.param("resnet", "float64", marks=pytest.mark.exhaustive),
+        ("mobilenet_v2", "float64"),
+    ],
+)
+def test_gradients_and_running_statistics_agree(name, dtype):
     module, image = part(PARTS[name])
     frozen, live = norms(module)[::2], norms(module)[1::2]
     for norm in frozen:

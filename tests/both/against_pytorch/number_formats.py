@@ -3,8 +3,6 @@
 Each engine's folder runs these tests by importing them, in a process that holds its TVM.
 """
 
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -13,7 +11,7 @@ from torch.nn import functional as F
 from answers import quiet
 from edge_values import drawn, program
 from limits import rounding
-from quick import QUICK, combinations
+from quick import ENGINE, QUICK, combinations
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model
@@ -56,10 +54,6 @@ class Net(nn.Module):
         return F.log_softmax(self.head(rows[:, -1]), -1)
 
 
-def engine():
-    return load_engine("relay" if "tvm.relay" in sys.modules else "relax")
-
-
 class Autocast(nn.Module):
     def __init__(self, inner, dtype):
         super().__init__()
@@ -77,7 +71,7 @@ def case(kind, dtype, whole):
     module, x = (
         (Block(), torch.randint(0, 20, (2, 5)))
         if kind == "block"
-        else (Net(), torch.randn(4, 3, 12, 12))
+        else (Net(), torch.randn(4, 3, 8, 8))
     )
     if whole:
         return module.to(dtype), x if kind == "block" else x.to(dtype)
@@ -102,7 +96,7 @@ def agree(ours, theirs, limit):
 @pytest.mark.parametrize(("kind", "dtype", "whole", "ending"), combinations(*AXES))
 def test_values_and_gradients_in_16_bits(kind, dtype, whole, ending, tmp_path):
     model = load_model(saved(*case(kind, dtype, whole), tmp_path / f"model{ending}"), quiet)
-    live = LiveProgram(engine(), model, ("min_cut", None), QUICK)
+    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
     assert any("compute in float32 and round" in n for n in model.notes)
     values = dict(zip(model.input_names, model.inputs, strict=True))
     values |= model.parameters | model.buffers

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 import onnx_nodes
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.in_process import load_engine
 
 SLICE = (
@@ -41,9 +41,8 @@ SLICE = (
 
 @cache
 def _engine():
-    ir = "relay" if "tvm.relay" in sys.modules else "relax"
-    frontend = importlib.import_module(f"relascope.engine.{ir}.frontend.onnx")
-    return load_engine(ir), QUICK, frontend, set(frontend.everything())
+    frontend = importlib.import_module(f"relascope.engine.{ENGINE}.frontend.onnx")
+    return load_engine(ENGINE), QUICK, frontend, set(frontend.everything())
 
 
 def _look(name):
@@ -70,21 +69,19 @@ def test_one_of_each_operator_is_right_or_refused():
 
 @pytest.mark.exhaustive
 def test_the_command_tries_those_that_are_asked_for(tmp_path):
-    ir = _engine()[0].ir
-    program = [sys.executable, onnx_nodes.__file__, "--engine", ir, "--folder", tmp_path]
+    program = [sys.executable, onnx_nodes.__file__, "--engine", ENGINE, "--folder", tmp_path]
     asked = [*program, "--test", "test_mish", "test_string_split_basic"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "test_mish right" in done.stdout and "test_string_split_basic refused" in done.stdout
     (told,) = [line for line in done.stdout.splitlines() if "tests: right" in line]
     mish = sum("test_mish" in n for n in onnx_nodes._tests())
-    assert told.startswith(f"{ir}: of {mish + 1} tests: right {mish}, refused 1, wrong 0")
+    assert told.startswith(f"{ENGINE}: of {mish + 1} tests: right {mish}, refused 1, wrong 0")
 
 
 @pytest.mark.exhaustive
 def test_the_command_tries_all(tmp_path):
-    ir = _engine()[0].ir
-    program = [sys.executable, onnx_nodes.__file__, "--engine", ir, "--folder", tmp_path]
+    program = [sys.executable, onnx_nodes.__file__, "--engine", ENGINE, "--folder", tmp_path]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (told,) = [line for line in done.stdout.splitlines() if "TVM's importer has" in line]

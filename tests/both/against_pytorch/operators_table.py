@@ -8,11 +8,10 @@ import sys
 from collections import Counter
 
 import pytest
-from torch.testing._internal.common_methods_invocations import op_db
 
 import defaults
 import operators
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.in_process import load_engine
 
 SLICE = (
@@ -30,10 +29,6 @@ RIGHT = {"relax": {"forward": 420, "gradient": 280}, "relay": {"forward": 350, "
 """How many entries are right in float32, at least, in every sample that has elements."""
 
 
-def engine():
-    return "relay" if "tvm.relay" in sys.modules else "relax"
-
-
 def faults(rows):
     bad = [r for r in rows if r.get("verdict") in ("wrong", "crash")]
     return [(r["op"], r["dtype"], r["phase"], r["call"], r["message"]) for r in bad]
@@ -41,8 +36,8 @@ def faults(rows):
 
 @pytest.mark.parametrize("name", SLICE)
 def test_an_operator_is_right_or_refused(name):
-    entry = next(e for e in op_db if e.formatted_name == name)
-    backend, rows = load_engine(engine()), []
+    entry = next(e for e in operators.database() if e.formatted_name == name)
+    backend, rows = load_engine(ENGINE), []
     for job in operators.jobs(entry, 2):
         rows += operators.look(backend, QUICK, entry, job, operators.PHASES[:2])
     assert not faults(rows)
@@ -50,14 +45,14 @@ def test_an_operator_is_right_or_refused(name):
 
 
 def test_the_command_keeps_and_prints_what_it_finds(tmp_path):
-    program = [sys.executable, operators.__file__, "--engine", engine(), "--op", "sigmoid"]
+    program = [sys.executable, operators.__file__, "--engine", ENGINE, "--op", "sigmoid"]
     asked = [*program, "--samples", "1", "--folder", tmp_path]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "forward float32: right 1" in done.stdout
-    rows = operators.tried(tmp_path / f"{engine()}.jsonl")
+    rows = operators.tried(tmp_path / f"{ENGINE}.jsonl")
     assert {r["phase"] for r in rows} == set(operators.PHASES) and not faults(rows)
-    assert "sigmoid` | right | right |" in operators.page({engine(): rows})
+    assert "sigmoid` | right | right |" in operators.page({ENGINE: rows})
 
 
 SWEPT = (
@@ -80,7 +75,7 @@ SWEPT = (
 def test_an_argument_that_is_not_the_default_is_right_or_refused(name):
     """On values that the samples do not show: labels to ignore, small and large numbers."""
     entry = next(c for c in defaults.calls() if c.formatted_name == name)
-    backend, rows = load_engine(engine()), []
+    backend, rows = load_engine(ENGINE), []
     for job in operators.jobs(entry, 3):
         rows += operators.look(backend, QUICK, entry, job, operators.PHASES[:2])
     assert not faults(rows)
@@ -90,12 +85,14 @@ def test_an_argument_that_is_not_the_default_is_right_or_refused(name):
 @pytest.mark.exhaustive
 def test_all_operators_are_right_or_refused(tmp_path):
     phases = [word for p in operators.PHASES[:2] for word in ("--phase", p)]
-    program = [sys.executable, operators.__file__, "--engine", engine(), *phases]
+    program = [sys.executable, operators.__file__, "--engine", ENGINE, *phases]
     subprocess.run([*program, "--folder", tmp_path], capture_output=True, check=False)
-    rows = operators.read(tmp_path / f"{engine()}.jsonl")
-    assert {r["op"] for r in rows if r.get("end")} == {e.formatted_name for e in op_db}
+    rows = operators.read(tmp_path / f"{ENGINE}.jsonl")
+    assert {r["op"] for r in rows if r.get("end")} == {
+        e.formatted_name for e in operators.database()
+    }
     assert not faults(rows)
     rows = [r for r in rows if "verdict" in r]
-    for phase, least in RIGHT[engine()].items():
+    for phase, least in RIGHT[ENGINE].items():
         found = Counter(operators.verdicts(rows, phase, "float32").values())
         assert found["right"] + found["elements"] >= least, found

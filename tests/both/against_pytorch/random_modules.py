@@ -3,12 +3,10 @@
 Each engine's folder runs these tests by importing them, in a process that holds its TVM.
 """
 
-import sys
-
 import pytest
 
 from grammar import fewest, verdict
-from quick import QUICK
+from quick import ENGINE, QUICK
 
 ONCE_WRONG = (
     "views: padded",  # a gradient of another shape, for negative widths
@@ -24,15 +22,11 @@ REFUSED = ("norms: batch norm, mean of all",)
 PER_TEST = 20
 
 
-def engine():
-    return "relay" if "tvm.relay" in sys.modules else "relax"
-
-
 def never_wrong(seed, recipe=None):
-    word, about = verdict(seed, engine(), QUICK, recipe)
+    word, about = verdict(seed, ENGINE, QUICK, recipe)
     if word == "wrong":
         drawn = recipe or about.partition(": ")[2].rpartition(": ")[2].split(", ")
-        about += f"; by {fewest(seed, engine(), QUICK, drawn)}" if len(drawn) > 1 else ""
+        about += f"; by {fewest(seed, ENGINE, QUICK, drawn)}" if len(drawn) > 1 else ""
     assert word != "wrong", about
     return word
 

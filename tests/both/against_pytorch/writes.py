@@ -8,7 +8,7 @@ from torch import nn
 
 from answers import quiet
 from limits import ELEMENTWISE, close
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import source_from_file, with_tensors
@@ -142,18 +142,14 @@ WRITES = [
 ENDINGS = (".pt", ".pt2")
 
 
-def cases(every):
-    """Each of them from a file of each kind.
-
-    Args:
-        every: run all by default; else a few, for writes are put out of place before an engine
-            imports the program, and the other engine's tests run all of them.
-    """
+def cases():
+    """Each of them from a file of each kind; by default only a few in Relay, for writes are put out
+    of place before an engine imports the program, and Relax's tests run all of them."""
     found = []
     for index, function in enumerate(WRITES):
         for ending in ENDINGS:
             few = index % 4 == 0 and ending == ENDINGS[index // 4 % 2]
-            marks = () if every or few else pytest.mark.exhaustive
+            marks = () if few or ENGINE == "relax" else pytest.mark.exhaustive
             name = f"{function.__name__}-{ending}"
             found.append(pytest.param(function, ending, id=name, marks=marks))
     return found
@@ -174,7 +170,7 @@ def through_what_may_be_a_copy(y, table):
     return y * 1
 
 
-def opened(ir, module, x, path):
+def opened(module, x, path):
     """A program from a file that the module is written to."""
     saved, own = path.with_suffix(".inputs.pt"), copy.deepcopy(module)
     torch.save([x], saved)
@@ -183,22 +179,23 @@ def opened(ir, module, x, path):
     else:
         torch.jit.trace(own, x, check_trace=False).save(path)
     model = load_model(with_tensors(source_from_file(path, training=True), [saved]), quiet)
-    return model, LiveProgram(load_engine(ir), model, ("min_cut", None), QUICK)
+    return model, LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
 
 
-def refused_where_a_copy_is_possible(ir, folder):
+def test_a_write_through_what_may_be_a_copy_is_refused(tmp_path):
     """A file does not say whether memory lets `flatten` be a view; a program does."""
     module, x = Written(through_what_may_be_a_copy), torch.randn(4, 6)
     with pytest.raises(EngineError, match="aten::fill_ changes a tensor in place"):
-        opened(ir, module, x, folder / "written.pt")
-    as_in_pytorch(ir, through_what_may_be_a_copy, ".pt2", folder)
+        opened(module, x, tmp_path / "written.pt")
+    test_a_write_into_a_part_is_as_in_pytorch(through_what_may_be_a_copy, ".pt2", tmp_path)
 
 
-def as_in_pytorch(ir, function, ending, folder):
+@pytest.mark.parametrize(("function", "ending"), cases())
+def test_a_write_into_a_part_is_as_in_pytorch(function, ending, tmp_path):
     """Outputs, the buffer's new value and the gradient of a program opened from a file."""
     torch.manual_seed(0)
     module, x = Written(function), torch.randn(4, 6)
-    model, live = opened(ir, module, x, folder / f"written{ending}")
+    model, live = opened(module, x, tmp_path / f"written{ending}")
     if model.buffers:  # which tracing has changed already
         module.table = model.buffers["table"].clone()
     plain = copy.deepcopy(module)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import tvm
 
+from answers import asking
+from quick import ENGINE, QUICK
 from relascope import recording
 from relascope.commands.shared import write_files
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, reduce
 from relascope.engine.jobs.accuracy import OURS
-from relascope.engine.protocol.session import silent
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, ir_of, parts, same_tvm
 
-ENGINE = "relay" if "tvm.relay" in sys.modules else "relax"
 OWN = {"relax": ["ReluAway"], "relay": ["InferType", "ReluAway"]}[ENGINE]
 
 
@@ -37,7 +37,7 @@ def _script():
 
 @pytest.fixture
 def ask(session):
-    return lambda method, *given: getattr(session, method)(*given, progress=silent)
+    return asking(session)
 
 
 def test_parts_are_what_takes_and_returns_the_same(compiled):
@@ -55,13 +55,13 @@ def test_parts_are_what_takes_and_returns_the_same(compiled):
 
 def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path):
     part, held = parts(compiled)[0], RecordedNumbers(compiled, tmp_path)
-    rows = held.errors(ask, part, "llvm", OURS)
+    rows = held.errors(ask, part, QUICK, OURS)
     assert [(r["pass"], r["error"]["verdict"]) for r in rows] == [
         (name, "wrong" if name == "ReluAway" else "right") for name in OWN
     ]
     assert rows[-1]["error"]["max_rel"] > 1e-3
     assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
-    found = held.search(ask, ENGINE, (part,), "llvm", OURS)[0].result
+    found = held.search(ask, ENGINE, (part,), QUICK, OURS)[0].result
     (suspect,) = found.found.suspects
     assert part.made[suspect].by == rows[-1]["number"]
     said = bisect.verdict(ENGINE, found)
@@ -72,7 +72,7 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
 def reduced(ask, compiled, folder):
     """The last part's fault, narrowed, and the folder of its report."""
     part, held = parts(compiled)[0], RecordedNumbers(compiled, folder)
-    (found,) = held.search(ask, ENGINE, (part,), "llvm", OURS)
+    (found,) = held.search(ask, ENGINE, (part,), QUICK, OURS)
     made = reduce.narrow(ask, ENGINE, found.result)
     write_files(made.report.files, folder / "report", "--out")
     return made, folder / "report"
@@ -107,14 +107,12 @@ def test_inputs_are_drawn_or_given(compiled, ask, tmp_path):
         inputs |= {"w": np.full((16, 16), 0.25, "float32"), "b": np.ones(16, "float32")}
         np.savez(tmp_path / "in.npz", **inputs)  # nothing is negative: relu is abs
         held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
-        assert [r["error"]["verdict"] for r in held.errors(ask, part, "llvm", OURS)] == [
-            "right"
-        ] * 2
+        assert [r["error"]["verdict"] for r in held.errors(ask, part, QUICK, OURS)] == ["right"] * 2
     else:
         np.savez(tmp_path / "in.npz", **inputs)
         held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
-        (row,) = held.errors(ask, part, "llvm", OURS)
-        (other,) = RecordedNumbers(compiled, tmp_path, seed=3).errors(ask, part, "llvm", OURS)
+        (row,) = held.errors(ask, part, QUICK, OURS)
+        (other,) = RecordedNumbers(compiled, tmp_path, seed=3).errors(ask, part, QUICK, OURS)
         assert row["error"]["max_rel"] != other["error"]["max_rel"]
 
 
@@ -134,9 +132,9 @@ def test_with_its_kernels_there_are_numbers_to_the_last_pass(compiled, ask, tmp_
         assert parts(compiled, kernels=True) == parts(compiled)  # kernels end Relay's modules
         return
     (part,) = parts(compiled, kernels=True)
-    rows = RecordedNumbers(compiled, tmp_path, kernels=True).errors(ask, part, "llvm", OURS)
+    rows = RecordedNumbers(compiled, tmp_path, kernels=True).errors(ask, part, QUICK, OURS)
     assert not part.end and [r["failure"] for r in rows] == [None] * len(rows)
     last = {r["pass"]: r["error"]["verdict"] for r in rows}
     assert rows[-1]["pass"] == "AttachGlobalSymbol" and "StaticPlanBlockMemory" in last
     with pytest.raises(EngineError, match="which is shown and not run"):
-        RecordedNumbers(compiled, tmp_path).search(ask, ENGINE, (part,), "llvm", OURS)
+        RecordedNumbers(compiled, tmp_path).search(ask, ENGINE, (part,), QUICK, OURS)

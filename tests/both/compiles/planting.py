@@ -1,11 +1,13 @@
-"""What the tests of a gate share: regressions planted in a compile, in this process."""
+"""A gate names the regressions that are planted in a compile, in the engine whose TVM is here."""
 
 import sys
 
 import pytest
+import tvm
 
+from answers import asking
 from planted import PLANTED, write
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.jobs import baseline
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import catalogue
@@ -13,13 +15,8 @@ from relascope.passes.catalogue import default_pipeline, read_pipeline, user
 from relascope.viz.rows.gate.baseline import compare
 
 BY_TITLE = {p.title: p for p in PLANTED}
-FEW = ("a fusion lost", "a cast added")
-
-
-def cases(few=FEW):
-    """Every regression; those that are not among a few take long for what they add."""
-    mark = pytest.mark.exhaustive
-    return [t if t in few else pytest.param(t, marks=mark) for t in BY_TITLE]
+FEW = ("a fusion lost", "a cast added")[: 1 if ENGINE == "relay" else 2]
+"""Those that are run by default: the others take long for what they add."""
 
 
 class Planting:
@@ -27,38 +24,36 @@ class Planting:
 
     Args:
         session: the engine's class.
-        end: undoes what a pass did to the process.
     """
 
-    def __init__(self, session, folder, monkeypatch, end):
-        self.session, self.folder, self.end = session, folder, end
+    def __init__(self, session, folder, monkeypatch):
+        self.session, self.folder = session, folder
         monkeypatch.setenv(user.VARIABLE, "")
         monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
 
-    def taken(self, ir, planted, training):
+    def taken(self, planted, training):
         for module in [m for m in sys.modules if m.endswith("own.py")]:
             del sys.modules[module]
-        model, own = write(self.folder, ir, planted)
+        model, own = write(self.folder, ENGINE, planted)
         user.name_files([str(own)])
-        session = self.session()
-
-        def ask(method, *arguments):
-            return getattr(session, method)(*arguments, progress=lambda *_: None)
-
         source = ModelSource(f"python:{model}:make", training=training)
-        pipeline = read_pipeline(ir, f"{default_pipeline(ir, training)}|own")
+        pipeline = read_pipeline(ENGINE, f"{default_pipeline(ENGINE, training)}|own")
         try:
-            return baseline.take(ask, ir, source, pipeline, QUICK, rounds=2)
+            return baseline.take(asking(self.session()), ENGINE, source, pipeline, QUICK, rounds=2)
         finally:
-            self.end()
+            while (context := tvm.transform.PassContext.current()).config:
+                context.__exit__(None, None, None)  # which a pass has entered
 
 
-def named(planting, ir, title):
-    """Whether a regression is named by its kind and its words, and nothing where there is none."""
-    planted = BY_TITLE[title]
-    then = planting.taken(ir, None, planted.training)
-    now = planting.taken(ir, planted, planted.training)
+@pytest.mark.parametrize(
+    "title", [t if t in FEW else pytest.param(t, marks=pytest.mark.exhaustive) for t in BY_TITLE]
+)
+def test_a_planted_regression_is_named(title, session, tmp_path, monkeypatch):
+    """By its kind and its words, and nothing is named where there is none."""
+    planted, planting = BY_TITLE[title], Planting(type(session), tmp_path, monkeypatch)
+    then = planting.taken(None, planted.training)
+    now = planting.taken(planted, planted.training)
     found = [d for d in compare(then, now).failing() if d.kind == planted.kind]
-    assert any(planted.says(ir) in d.sentence for d in found), compare(then, now)
-    again = compare(then, planting.taken(ir, None, planted.training))
+    assert any(planted.says(ENGINE) in d.sentence for d in found), compare(then, now)
+    again = compare(then, planting.taken(None, planted.training))
     assert [d for d in again.differences if d.kind not in ("compile", "speed")] == []

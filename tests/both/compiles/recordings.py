@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tvm
 
+from quick import ENGINE
 from relascope import Record, recording, show
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -27,10 +28,6 @@ from relascope.recorder.writing import Writer
 from relascope.viz.compare.runs import compare
 from relascope.viz.compare.sides import of_recording
 from relascope.viz.rows.recording import step_diff
-
-
-def engine():
-    return "relay" if "tvm.relay" in sys.modules else "relax"
 
 
 @tvm.ir.transform.module_pass(opt_level=0, name="outer")
@@ -51,7 +48,7 @@ def breaks(mod, context):
 
 @pytest.fixture
 def mod(session):
-    pipeline = default_pipeline(engine(), False)
+    pipeline = default_pipeline(ENGINE, False)
     return session.program_after(ModelSource("mlp", batch=2), pipeline).mod
 
 
@@ -80,7 +77,7 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
 
 def test_a_live_module_its_function_and_its_recording_are_shown(mod, tmp_path):
     whole, alone = show(mod), show(mod["main"])
-    assert whole.graph.ir == engine() and len(whole.graph) > 5
+    assert whole.graph.ir == ENGINE and len(whole.graph) > 5
     assert len(alone.graph) == len(whole.graph)
     with pytest.raises(EngineError, match="no function nothing"):
         show(tvm.IRModule({**dict(mod.functions), "other": mod["main"]}), "nothing")
@@ -200,7 +197,7 @@ def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path, monkeypatch
 
 
 def test_the_contexts_parameters_are_there(mod, tmp_path):
-    config = {"relay": "relay.FuseOps.max_depth", "relax": "relax.FuseOps.max_depth"}[engine()]
+    config = {"relay": "relay.FuseOps.max_depth", "relax": "relax.FuseOps.max_depth"}[ENGINE]
     path = tmp_path / "run.rsc"
     given = {"opt_level": 1, "required_pass": ["inner"], "disabled_pass": ["breaks"]}
     with tvm.transform.PassContext(**given, config={config: 7}, instruments=[Record(path)]):
@@ -211,13 +208,13 @@ def test_the_contexts_parameters_are_there(mod, tmp_path):
 
 
 def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, tmp_path):
-    pipeline = default_pipeline(engine(), False)
+    pipeline = default_pipeline(ENGINE, False)
     program = session.program_after(ModelSource("mlp", batch=2), pipeline)
     with recording(tmp_path / "run.rsc", "graphs"):
         inner(program.mod)
     found = read(tmp_path / "run.rsc")
     main = found.passes[0].before["main"]
-    draw = resolve_name(f"relascope.engine.{engine()}.draw.to_graph:to_graph")
+    draw = resolve_name(f"relascope.engine.{ENGINE}.draw.to_graph:to_graph")
     mine, engines = found.graph(main), draw(program)[0]
     assert mine.operators == engines.operators and mine.edge_count == engines.edge_count
     sizes = {str(kind) for kind, _ in found.constants(main)}
@@ -228,12 +225,12 @@ def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, 
 
 
 def test_a_module_is_what_it_was_with_its_numbers(session, tmp_path):
-    program = session.program_after(ModelSource("mlp", batch=2), default_pipeline(engine(), False))
+    program = session.program_after(ModelSource("mlp", batch=2), default_pipeline(ENGINE, False))
     with recording(tmp_path / "run.rsc", "modules"):
         inner(program.mod)
     found = read(tmp_path / "run.rsc")
     before, after = (tvm.ir.load_json(found.module(0, side)) for side in (False, True))
-    same = tvm.ir.structural_equal if engine() == "relay" else tvm_ffi_equal()
+    same = tvm.ir.structural_equal if ENGINE == "relay" else tvm_ffi_equal()
     assert same(before, program.mod) and same(after["other"], program.mod["main"])
     lines = map(json.loads, found.path.read_text().splitlines())
     blobs = [x["blob"] for x in lines if "blob" in x]
@@ -259,7 +256,7 @@ def test_what_is_made_anew_and_is_the_same_is_no_change(mod, tmp_path):
 
 def test_what_changes_in_constants_alone_is_a_change(tmp_path):
     def module(value):
-        if engine() == "relay":
+        if ENGINE == "relay":
             from tvm import relay
 
             x = relay.var("x", shape=(2,))
@@ -285,7 +282,7 @@ def test_what_changes_in_constants_alone_is_a_change(tmp_path):
 
 
 def test_a_build_is_recorded_down_to_its_kernels_code(session, tmp_path):
-    pipeline = default_pipeline(engine(), False)
+    pipeline = default_pipeline(ENGINE, False)
     program = session.program_after(ModelSource("mlp", batch=2), pipeline)
     called = tvm.transform.Pass.__call__
     with recording(tmp_path / "run.rsc", "graphs"):
@@ -295,7 +292,7 @@ def test_a_build_is_recorded_down_to_its_kernels_code(session, tmp_path):
         "relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"},
         "relax": {"LegalizeOps", "tirx.MakePackedAPI"},
     }
-    assert wanted[engine()] <= {p.name for p in found.passes}
+    assert wanted[ENGINE] <= {p.name for p in found.passes}
     code = found.kernels[-1]
     made = found.passes[code.run]
     assert (made.kind, made.name, code.language) == ("codegen", "target.build.llvm", "llvm")
@@ -364,7 +361,7 @@ if len(sys.argv) > 2:
 
 def started(folder, *arguments):
     """A script that was not changed, as `relascope record` starts it, with this process's TVM."""
-    (folder / "compile.py").write_text(BOOT[engine()] + SCRIPT)
+    (folder / "compile.py").write_text(BOOT[ENGINE] + SCRIPT)
     command = [sys.executable, "-m", "relascope", "record", "-o", folder / "run.rsc", "--"]
     return subprocess.Popen(
         [*command, sys.executable, folder / "compile.py", *arguments],
@@ -391,7 +388,7 @@ def test_what_a_script_starts_is_recorded_beside_it(tmp_path):
         "for _ in range(2):\n    subprocess.run([sys.executable, *sys.argv[1:]], check=True)\n"
     )
     child = tmp_path / "compile.py"
-    child.write_text(BOOT[engine()] + SCRIPT)
+    child.write_text(BOOT[ENGINE] + SCRIPT)
     command = [sys.executable, "-m", "relascope", "record", "--json", "-o", tmp_path / "run.rsc"]
     done = subprocess.run(
         [*command, "--level", "names", "--", sys.executable, script, child, "0"],
@@ -407,7 +404,7 @@ def test_what_a_script_starts_is_recorded_beside_it(tmp_path):
 @pytest.mark.exhaustive
 def test_variables_alone_have_a_script_recorded(tmp_path):
     script = tmp_path / "compile.py"
-    script.write_text(BOOT[engine()] + SCRIPT)
+    script.write_text(BOOT[ENGINE] + SCRIPT)
     command = [sys.executable, "-m", "relascope", "record", "-o", tmp_path / "run.rsc", "--env"]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     variables = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
@@ -467,7 +464,7 @@ def compiled(session, path, target="llvm", opt_level=3):
     """A compile as a person's script does it, recorded; as it is held against another."""
     program = session.program_after(ModelSource("bert_layer"), Pipeline())
     with recording(path, "graphs"), tvm.transform.PassContext(opt_level=opt_level):
-        if engine() == "relay":
+        if ENGINE == "relay":
             tvm.relay.build(program.mod, target)
         else:
             tvm.relax.build(program.mod, tvm.target.Target({"kind": target}))
@@ -480,7 +477,7 @@ def test_compiles_held_against_each_other(session, tmp_path):
     again = compare(usual, compiled(session, tmp_path / "b.rsc"))
     assert again["same"], "places in memory and counted names are no difference"
     lower = compare(compiled(session, tmp_path / "c.rsc", opt_level=1), usual)
-    if engine() == "relay":
+    if ENGINE == "relay":
         assert lower["first_difference"]["pass"] == "EliminateCommonSubexpr"
         was, now = (lower["end"]["figures"][side]["kernels"] for side in ("a", "b"))
         assert was > now > 0

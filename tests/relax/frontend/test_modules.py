@@ -13,6 +13,7 @@ from tvm.script import relax as R
 
 from answers import refused
 from gradients import hold_against_itself
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.protocol.request import BuildRequest
@@ -183,7 +184,7 @@ def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
     assert [s.error for s in steps] == [None, None]
     if "beside" not in said:
         with pytest.raises(EngineError, match="is shown and stepped, and not run"):
-            session.check(BuildRequest(source, Pipeline(), "llvm"), progress=silent)
+            session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_a_kernel_in_text_is_shown_and_runs_where_somebody_said_so(tmp_path):
     session, source = RelaxSession(), source_from_file(path)
     assert [n.op for n in session.load(source, progress=silent).graph if n.op] == ["twice"]
     for kernels in (False, True):
-        request = BuildRequest(replace(source, kernels=kernels), Pipeline(), "llvm")
+        request = BuildRequest(replace(source, kernels=kernels), Pipeline(), QUICK)
         if kernels:
             assert session.check(request, progress=silent)[0].max_rel == 0
         else:

@@ -1,13 +1,14 @@
-"""The Relax engine in its child process: load, step, draw, check and time."""
+"""The Relax engine: load, step, draw, check and time."""
+
+from types import SimpleNamespace
 
 import pytest
 
-from answers import refused
+from answers import asking, refused
 from limits import LIMITS, OUTPUT, POINTWISE, rounding
 from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
-from relascope.engine.client import EngineClient
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building.targets import parse
@@ -25,9 +26,8 @@ def pipeline(text):
 
 
 @pytest.fixture(scope="module")
-def client():
-    with EngineClient("relax") as client:
-        yield client
+def client(session):
+    return SimpleNamespace(call=asking(session))
 
 
 @pytest.fixture(scope="module")

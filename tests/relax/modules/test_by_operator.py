@@ -8,6 +8,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from answers import asking
+from quick import QUICK
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import IMPORT, Question
 from relascope.engine.protocol.session import silent
@@ -18,7 +20,10 @@ from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.pipeline import Pipeline
 
-SAMPLES = ["mlp", "bert_layer", "gpt2_block", "llama_block", "vit", "resnet", "super_resolution"]
+SAMPLES = [
+    *("mlp", "bert_layer", "gpt2_block", "llama_block", "resnet"),
+    *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("vit", "super_resolution")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -146,16 +151,13 @@ def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
 
     path = tmp_path / "mod.json"
     path.write_text(tvm.ir.save_json(module(made, ((4, 9), dtype), ((9, 3), dtype))))
-    question = Question(ModelSource(str(path)), Pipeline(), "llvm")
+    question = Question(ModelSource(str(path)), Pipeline(), QUICK)
 
-    def ask(method, *given):
-        return getattr(session, method)(*given, progress=silent)
-
-    found = bisect.bisect(ask, "relax", question)
+    found = bisect.bisect(asking(session), "relax", question)
     assert (found.kind, found.against) == ("", "PyTorch, operator by operator")
     wrong = {**by_operator._OPERATORS, "nn.relu": lambda g, a: g[0].relu() * 1.2}
     monkeypatch.setattr(by_operator, "_OPERATORS", wrong)
-    found = bisect.bisect(ask, "relax", question)
+    found = bisect.bisect(asking(session), "relax", question)
     assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))
     unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
     length = 2 * 9 + 1  # a product and a sum a term, and what follows
@@ -194,11 +196,8 @@ def test_a_fault_of_one_size_or_side_is_found(session, tmp_path, monkeypatch, op
     monkeypatch.setattr(by_operator, "_OPERATORS", {**by_operator._OPERATORS, op: wrong})
     path = tmp_path / "mod.json"
     path.write_text(tvm.ir.save_json(Parts), encoding="utf-8")
-
-    def ask(method, *given):
-        return getattr(session, method)(*given, progress=silent)
-
-    found = bisect.bisect(ask, "relax", Question(ModelSource(str(path)), Pipeline(), "llvm"))
+    question = Question(ModelSource(str(path)), Pipeline(), QUICK)
+    found = bisect.bisect(asking(session), "relax", question)
     assert found.kind == "wrong"
     drawn = found.question.source.run
     assert drawn == run or (not drawn and op in ("subtract", "multiply"))  # or the sample's own
@@ -209,9 +208,6 @@ def test_a_fault_of_all_of_tvm_is_one_since_the_import(session, tmp_path, monkey
     monkeypatch.setattr(by_operator, "_OPERATORS", wrong)
     path = tmp_path / "mod.relax"
     path.write_text(module(_op.nn.relu, ((4, 8), "float32")).script(), encoding="utf-8")
-
-    def ask(method, *given):
-        return getattr(session, method)(*given, progress=silent)
-
-    found = bisect.bisect(ask, "relax", Question(ModelSource(str(path)), Pipeline(), "llvm"))
+    question = Question(ModelSource(str(path)), Pipeline(), QUICK)
+    found = bisect.bisect(asking(session), "relax", question)
     assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))

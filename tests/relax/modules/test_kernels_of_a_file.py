@@ -9,6 +9,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
@@ -67,7 +68,7 @@ def test_they_are_shown_and_not_run(session, source):
         assert record.error.kind == "code" and "twice" in record.error.message
     for pipeline in (Pipeline(), read_pipeline("relax", "-cse")):
         with pytest.raises(EngineError, match="which is shown and not run") as refused:
-            session.check(BuildRequest(source, pipeline, "llvm"), progress=silent)
+            session.check(BuildRequest(source, pipeline, QUICK), progress=silent)
         assert refused.value.kind == "code"
     assert not RUNS
 
@@ -76,7 +77,7 @@ def test_they_run_where_somebody_said_so(session, source):
     allowed = replace(source, kernels=True)
     pipeline = read_pipeline("relax", session.pipelines(progress=silent).pipelines["target"])
     for last in range(len(pipeline)):
-        request = BuildRequest(allowed, pipeline.upto(last), "llvm")
+        request = BuildRequest(allowed, pipeline.upto(last), QUICK)
         assert all(c.max_rel == 0 for c in session.check(request, progress=silent))
     assert RUNS
 

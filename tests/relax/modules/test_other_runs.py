@@ -8,12 +8,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from answers import asking
+from quick import QUICK
 from relascope import cli
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.runs import at_run, fitting, runs_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import source_from_file
-from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.relax import fold_constant
 from relascope.passes.relax.ir.rewrite import with_mod
@@ -49,17 +50,13 @@ SIZES = f"""{HEAD}
 
 
 @pytest.fixture
-def opened(tmp_path):
+def opened(session, tmp_path):
     def write(text):
         path = tmp_path / "mod.py"
         path.write_text(text)
-        return partial(asked, RelaxSession()), source_from_file(path)
+        return asking(session), source_from_file(path)
 
     return write
-
-
-def asked(session, method, *given):
-    return getattr(session, method)(*given, progress=silent)
 
 
 @mutator
@@ -81,7 +78,7 @@ def planted(operator, program):
 def found(monkeypatch, opened, operator):
     monkeypatch.setattr(fold_constant, "fold", partial(planted, operator))
     ask, source = opened(BRANCHES)
-    question = bisect.Question(source, read_pipeline("relax", "fold"), "llvm")
+    question = bisect.Question(source, read_pipeline("relax", "fold"), QUICK)
     return bisect.bisect(ask, "relax", question)
 
 
@@ -117,11 +114,10 @@ def test_check_runs_both_sides_and_says_what_it_does_not_reach(tmp_path, capsys)
     assert document["verdict"].endswith(left)
 
 
-def test_sizes_that_are_expressions_follow_the_sizes_in_them(opened):
+def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):
     ask, source = opened(SIZES)
-    runs, said = fitting(ask, source, "llvm")
+    runs, said = fitting(ask, source, QUICK)
     assert ([at_run(run) for run in runs], said) == (["n = 1", "n = 5"], ())
     assert runs_of(ask, source).left == ""
-    (session,) = ask.args
     inputs = session.programs.loaded(runs[1], silent).model.inputs
     assert [tuple(t.shape) for t in inputs] == [(5, 4), (11, 4)]

@@ -6,21 +6,17 @@ pytest.register_assert_rewrite("joint_programs")
 
 import torch
 import tvm
-from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
 from answers import refused
-from gradients import Fn, Many, bert_layer, compare, draw, operators
+from gradients import Fn, Many, bert_layer, compare, operators
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
-from limits import LIMITS, close
+from limits import LIMITS
 from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
-from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import model_from_module
-from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.ir.program import RelaxProgram
 from training import ENGINE, imported, joint, passes, step
 
@@ -48,31 +44,6 @@ def test_gradients_of_operators_agree_with_autograd(section, dtype):
 @pytest.mark.parametrize("sample", ["mlp", "bert_self_attention"])
 def test_samples_in_train_mode_agree_with_pytorch(sample):
     sample_in_train_mode_agrees(sample, "float64")
-
-
-def test_running_statistics_are_returned_and_frozen_norms_keep_theirs():
-    torch.manual_seed(0)
-    module = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.BatchNorm2d(2)
-    ).double()
-    for norm in (module[1], module[4]):
-        norm.running_mean.normal_(0, 0.3)
-        norm.running_var.uniform_(0.5, 2)
-        nn.init.normal_(norm.weight, 1, 0.3)
-    module.train()
-    module[1].eval()
-    source = ModelSource("module", training=True, dtype="float64")
-    model = model_from_module(module, ("x",), (draw(4, 3, 6, 6),), source, lambda *_: None)
-    program = import_model(model, lambda *_: None)
-    changed = ("running_mean", "running_var", "num_batches_tracked")
-    assert set(program.updates) == {f"4.{n}" for n in changed}
-    results, gradients = step(model, joint(program))
-    count = len(results) - 3
-    compare(model, results[:count], gradients)
-    updated = dict(zip(program.updates, results[count:], strict=True))
-    for name, theirs in model.updated(program.updates).items():
-        assert not torch.equal(theirs, model.buffers[name])
-        torch.testing.assert_close(updated[name], theirs, **close(LIMITS["float64"][0]))
 
 
 @pytest.mark.parametrize(

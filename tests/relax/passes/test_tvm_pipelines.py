@@ -4,7 +4,10 @@ import pytest
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+import small_models  # noqa: F401
+from answers import asking
 from place import ROOT
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import Question
@@ -47,23 +50,19 @@ def spelled_out(session, text):
     return read_pipeline("relax", with_tvms("relax", text, known))
 
 
-def asking(session):
-    return lambda method, *given: getattr(session, method)(*given, progress=silent)
-
-
 def searched(session, source, text, **about):
     pipeline = spelled_out(session, text)
-    found = bisect.bisect(asking(session), "relax", Question(source, pipeline, "llvm", **about))
+    found = bisect.bisect(asking(session), "relax", Question(source, pipeline, QUICK, **about))
     return found, [pipeline.steps[i].name for i in found.found.suspects if i >= 0]
 
 
 @pytest.mark.parametrize("name", ["zero", "default", "target"])
 def test_every_step_of_a_pipeline_is_drawn_and_has_numbers(session, name):
-    source, pipeline = ModelSource("bert_layer"), spelled_out(session, f"tvm:{name}")
+    source, pipeline = ModelSource("small_bert"), spelled_out(session, f"tvm:{name}")
     records = session.step(source, pipeline, progress=silent)
     assert [r.error for r in records] == [None] * len(pipeline)
     for index in range(len(pipeline)):
-        request = BuildRequest(source, pipeline.upto(index), "llvm")
+        request = BuildRequest(source, pipeline.upto(index), QUICK)
         assert all(c.max_rel < 1e-5 for c in session.check(request, progress=silent))
 
 

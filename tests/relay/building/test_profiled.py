@@ -10,17 +10,11 @@ from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 
-LAYER = ModelSource("bert_layer", tokens=6)
-
-
-@pytest.fixture(scope="module")
-def inference(session):
-    return profile(session, LAYER, default_pipeline("relay", False))
-
 
 @pytest.mark.exhaustive
-def test_kernels_of_one_operator_put_out_the_value_of_their_node(inference):
-    check_nodes(*inference)
+def test_kernels_of_one_operator_put_out_the_value_of_their_node(session):
+    source = ModelSource("bert_layer", tokens=6)
+    check_nodes(*profile(session, source, default_pipeline("relay", False)))
 
 
 @pytest.mark.exhaustive
@@ -53,7 +47,8 @@ def check_nodes(found, graph, values):
     assert len(set(mapped)) > 0.7 * len(calls)
 
 
-def test_the_same_node_is_computed_twice_only_where_it_is_computed_again(inference):
-    found, _, _ = inference
+def test_the_same_node_is_computed_twice_only_where_it_is_computed_again(session):
+    source = ModelSource("small_bert", tokens=6)
+    found, _, _ = profile(session, source, default_pipeline("relay", False))
     mapped = [i for k in found.kernels for i in k.nodes]
     assert len(mapped) == len(set(mapped))

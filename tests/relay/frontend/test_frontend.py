@@ -50,7 +50,9 @@ class Apply(nn.Module):
 # Numbers.
 
 
-@pytest.mark.parametrize("name", ["mlp", "bert_layer", "super_resolution"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "bert_layer", pytest.param("super_resolution", marks=pytest.mark.exhaustive)]
+)
 def test_samples_keep_their_numbers(name):
     assert error(*load(name)) < LIMIT["float32"]
 
@@ -67,6 +69,7 @@ def test_train_mode_keeps_its_numbers_with_masks_in_pytorch_order():
     assert error(model, program) < LIMIT["float32"]
 
 
+@pytest.mark.exhaustive
 def test_bert_keeps_its_structure():
     """Its numbers are compared by the bench: building it takes half a minute."""
     model, program = load("bert", tokens=6)

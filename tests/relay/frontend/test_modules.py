@@ -3,14 +3,13 @@
 import json
 import tarfile
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relay, te
 
-from answers import refused
+from answers import asking, refused
 from gradients import hold_against_itself
 from limits import ELEMENTWISE
 from quick import QUICK
@@ -99,7 +98,7 @@ def test_its_numbers_are_held_against_pytorchs_operators(tmp_path, monkeypatch):
     source = source_from_file(saved(tmp_path, "relay"))
     assert session.load(source, progress=silent).against == "PyTorch, operator by operator"
     assert not asked, "its process takes seconds to start"
-    (found,) = session.check(BuildRequest(source, Pipeline(), "llvm"), progress=silent)
+    (found,) = session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
     assert asked and found.scale > 0 and found.max_rel < 1e-5
 
 
@@ -112,8 +111,8 @@ def @main(%x: Tensor[(1, 2), float32]) {
 
 def test_an_operator_that_reads_beyond_a_tensor_is_at_fault_since_the_import(tmp_path):
     (tmp_path / "mod.relay").write_text(BEYOND)
-    source, ask = source_from_file(tmp_path / "mod.relay"), partial(_asked, RelaySession())
-    found = bisect.bisect(ask, "relay", bisect.Question(source, Pipeline.parse("cse"), "llvm"))
+    source, ask = source_from_file(tmp_path / "mod.relay"), asking(RelaySession())
+    found = bisect.bisect(ask, "relay", bisect.Question(source, Pipeline.parse("cse"), QUICK))
     assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))
 
 
@@ -146,7 +145,7 @@ def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path
 
     monkeypatch.setattr(builtin, "cse", fault)
     session, source = RelaySession(), source_from_file(saved(tmp_path, "relay", product()))
-    ask = partial(_asked, session)
+    ask = asking(session)
     assert node_accuracy.nodes_against(ask, source) == "the imported program"
     about = (ask, "relay", source, Pipeline.parse("cse"), 0, QUICK)
     (inside,) = node_accuracy.both(*about)
@@ -154,10 +153,6 @@ def test_the_node_where_a_pass_breaks_it_is_found_by_the_program_itself(tmp_path
     (dense,) = (n.id for n in inside.graph if n.op == "nn.dense")
     assert inside.errors[dense].max_rel < ELEMENTWISE
     assert "so whether that is rounding is open" in node_accuracy.verdict(inside)
-
-
-def _asked(session, method, *args):
-    return getattr(session, method)(*args, progress=silent)
 
 
 def changed(folder, change):

@@ -14,6 +14,7 @@ from accuracies import (
     quiet,
     table,
 )
+from answers import asking
 from limits import LIMITS
 from quick import QUICK
 from relascope.engine.jobs import accuracy
@@ -104,6 +105,6 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
 
 def test_a_stage_that_cannot_run_is_a_row_that_says_why(session):
     stage = accuracy.Stage("forward", MLP, Pipeline.parse("gradient"))
-    (row,) = accuracy.run(lambda m, *a: getattr(session, m)(*a, progress=quiet), stage, QUICK)
+    (row,) = accuracy.run(asking(session), stage, QUICK)
     assert (row.passed, row.max_abs, row.first_bad_node) == (False, None, None)
     assert "root_grad_out" in row.failure.message

@@ -4,7 +4,7 @@ import pytest
 
 pytest.register_assert_rewrite("bisecting", "reducing")
 
-from accuracies import asking
+from answers import asking
 from bisecting import *  # noqa: F403
 from bisecting import Case, Tiny, search, small
 from reducing import *  # noqa: F403

@@ -5,7 +5,6 @@ import pytest
 pytest.register_assert_rewrite("joint_programs")
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 from tvm import relay
 
@@ -21,6 +20,10 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
 from training import joint, passes, step
+
+# Relax's are quicker.
+pytest.mark.exhaustive(test_every_gradient_of_a_block_agrees_with_pytorch)  # noqa: F405
+pytest.mark.exhaustive(test_gradients_and_running_statistics_agree)  # noqa: F405
 
 
 def agree(functions, limits=None):
@@ -55,38 +58,6 @@ def test_gradients_at_edges_are_those_of_autograd(section):
 )
 def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
     sample_in_train_mode_agrees(sample, dtype)
-
-
-@pytest.mark.exhaustive  # its parts are tested by themselves
-def test_a_whole_bert_with_embeddings_and_pooler_agrees_with_pytorch():
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=20,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=12,
-        attn_implementation="eager",
-    )
-
-    class Whole(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.bert = BertModel(config)
-
-        def forward(self, ids):
-            result = self.bert(ids)
-            return result.last_hidden_state, result.pooler_output
-
-    model, program = imported(Whole(), torch.tensor([[3, 7, 7, 0], [1, 1, 2, 19]]), training=True)
-    made = joint(program)
-    assert "x0" not in made.gradients  # ids have no gradient
-    assert len(made.gradients) == len(model.parameters) > 30
-    outputs, gradients = step(model, made)
-    compare(model, outputs, gradients)
 
 
 def test_masks_stand_in_the_order_of_execution():
@@ -159,17 +130,6 @@ def test_clean_ups_leave_nothing_to_clean():
             assert shape(call) != shape(call.args[0])
         if name == "transpose":
             assert op_name(call.args[0]) != "transpose"
-
-
-@pytest.mark.exhaustive
-def test_cleaning_up_changes_no_number():
-    layer, inputs = bert_layer(dtype=torch.float64)
-    model, program = imported(layer, *inputs, training=True, dtype="float64")
-    raw = passes(
-        program, "externalize_dropout|decompose_layer_norm|root_grad_out|gradient|graph_normal_form"
-    )
-    outputs, gradients = step(model, raw)
-    compare(model, outputs, gradients)
 
 
 def test_provenance_survives_the_gradient():

@@ -15,7 +15,7 @@ from quick import QUICK
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.frontend.importer import import_model
-from relascope.passes.catalogue import default_pipeline, info
+from relascope.passes.catalogue import info
 from relascope.passes.relay.drop_identities import drop_identities
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
@@ -81,20 +81,6 @@ def test_cse_shares_what_q_k_and_v_read(attention):
     _, program = attention
     after = apply(program, ["cse"])
     assert operators(after)["reshape"] < operators(program)["reshape"]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_step_keeps_the_numbers(dtype):
-    model = load_model(ModelSource("bert_self_attention", batch=2, tokens=5, dtype=dtype), quiet)
-    program = import_model(model, quiet)
-    expected = [t.numpy() for t in model.forward()]
-    inputs = {n: t.numpy() for n, t in zip(model.input_names, model.inputs, strict=True)}
-    for step in default_pipeline("relay", False):
-        program = apply(program, [step.name])
-        for ours, theirs in zip(run(program, inputs), expected, strict=True):
-            worst = np.abs(ours - theirs).max() / np.abs(theirs).max()
-            assert worst < LIMIT[dtype], step.name
 
 
 MOVED = {

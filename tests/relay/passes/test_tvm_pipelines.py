@@ -2,6 +2,7 @@
 
 import pytest
 
+from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
@@ -23,7 +24,7 @@ def test_every_step_of_a_level_is_drawn_and_has_numbers(session, level):
     records = session.step(source, pipeline, progress=silent)
     assert [r.error for r in records] == [None] * len(pipeline)
     for index in (0, len(pipeline) // 2, len(pipeline) - 1):
-        request = BuildRequest(source, pipeline.upto(index), "llvm")
+        request = BuildRequest(source, pipeline.upto(index), QUICK)
         assert all(c.max_rel < 1e-5 for c in session.check(request, progress=silent))
 
 

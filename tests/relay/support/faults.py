@@ -1,6 +1,5 @@
 """Relay passes that are wrong, for bisection to find."""
 
-import ctypes
 import itertools
 import math
 import time
@@ -106,16 +105,6 @@ def slow(program):
     return rewrite(program, visit)
 
 
-def kills(program):
-    """Ends the process where there is an erf, as a fault in compiled code does."""
-
-    def visit(call, args):
-        if op_name(call) == "erf":
-            ctypes.string_at(0)
-
-    return rewrite(program, visit)
-
-
 def breaks_every_second_run(program):
     """Transposes weights in its second run, its fourth, and so on."""
     return weight_transposed(program) if next(_RUNS) % 2 else program
@@ -136,8 +125,3 @@ def leaks(program):
 def raises(program):
     """Raises."""
     raise ValueError(f"no good after {len(program.params)} parameters")
-
-
-def _not_offered(program):
-    """A helper: its name is not public."""
-    return program
