@@ -37,7 +37,7 @@ LINES = {
     "bench": 4825,
     "commands": 3427,
     "core": 1232,
-    "engine": 42827,
+    "engine": 42796,
     "passes": 10886,
     "recorder": 1504,
     "samples": 550,
