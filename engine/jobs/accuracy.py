@@ -56,7 +56,7 @@ class Limit:
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
-_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+_UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Half the distance of 1 to the next number."""
 _FAR = 1 / 8
 """What is off by so much of its scale is wrong, however long its sums are."""
@@ -76,14 +76,19 @@ class Tolerance:
         return replace(known, absolute=self.absolute)
 
     def fitted(self, model: ModelInfo) -> "Tolerance":
-        """The same for a program that computes in 16 bits, whatever precision it is opened in."""
+        """The same for a program that computes in 16 bits, whatever precision it is opened in, or
+        in float32 without a module of PyTorch's, whose float64 would tell rounding.
+        """
         if self.relative is not None:
             return self
         kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_UNITS}
-        if not kinds:
+        single = kinds <= {DTYPES[0]}
+        if not kinds or (single and model.against == PYTORCH):
             return self
         # n rounded operations: 8 √n u, with a probability of all but 1 (Higham and Mary, 2019).
         limit = 8.0 * max(cost.longest(model.graph), 1.0) ** 0.5 * max(_UNITS[k] for k in kinds)
+        if single and limit <= LIMITS[DTYPES[0]].outputs:
+            return self
         return replace(self, relative=min(limit, _FAR))
 
 

@@ -84,7 +84,7 @@ def session(size):
         if method == "graph_after":
             return joint_graph()
         if method == "load":
-            return SimpleNamespace(graph=joint_graph())
+            return SimpleNamespace(graph=joint_graph(), against="PyTorch")
         if method == "kernels":
             return None
         if method == "inside":
@@ -191,6 +191,28 @@ def test_the_plan_has_every_stage_once_a_precision_and_looks_at_nothing_only_for
     assert not stages[0].source.training
     assert stages[1].pipeline.steps == TRAINING.steps[: len(stages[1].pipeline)]
     assert "root_grad_out" not in [s.name for s in stages[1].pipeline]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "against", "terms", "wanted"),
+    [
+        ("float32", "PyTorch", 2**16, None),
+        ("float32", "ONNX Runtime", 16, None),
+        ("float32", "ONNX Runtime", 2**16, 8 * 2**8 * 2**-24),
+        ("float64", "ONNX Runtime", 2**16, None),
+        ("bfloat16", "PyTorch", 4, 8 * 2 * 2**-8),
+        ("bfloat16", "PyTorch", 2**16, 1 / 8),
+    ],
+)
+def test_the_limit_of_a_program_follows_from_its_format_and_its_sums(
+    monkeypatch, dtype, against, terms, wanted
+):
+    monkeypatch.setattr(accuracy.cost, "longest", lambda graph: float(terms))
+    graph = SimpleNamespace(nodes=[SimpleNamespace(outputs=[SimpleNamespace(dtype=dtype)])])
+    model = SimpleNamespace(graph=graph, against=against)
+    assert accuracy.OURS.fitted(model).relative == wanted
+    given = accuracy.Tolerance(0.25)
+    assert given.fitted(model) == given
 
 
 def test_a_cancelled_stage_is_no_row():

@@ -113,9 +113,10 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
 
     The weight's gradient is, for every place in the kernel, the product of the gradient with the
     data that this place was laid over: one matmul of (out channels, batch * places) with
-    (places of the kernel * in channels, batch * places). TVM's own gradient infers too few
-    channels where there are groups, its conv2d_backward_weight runs one group a channel and image,
-    and that operator's legalisation needs types that building does not keep.
+    (places of the kernel * in channels, batch * places). TVM's importer counts the channels of a
+    depthwise weight as (groups, out / groups). TVM's own gradient infers too few channels where
+    there are groups, its conv2d_backward_weight runs one group a channel and image, and that
+    operator's legalisation needs types that building does not keep.
     """
     attrs = call.attrs
     data, weight = call.args
@@ -124,8 +125,11 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
         known = "is known in the layouts NCHW and OIHW only"
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
     _, channels, tall, wide = shape(data)
-    _, _, height, width = shape(weight)
-    _, _, rows, columns = shape(call)
+    _, _, height, width = given = shape(weight)
+    _, out, rows, columns = shape(call)
+    kernels = [out, channels // groups, height, width]
+    if kernels != list(given):
+        weight = relay.reshape(weight, kernels)
     padding = [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
     down, across = (int(s) for s in attrs.strides)
@@ -145,8 +149,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
             wide - ((columns - 1) * across - left - right + reach_across),
         ),
     )
-    sizes = shape(data), shape(call), shape(weight)
-    return [by_data, _by_kernel(data, grad, sizes, attrs)]
+    by_weight = _by_kernel(data, grad, (shape(data), shape(call), kernels), attrs)
+    return [by_data, by_weight if kernels == list(given) else relay.reshape(by_weight, given)]
 
 
 def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
