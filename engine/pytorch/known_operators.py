@@ -4,6 +4,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
-from relascope.engine.pytorch.operators.forms import form_of
+from relascope.engine.pytorch.operators.forms import form_of, may_have_form
 from relascope.engine.pytorch.operators.number_formats import dtypes_of, widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
@@ -178,16 +179,15 @@ class _TraceWriter:
 
 def _has_form(node: Any, training: bool) -> bool:
     """Whether an operator is written with others for its arguments, in place or not."""
-    if node.schema() == "(no schema)":
+    base, _, overload = _name(node).partition(".")
+    if not may_have_form(base.removesuffix("_")):
         return False
     given = {}
-    arguments = torch._C.parse_schema(node.schema()).arguments
-    for argument, value in zip(arguments, node.inputs(), strict=True):
+    for argument, value in zip(_schema(node.schema()).arguments, node.inputs(), strict=True):
         given[argument.name] = plain = _plain(value)
         unknown_type = plain is None and value.type().kind() != "NoneType"
         if unknown_type and "Tensor" in str(argument.type):
             return False
-    base, _, overload = _name(node).partition(".")
     return form_of(f"{base.removesuffix('_')}.{overload}", given, training) is not None
 
 
@@ -211,11 +211,14 @@ def _widens(node: Any) -> bool:
     return node.kind().startswith("aten::") and widens(_name(node), [d for d in dtypes if d])
 
 
+_schema = cache(torch._C.parse_schema)
+
+
 def _name(node: Any) -> str:
     """Such as "add.Tensor"; of what is no ATen operator its kind."""
     kind = node.kind().removeprefix("aten::")
     schema = node.schema()
-    overload = "" if schema == "(no schema)" else torch._C.parse_schema(schema).overload_name
+    overload = "" if schema == "(no schema)" else _schema(schema).overload_name
     return f"{kind}.{overload or 'default'}"
 
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4825,
     "commands": 3427,
     "core": 1232,
-    "engine": 42801,
+    "engine": 42814,
     "passes": 10890,
     "recorder": 1504,
     "samples": 550,

@@ -63,6 +63,16 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     return _FORMS[base](given) if base in _FORMS else None
 
 
+def may_have_form(base: str) -> bool:
+    """Whether an operator, such as "add", has a form for some arguments."""
+    return (
+        base in _FORMS
+        or base in _NEED_AXES.split()
+        or base == "einsum"
+        or base.startswith(("max_pool", "upsample"))
+    )
+
+
 def _lacks_axes(name: str, given: Given) -> bool:
     """Whether an operator along an axis is given a tensor that has none."""
     first = given.get("self", given.get("input"))
