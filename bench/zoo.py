@@ -149,6 +149,7 @@ def look(
         if not opened.differentiable:
             _opened(backend, target, module, path, inputs, True)
         live.joint()
+        step = "eager"
         expected = opened.gradients()
         step = "split"
         yield row()
@@ -180,6 +181,7 @@ def look(
         verdict = failed(error)
         if verdict.get("kind") == "file":  # an operator that no file may name
             verdict["verdict"] = "refused"
+        verdict["verdict"] = {"eager": "unwritten"}.get(step, verdict["verdict"])
         if step not in ("open", "write") and seen:
             seen[-1].verdicts.append(verdict)
         yield row(**verdict)

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4825,
+    "bench": 4827,
     "commands": 3427,
     "core": 1232,
-    "engine": 42814,
+    "engine": 42811,
     "passes": 10890,
     "recorder": 1504,
     "samples": 550,

@@ -466,18 +466,15 @@ class Converter(CoreOperators, TypedConverter):
 
     def sort(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes the flag `stable`, which comes before the axis, for the axis."""
-        data, axis = inputs[0], int(inputs[-2])
-        if "float" not in self.infer_type(data).dtype:
-            return super().sort([data, *inputs[-2:]], input_types)
         order = self.argsort(inputs, input_types)
-        return relay.gather(data, axis, order), order
+        return relay.gather(inputs[0], int(inputs[-2]), order), order
 
     def argsort(self, inputs: Any, input_types: Any) -> Any:
         """As `sort`. NaN stands above all, which TVM's comparison cannot: it comes first."""
         data, (axis, down) = inputs[0], inputs[-2:]
-        if "float" not in self.infer_type(data).dtype:
-            return super().argsort([data, axis, down], input_types)
         options = {"axis": int(axis), "is_ascend": not down, "dtype": "int64"}
+        if "float" not in self.infer_type(data).dtype:
+            return relay.argsort(data, **options)
         first = relay.argsort(relay.cast(relay.isnan(data), "int32"), **options)
         moved = relay.gather(data, int(axis), first)
         moved = relay.where(relay.isnan(moved), self.number(math.inf, data), moved)
