@@ -415,12 +415,12 @@ class _InPlaceRewriter:
             number = source.toIValue()
             if isinstance(number, torch.Tensor) and not number.dim():
                 number = number.item()
-                given = self.constant(number, node)
-            if not isinstance(number, bool | int | float):
-                made = self.add("aten::expand_as", [given, old], None, node)
-                return self.add("aten::type_as", [made, old], old, node)
-            none = self.constant(None, node)
-            return self.add("aten::full_like", [old, given, *[none] * 5], old, node)
+            if isinstance(number, bool | int | float):
+                given = self.constant(int(number) if isinstance(number, bool) else number, node)
+                none = self.constant(None, node)
+                return self.add("aten::full_like", [old, given, *[none] * 5], old, node)
+            made = self.add("aten::expand_as", [given, old], None, node)
+            return self.add("aten::type_as", [made, old], old, node)
         dtypes = {v.type().dtype() for v in (old, *rest) if _is_tensor(v)}
         if len(dtypes) == 1 and None not in dtypes and kind[6:-1] not in _OF_BOOL.split():
             return self.add(kind[:-1], [old, *rest], old, node)
