@@ -268,13 +268,15 @@ def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path
     (task,) = tuning.tunable(main_of(program), "llvm", None).workloads
     _, runner = tuning.measures("llvm", 1, None)
     marks, good = tmp_path / "marks", partial(trial.build, False, True)
+    missing = tmp_path / "built" / "no_such_kernel"  # TVM removes the folder that it stands in
+    missing.parent.mkdir()
 
     def build(kernel):
         with marks.open("a") as file:
             file.write("x")
         if len(marks.read_text()) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return str(tmp_path) if len(marks.read_text()) == 2 else good(kernel)
+        return str(missing) if len(marks.read_text()) == 2 else good(kernel)
 
     found = []
     with tuning.ScheduleSearch("llvm", 1, None, (tuning._Builder(build), runner)) as search:
