@@ -69,8 +69,10 @@ def main() -> None:
         opening.recent()
         tour.button(no_relay is None)
         status = st.container()
-    for sentence in unread:
-        st.warning(frame.plain_text(sentence))
+    if unread:
+        with st.container(key="unread"):
+            for sentence in unread:
+                st.warning(frame.plain_text(sentence))
     if screen is not None:
         keeping.settle(screen)
         frame.looked_at(sidebar.summary_of(screen))

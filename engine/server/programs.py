@@ -502,7 +502,7 @@ class Programs:
     def _origins_of(self, operator: str, graph: Graph, source: ModelSource) -> str:
         """Which operators of PyTorch a refused one came from, with their lines; "" if unknown."""
         nodes = {(n.scope, n.source) for n in graph if n.op == operator and n.source}
-        if not nodes or _is_program(source):
+        if not operator or not nodes or _is_program(source):
             return ""
         model: Model = self.loaded(source, silent).model
         origins = {(o.scope, o.operator): o for o in reversed(model.flat.origins.values())}

@@ -41,7 +41,7 @@ LINES = {
     "passes": 10890,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26343,
+    "viz": 26345,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
