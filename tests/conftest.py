@@ -19,6 +19,9 @@ sys.path[:0] = FOLDERS
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
+# What both engines' tests take from there has assertions that say what they compared.
+pytest.register_assert_rewrite(*(p.stem for p in (Path(__file__).parent / "both").rglob("*.py")))
+
 from browser import LONG, OPEN_SIDEBAR, Server, browsing  # noqa: E402
 
 

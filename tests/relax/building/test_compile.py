@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("compiling")
-
 from answers import refused
 from compiling import *  # noqa: F403
 from compiling import MLP, compiled, silent

@@ -1,9 +1,6 @@
 """The numbers of recordings of Relax's compiles."""
 
 import pytest
-
-pytest.register_assert_rewrite("numbers_of_recordings")
-
 import tvm
 from tvm import relax
 

@@ -5,8 +5,6 @@ import tvm
 from tvm import relax
 from tvm.s_tir import dlight
 
-pytest.register_assert_rewrite("recordings")
-
 from recordings import *  # noqa: F403
 from relascope import recording
 from relascope.recorder.reading import read

@@ -3,17 +3,6 @@ formats."""
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "complex_pairs",
-    "cutting_out",
-    "draws",
-    "number_formats",
-    "onnx_node_tests",
-    "operators_table",
-    "random_modules",
-    "writes",
-)
-
 from complex_pairs import *  # noqa: F403
 from cutting_out import *  # noqa: F403
 from draws import *  # noqa: F403

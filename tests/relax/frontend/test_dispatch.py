@@ -3,11 +3,8 @@
 import copy
 import math
 
-import pytest
 import torch
 from torch import nn
-
-pytest.register_assert_rewrite("dispatching")
 
 from dispatching import *  # noqa: F403
 from dispatching import add_tvm_dispatch, counted, sample

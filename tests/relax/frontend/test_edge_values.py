@@ -1,9 +1,6 @@
 """Values at the edges of what operators take, through Relax."""
 
 import pytest
-
-pytest.register_assert_rewrite("edge_values")
-
 import torch
 from torch.nn import functional as F
 

@@ -3,9 +3,6 @@
 import re
 
 import pytest
-
-pytest.register_assert_rewrite("bisecting", "reducing")
-
 from torch import nn
 
 from bisecting import *  # noqa: F403

@@ -1,9 +1,6 @@
 """The way to the gradient: every operator's gradient against PyTorch's autograd."""
 
 import pytest
-
-pytest.register_assert_rewrite("joint_programs")
-
 import torch
 import tvm
 from torch.nn import functional as F

@@ -1,9 +1,5 @@
 """Building in Relay for a target that is not here."""
 
-import pytest
-
-pytest.register_assert_rewrite("compiling")
-
 from compiling import *  # noqa: F403
 from compiling import MLP
 from relascope.engine.building.options import BuildOptions

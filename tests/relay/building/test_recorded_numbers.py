@@ -4,8 +4,6 @@ import pytest
 
 pytestmark = pytest.mark.exhaustive  # Relax's have the subject, too
 
-pytest.register_assert_rewrite("numbers_of_recordings")
-
 from numbers_of_recordings import *  # noqa: F403
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.accuracy import OURS

@@ -1,7 +1,3 @@
 """Recordings of Relay's compiles."""
 
-import pytest
-
-pytest.register_assert_rewrite("recordings")
-
 from recordings import *  # noqa: F403

@@ -6,11 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from limits import GRADIENT
-
-pytest.register_assert_rewrite("dispatching")
-
 from dispatching import *  # noqa: F403
+from limits import GRADIENT
 
 for _test in (  # Relax's are quicker
     test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed,  # noqa: F405

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-pytest.register_assert_rewrite("edge_values")
-
 from edge_values import *  # noqa: F403
 from edge_values import drawn, forward_agrees, program
 from relascope.core.errors import EngineError

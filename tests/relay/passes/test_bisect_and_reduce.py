@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("bisecting", "reducing")
-
 from answers import asking
 from bisecting import *  # noqa: F403
 from bisecting import Case, Tiny, search, small

@@ -1,9 +1,6 @@
 """The way to the gradient: each training pass, and every gradient against PyTorch."""
 
 import pytest
-
-pytest.register_assert_rewrite("joint_programs")
-
 import torch
 from torch.nn import functional as F
 from tvm import relay

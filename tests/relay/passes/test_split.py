@@ -1,9 +1,6 @@
 """The forward and the backward program of Relay's joint programs."""
 
 import pytest
-
-pytest.register_assert_rewrite("splitting")
-
 import tvm
 from tvm import relay
 
