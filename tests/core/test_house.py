@@ -38,7 +38,7 @@ LINES = {
     "commands": 3427,
     "core": 1232,
     "engine": 42811,
-    "passes": 10890,
+    "passes": 10895,
     "recorder": 1504,
     "samples": 550,
     "viz": 26345,

@@ -5,7 +5,6 @@ layer over the operators of one program; the layer only passes on, unless a `Rec
 """
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 from tvm import relay
@@ -94,18 +93,26 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 
 
-def _patches(
-    padded: Any, outer: Any, kernel: Any, places: Any, strides: Any, dilation: Any
-) -> list[Any]:
-    """What each place in a kernel is laid over: (*outer, *places), row by row of the kernel."""
-    patches = []
-    for y, x in product(*map(range, kernel)):
-        begin = [y * dilation[0], x * dilation[1]]
-        ends = zip(begin, places, strides, strict=True)
-        end = [b + (n - 1) * s + 1 for b, n, s in ends]
-        window = [[0, 0, *begin], [*outer, *end], [1, 1, *strides]]
-        patches.append(relay.strided_slice(padded, *window))
-    return patches
+def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
+    """What each element of a kernel is laid over along one axis; its elements are a new first axis.
+
+    Args:
+        size: of the data.
+        kernel: its elements along this axis, and the step between two.
+        places: how many there are, and the step between two.
+    """
+    (elements, apart), (count, step) = kernel, places
+    if elements == step and apart == 1:  # side by side
+        size = [*size[:axis], count * step, *size[axis + 1 :]]
+        data = relay.strided_slice(data, [0] * len(size), size)
+        order = [axis + 1, *(a for a in range(len(size) + 1) if a != axis + 1)]
+        size = [*size[:axis], count, step, *size[axis + 1 :]]
+        return relay.transpose(relay.reshape(data, size), order)
+    slices = []
+    for begin in range(0, elements * apart, apart):
+        end = begin + (count - 1) * step + 1
+        slices.append(relay.strided_slice(data, [begin], [end], [step], axes=[axis]))
+    return relay.stack(slices, 0)
 
 
 def _conv2d(call: Any, grad: Any) -> list[Any]:
@@ -182,23 +189,21 @@ def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any)
         sizes: of both, and of the weight, (out channels, channels a group, height, width).
         attrs: the convolution's.
     """
-    (batch, channels, *_), (_, _, rows, columns), (out, _, height, width) = sizes
+    (batch, channels, tall, wide), (_, _, rows, columns), (out, _, height, width) = sizes
     groups, padding = int(attrs.groups), [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
-    steps = (step_down, step_across)
-    patches = _patches(
-        padded, (batch, channels), (height, width), (rows, columns), (down, across), steps
-    )
-    # (places, batch, channels, rows, columns) to (groups, channels a group * places, the rest)
+    size = (batch, channels, tall + top + bottom, wide + left + right)
+    by_row = _windows(padded, 2, size, (height, step_down), (rows, down))
+    size = (height, batch, channels, rows, size[3])
+    laid = _windows(by_row, 4, size, (width, step_across), (columns, across))
+    # (width, height, batch, channels, rows, columns) to (groups, channels and places, the rest)
+    apart = [width, height, batch, groups, channels // groups, rows * columns]
     laid = relay.reshape(
-        relay.stack(patches, 0), [height * width, batch, groups, channels // groups, rows * columns]
-    )
-    laid = relay.reshape(
-        relay.transpose(laid, [2, 3, 0, 1, 4]),
+        relay.transpose(relay.reshape(laid, apart), [3, 4, 1, 0, 2, 5]),
         [groups, channels // groups * height * width, batch * rows * columns],
     )
     flat = relay.reshape(grad, [batch, groups, out // groups, rows * columns])
