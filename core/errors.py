@@ -19,8 +19,8 @@ class EngineError(Exception):
         message: what was wrong, one sentence.
         where: the node, operator, module, file or value it was wrong with.
         hint: what to do about it.
-        instead: of a model that cannot be opened, paths of submodules without what is wrong, each
-            of which may be opened alone; None where it is no such error.
+        instead: of a model that cannot be opened, paths of submodules without what is wrong, the
+            largest first; an engine's answer has those that open. None where it is no such error.
     """
 
     def __init__(

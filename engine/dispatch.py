@@ -119,8 +119,8 @@ def add_tvm_dispatch(
         mode = route.mode()
     except EngineError as error:
         if error.instead:
-            listed = ", ".join(error.instead)
-            error.__notes__.append(f"Submodules without it can be dispatched: {listed}.")
+            listed = ", ".join(error.instead[:3])
+            error.__notes__.append(f"Submodules without it: {listed}.")
         raise
     if mode.training and wanted:
         mode.live.joint()

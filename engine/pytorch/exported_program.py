@@ -275,14 +275,13 @@ class Exported:
         it was then.
 
         Raises:
-            EngineError: kind "input"; the program does not take these sizes; kind "operator"; a
-                size depends on values; kind "file".
+            EngineError: kind "input"; the program does not take these sizes; kind "file".
         """
         program, inputs = self.program, []
         fixed: dict[str, torch.Tensor] = {}
         for one in self.inputs:
             like = self.values[one.name]
-            dims = [int(_number(d, sizes, one.name)) for d in like.shape]
+            dims = [int(_number(d, sizes)) for d in like.shape]
             inputs.append(replace(one, type=replace(_type(like), shape=tuple(dims))))
             # unflatten's module holds what it gets against this.
             fixed[one.name] = torch.empty(dims, dtype=like.dtype, device="meta")
@@ -292,14 +291,14 @@ class Exported:
             if node.name in fixed:
                 node.meta["val"] = fixed[node.name]
             elif node.name in self._numbers:
-                _fix(node, _number(node.meta["val"], sizes, node.name))
+                _fix(node, _number(node.meta["val"], sizes))
         for inner in program.graph_module.modules():
             if isinstance(inner, torch.fx.GraphModule):
                 _fill_in(inner, sizes, self.path.name)
         with self._reading():
             module = torch.export.unflatten(program)
-        for inner in module.modules():
-            _run_as_code(inner)
+        for path, inner in module.named_modules():
+            _run_as_code(path, inner, sizes)
         return module, tuple(inputs)
 
     @contextmanager
@@ -337,35 +336,48 @@ def _title(size: OpenSize) -> str:
     return f"{size.symbol} ({', '.join(size.places)})"
 
 
-def _number(value: Any, sizes: Mapping[str, int], where: str) -> int | float | bool:
+def _number(value: Any, sizes: Mapping[str, int]) -> int | float | bool:
     """A size of the program in numbers."""
     if isinstance(value, int | float):
         return value
     expression = value.node.expr
-    if not (symbols := expression.free_symbols):
-        found = expression
-    else:
-        found = expression.subs({s: sizes[str(s)] for s in symbols if str(s) in sizes})
+    found = expression.subs({s: sizes[str(s)] for s in expression.free_symbols})
     if found in (True, False):
         return bool(found)
-    if not found.is_number:
-        message = f"The size {expression} depends on the values of a run."
-        hint = "Export the model without such a size."
-        raise EngineError("operator", message, where, hint)
     return int(found) if isinstance(value, torch.SymInt) else float(found)
+
+
+def _by_values(value: Any, sizes: Mapping[str, int]) -> bool:
+    """Whether the values of a run decide a size."""
+    symbols = getattr(getattr(value, "node", None), "expr", value)
+    return any(str(s) not in sizes for s in getattr(symbols, "free_symbols", ()))
+
+
+def _not_in_a_trace(size: str, where: str) -> None:
+    """What a program calls before a size that the values of a run decide: a trace would keep it.
+
+    Raises:
+        EngineError: kind "operator"; it is being traced.
+    """
+    if torch.jit.is_tracing():
+        message = f"The size {size} depends on the values of a run."
+        raise EngineError("operator", message, where, "Export the model without such a size.")
 
 
 def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str) -> None:
     """Put numbers in the place of a graph's sizes, and take away what only looks at them."""
     graph = module.graph
     numbers: dict[torch.fx.Node, int | float | None] = {}
+    open_: list[torch.fx.Node] = []
     for node in graph.nodes:
         _put(node, numbers)
         if node.op != "call_function":
             continue
         if isinstance(value := node.meta.get("val"), _SIZES):
-            lines = lines_in(node.meta.get("stack_trace") or "")
-            numbers[node] = _number(value, sizes, at_line(node.name, lines))
+            if _by_values(value, sizes):
+                open_.append(node)
+            else:
+                numbers[node] = _number(value, sizes)
         elif (name := str(node.target)).startswith("aten._assert_scalar"):
             if node.args[0] is False or node.args[0] == 0:
                 message = f"The program does not take these sizes: {node.args[1]}."
@@ -373,19 +385,27 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
             numbers[node] = None
         elif name.startswith("aten.sym_constrain_range"):
             numbers[node] = None
-    for node in reversed([*numbers]):
-        graph.erase_node(node)
+    for node in (*reversed([*numbers]), *reversed(open_)):
+        if node in numbers or not node.users:
+            graph.erase_node(node)
     module.recompile()
 
 
-def _run_as_code(module: torch.nn.Module) -> None:
+def _run_as_code(path: str, module: torch.nn.Module, sizes: Mapping[str, int]) -> None:
     """Have a module of a program run as code, whose lines name those of the model's source."""
     module.__dict__["_run_with_interpreter"] = False
     if own := getattr(module, "graph_module", None):
+        refused = [n for n in own.graph.nodes if _by_values(n.meta.get("val"), sizes)]
+        for node in refused:
+            place = f"{node.name} in {path}" if path else node.name
+            where = at_line(place, lines_in(node.meta.get("stack_trace") or ""))
+            with own.graph.inserting_before(node):
+                own.graph.call_function(_not_in_a_trace, (str(node.meta["val"]), where))
         mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
         for node in mine:
             node._rename("self_")
-        if mine or "@" in own.code:  # modules called twice were joined after it was written
+        # Modules called twice were joined after it was written.
+        if mine or refused or "@" in own.code:
             own.recompile()
 
 

@@ -116,7 +116,7 @@ class FlatTrace:
         return [(node, draw) for node, draw in found if draw is not None]
 
     def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
-        """The largest submodules without some operators, or beside some submodules: at most three.
+        """Submodules without some operators, or beside some submodules, the largest first.
 
         Args:
             module: the traced one.
@@ -139,7 +139,7 @@ class FlatTrace:
                 inside.add(path)
             elif count[path] > 1:
                 found.append(path)
-        return tuple(sorted(found, key=lambda p: -count[p])[:3])
+        return tuple(sorted(found, key=lambda p: -count[p]))
 
     @contextmanager
     def naming_parts(self, module: torch.nn.Module) -> Iterator[None]:

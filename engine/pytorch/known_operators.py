@@ -45,7 +45,8 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
         return flat
     for name in changed_buffers(model.flat, model.buffers):
         if (origin := flat.origins[name]).ordinal in others:
-            raise EngineError("operator", *_ordered(frontend, origin))
+            message, hint = unknown(frontend, origin.operator)
+            raise EngineError("operator", message, origin.where, hint)
     trace = trace_to_fx(model, known, frontend)
     others |= _on_pairs(flat, trace)
     writer = _TraceWriter(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
@@ -220,8 +221,3 @@ def _name(node: Any) -> str:
     schema = node.schema()
     overload = "" if schema == "(no schema)" else _schema(schema).overload_name
     return f"{kind}.{overload or 'default'}"
-
-
-def _ordered(frontend: str, origin: TraceOrigin) -> tuple[str, str, str]:
-    message, hint = unknown(frontend, origin.operator)
-    return message, origin.where, hint

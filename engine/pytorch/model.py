@@ -751,8 +751,8 @@ def _trace(
 def _that_ran(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], watch: Watch
 ) -> tuple[str, ...]:
-    """The largest submodules that were traced before what cannot be, where the module itself runs:
-    at most three."""
+    """Submodules that were traced before what cannot be, where the module itself runs, the largest
+    first."""
     done = dict.fromkeys(watch.done)
     try:
         with torch.no_grad(), seeded(0), kept_buffers(module):
@@ -764,7 +764,7 @@ def _that_ran(
         path = watch.paths.get(inner, "")
         sizes[path] = sum(p.numel() for p in inner.parameters()) if runs_alone(inner) else 0
     whole = [p for p in sizes if sizes[p] and not any(p.startswith(f"{o}.") for o in sizes if o)]
-    return tuple(sorted(filter(None, whole), key=lambda p: -sizes[p])[:3])
+    return tuple(sorted(filter(None, whole), key=lambda p: -sizes[p]))
 
 
 _UNTRACED = (

@@ -38,7 +38,7 @@ from relascope.engine.pytorch.operators.number_formats import (
     result_dtypes,
     widens,
 )
-from relascope.engine.pytorch.unlike import REWRITE, all_unknown, reason
+from relascope.engine.pytorch.unlike import REWRITE, all_unknown, by_values, reason
 from relascope.passes.program import Mask
 
 # What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
@@ -365,8 +365,7 @@ class _FxWriter:
         except EngineError:
             raise
         except (DataDependentOutputException, DynamicOutputShapeException):
-            message = f"What shape {op} makes depends on values, and shapes are static here."
-            self.refuse(message, REWRITE)
+            raise by_values(str(op), self.origin, self.model) from None
         except Exception as wrong:
             self.refuse(f"{op} cannot be imported as it is used here{reason(wrong)}", REWRITE)
 

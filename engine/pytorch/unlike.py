@@ -1,9 +1,10 @@
 """What an engine's importer cannot keep as PyTorch has it, in words; the same for every IR."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.engine.pytorch.flat_trace import TraceOrigin
+from relascope.engine.pytorch.flat_trace import LATER, TraceOrigin
 from relascope.engine.pytorch.model import Model
 
 _DISTRIBUTIONS = ("normal", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
@@ -30,6 +31,8 @@ SHARED_STATISTICS = (
     "Let no other part of the model read or compute them, or put it in eval mode.",
 )
 REWRITE = "Write this part of the model with other operators."
+_CHOOSE = "Compute all elements, and choose by torch.where(mask, a, b), whose shape is fixed."
+_EXPERTS = 'Give all experts one shape: model.set_experts_implementation("batched_mm").'
 
 
 _RAW = (TypeError, AttributeError, LookupError, ArithmeticError)
@@ -78,6 +81,15 @@ def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
     times = f" {len(places)} times," if len(places) > 1 else ""
     more = f" and {len(several) - _NAMED} more" if len(several) > _NAMED else ""
     return f"{operator}{made}{times} {', '.join(several[:_NAMED])}{more}"
+
+
+def by_values(operator: str, origin: TraceOrigin, model: Model) -> EngineError:
+    """That values decide a shape; of transformers' experts, which of their forms has none such."""
+    message = f"What shape {operator} makes depends on values, and shapes are static here."
+    inner: Any = dict(model.module.named_modules()).get(LATER.sub("", origin.scope))
+    kind = getattr(inner, "original_name", "")  # all that a trace from a file has of it
+    formed = hasattr(inner, "is_transposed") or kind.endswith("Experts")
+    return EngineError("operator", message, origin.where, _EXPERTS if formed else _CHOOSE)
 
 
 def unconverted(frontend: str, operator: str, origin: TraceOrigin, wrong: Exception) -> EngineError:

@@ -7,7 +7,8 @@ source and the steps up to it, the split by the captures as well.
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -82,6 +83,7 @@ MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
 
 _STATES, _UNBUILT = 96, 4  # how many are remembered, at least
+_OFFERED, _SECONDS_TO_OFFER = 3, 10.0  # submodules of a model that is refused
 
 
 class Programs:
@@ -327,8 +329,7 @@ class Programs:
             try:
                 return opened()
             except EngineError as error:
-                inside = f"{source.module}." if source.module else ""
-                error.instead = tuple(inside + path for path in error.instead or ())
+                error.instead = self._that_open(source, error.instead or (), progress)
                 raise
 
         def opened() -> Loaded:
@@ -343,9 +344,7 @@ class Programs:
                     model = program_model(imported, source, partial(self._plain, source))
                 program = imported.program
             else:
-                model = submodules.load(source, first, lambda: self.opened(source, first))
-                with model.flat.naming_parts(model.module):
-                    program = self.backend.import_model(model, part(progress, 0.5, 0.9))
+                model, program = self._imported(source, first, part(progress, 0.5, 0.9))
             progress(0.9, "drawing up the graph")
             graph, exprs = self.backend.to_graph(program)
             if graph.forward_outputs is not None:  # it was imported with its gradient
@@ -357,6 +356,35 @@ class Programs:
             return Loaded(model, state, time.perf_counter() - began, did)
 
         return self._loaded.get(source, make)
+
+    def _imported(
+        self, source: ModelSource, loading: Progress, importing: Progress
+    ) -> tuple[Model, Program]:
+        model = submodules.load(source, loading, lambda: self.opened(source, loading))
+        with model.flat.naming_parts(model.module):
+            return model, self.backend.import_model(model, importing)
+
+    def _that_open(
+        self, source: ModelSource, paths: Sequence[str], progress: Progress
+    ) -> tuple[str, ...]:
+        """Of submodules, the first that are imported alone, or what can be of what is in them.
+
+        Args:
+            paths: within the module of the source.
+        """
+        inside = f"{source.module}." if source.module else ""
+        rest, found = deque(inside + path for path in paths), list[str]()
+        until = time.perf_counter() + _SECONDS_TO_OFFER
+        while rest and len(found) < _OFFERED and time.perf_counter() < until:
+            path = rest.popleft()
+            progress(0.9, f"trying {path} alone")
+            try:
+                self._imported(replace(source, module=path, call=1), silent, silent)
+            except Exception as error:  # whatever it raises, it is not offered
+                rest += (f"{path}.{p}" for p in getattr(error, "instead", None) or ())
+            else:
+                found.append(path)
+        return tuple(found)
 
     def _set(self, source: ModelSource, first: Model) -> tuple[torch.Tensor, ...]:
         """The inputs of another set of saved ones than the first, of the same types."""

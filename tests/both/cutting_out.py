@@ -1,6 +1,8 @@
 """A submodule that is cut out of a model, beside the same module cut out by hand."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,10 @@ from transformers.models.bert.modeling_bert import BertModel
 from answers import quiet
 from limits import OUTPUT
 from quick import ENGINE, QUICK
+from relascope.core.errors import EngineError
 from relascope.engine.in_process import load_engine
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import Opened
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue import default_pipeline
@@ -140,3 +143,35 @@ def test_what_an_import_did_is_listed_with_its_nodes() -> None:
     assert not found["dropped", "aten::size"].nodes
     (before,) = found["dropped", "aten::contiguous"].nodes  # what stands in its place
     assert by_id[before].source == ("aten::linear" if ENGINE == "relax" else "aten::dropout")
+
+
+class _Run(nn.Module):
+    """A layer, and what runs behind it."""
+
+    def __init__(self, run: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.layer, self.run = nn.Linear(4, 4), run
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.run(x)
+
+
+def test_what_is_offered_of_a_model_that_is_refused_opens(tmp_path: Path) -> None:
+    """The refusal names one operator; the largest submodule without it has another such."""
+    drawn = _Run(lambda x: torch.multinomial(x.abs() + 1, 1).sum())
+    module = nn.Sequential(
+        _Run(lambda x: x[x > 0].sum()),
+        nn.Sequential(_Run(torch.relu), nn.Linear(4, 4), drawn),
+        nn.Sequential(nn.Linear(4, 4), nn.Tanh()),
+    )
+    torch.jit.trace(module.eval(), torch.randn(2, 4), check_trace=False).save(tmp_path / "m.pt")
+    programs = PipelineSession(load_engine(ENGINE)).programs
+    source = source_from_file(tmp_path / "m.pt")
+    with pytest.raises(EngineError, match="depends on values") as caught:
+        programs.loaded(source, quiet)
+    assert caught.value.instead == ("2", "1.0")
+    for path in caught.value.instead:
+        programs.loaded(replace(source, module=path), quiet)
+    with pytest.raises(EngineError, match=r"multinomial|random numbers") as caught:
+        programs.loaded(replace(source, module="1"), quiet)
+    assert caught.value.instead == ("1.0",)

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4827,
     "commands": 3427,
     "core": 1232,
-    "engine": 42811,
+    "engine": 42870,
     "passes": 10895,
     "recorder": 1504,
     "samples": 550,

@@ -197,9 +197,11 @@ def _scatter_reduce(
 
 
 def _index(given: Given) -> Form | None:
-    """At several axes' indices at once."""
+    """At several axes' indices at once; by a mask, where values decide the shape."""
     places = [p for p in given["indices"] if p is not None]
-    return None if len(places) < 2 or any(p.dtype == torch.bool for p in places) else _index_flat
+    if any(p.dtype == torch.bool for p in places):
+        return _aten.index.Tensor
+    return None if len(places) < 2 else _index_flat
 
 
 def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:

@@ -10,7 +10,8 @@ from tvm.topi.utils import get_const_tuple
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.pytorch.flat_trace import TraceOrigin
-from relascope.engine.pytorch.unlike import REWRITE
+from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.unlike import REWRITE, by_values
 
 _BY_CONDITION = ("where",)  # a condition stays one
 _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign max min amax amin"
@@ -20,9 +21,11 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
     """TVM's converter, whose operands and results have the types that they have in PyTorch.
 
     Attributes:
+        model: what is converted.
         origins: where an operator comes from, by the source name that it bears in the frontend.
     """
 
+    model: Model
     origins: dict[str, TraceOrigin]
     convert_map: dict[str, Any]
 
@@ -102,8 +105,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
             if not isinstance(typed, relay.TensorType):
                 continue
             if any(isinstance(d, tir.Any) for d in typed.shape):
-                message = f"What shape {kind} makes depends on values, and shapes are static here."
-                raise EngineError("operator", message, where, REWRITE)
+                raise by_values(kind, self.origin_of(source), self.model)
             if wanted is None:
                 continue
             found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
