@@ -9,12 +9,10 @@ from relascope.commands.gate.baseline import check_baseline
 from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
-from relascope.engine.jobs.runs import fitting
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.results import PYTORCH
-from relascope.engine.protocol.source import INPUTS, ModelSource, kinds_of_inputs
+from relascope.engine.protocol.source import ModelSource, own_inputs
 from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
@@ -103,17 +101,12 @@ def check(command: Command) -> Document:
     if args.baseline is not None:
         return check_baseline(command)
     _check_gate(args)
-    stages = _planned(command)
-    info = command("load", stages[0].source)  # what cannot be opened is no row of the table
-    if info.against != PYTORCH:  # such a program has one precision
-        stages = [s for s in stages if s.source.dtype == accuracy.DTYPES[0]]
+    training, stages = args.training, _planned(command)
     target = command.target
-    first, last = stages[0].source, stages[-1].source
-    runs, also = ((), ()) if args.inputs else fitting(command, first, target)
-    stages += [replace(stages[0], source=run) for run in runs]
-    rows = [row for stage in stages for row in accuracy.run(command, stage, target)]
-    if info.against != PYTORCH:
-        info = command("load", last, True)
+    stages, also = accuracy.of_program(command, stages, target, training, not args.inputs)
+    tried = accuracy.each(stages, lambda stage: accuracy.run(command, stage, target))
+    rows = [row for _, found in tried for row in found]
+    info = command("load", stages[0].source, True)
     document = tables.accuracy_document(args.model, command.engine, target, rows, info.against)
     document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
     verdicts = {row["verdict"] for row in document["inputs"]}
@@ -121,7 +114,7 @@ def check(command: Command) -> Document:
     return command.written({**document, "against": info.against, "fails": bool(verdicts & bad)})
 
 
-def _planned(command: Command) -> list[accuracy.Stage]:
+def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
     """Every stage that the options ask for, on each kind of inputs."""
     args = command.args
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
@@ -139,9 +132,8 @@ def _planned(command: Command) -> list[accuracy.Stage]:
         command.engine, command.source, inference, training, strategies, args.budget, dtypes
     )
     stages = [replace(stage, tolerance=command.tolerance) for stage in planned]
-    known = kinds_of_inputs(planned[0].source)
-    own = (known[0], *known[len(INPUTS) :])  # every set
-    return [*accuracy.with_inputs(stages, args.inputs or own)]
+    kinds = args.inputs or own_inputs(planned[0].source)
+    return accuracy.with_inputs(stages, kinds)
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}

@@ -1,9 +1,9 @@
-"""Sizes that a program leaves open, as its types write them: "n", "2 * n", "n + 1"."""
+"""Sizes that a program leaves open, as its types write them: "n", "2 * n", "T.max(n, 4)"."""
 
 import ast
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 _ARITHMETIC = {
     ast.Add: operator.add,
@@ -12,10 +12,12 @@ _ARITHMETIC = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+_EXTREMES: dict[str, Callable[[Iterable[int]], int]] = {"T.max": max, "T.min": min}
 
 
-def names_in(size: str) -> set[str]:
-    return set(re.findall(r"[^\W\d]\w*", size))
+def names_in(size: str) -> dict[str, None]:
+    """Names of the sizes that a size is computed from, in order."""
+    return dict.fromkeys(re.findall(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", size))
 
 
 def size_of(size: str, known: Mapping[str, int]) -> int:
@@ -33,6 +35,8 @@ def size_of(size: str, known: Mapping[str, int]) -> int:
             return known[node.id]
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
             return int(_ARITHMETIC[type(node.op)](value(node.left), value(node.right)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _EXTREMES and node.args:
+            return _EXTREMES[ast.unparse(node.func)](map(value, node.args))
         raise ValueError(f"{size} is not known from {', '.join(known) or 'nothing'}.")
 
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from relascope.core.errors import EngineError
 
 _DEEPEST = 60
-_PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)[\w ,.:<>*+/-]*")
+_PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)(?:(?<![\w.])T\.(?:max|min)\(|[\w ,.:<>*+/)-])*")
 """Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
 _HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
 _EARLIER = "Give the module as it was before it was compiled."

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.jobs.runs import label_of, on_inputs
+from relascope.engine.jobs.runs import fitting, label_of, on_inputs
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
@@ -258,6 +258,42 @@ def with_inputs(stages: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, .
     return tuple(replace(s, source=replace(s.source, values=k)) for s in stages for k in kinds)
 
 
+def of_program(
+    ask: Ask, stages: Sequence[Stage], target: str, training: bool, others: bool
+) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
+    """The stages that a model has, and sentences on what its runs do not reach.
+
+    A program that came without PyTorch has one precision, and a gradient only if one is asked for.
+
+    Args:
+        training: the mode that is asked for.
+        others: run the first stage of such a program otherwise than the sample, too.
+
+    Raises:
+        EngineError: it cannot be opened.
+    """
+    info: ModelInfo = ask("load", stages[0].source)
+    if info.against == PYTORCH:
+        return tuple(stages), ()
+    own = [s for s in stages if s.source.dtype == DTYPES[0] and s.source.training == training]
+    runs, said = fitting(ask, own[0].source, target) if others else ((), ())
+    return (*own, *(replace(own[0], source=run) for run in runs)), said
+
+
+def each(
+    stages: Iterable[Stage], run: Callable[[Stage], tuple[AccuracyRow, ...]]
+) -> Iterator[tuple[Stage, tuple[AccuracyRow, ...]]]:
+    """The rows of each stage; of a gradient that cannot be taken, no cut is tried."""
+    without: set[ModelSource] = set()
+    for stage in stages:
+        if stage.strategy and stage.source in without:
+            continue
+        rows = run(stage)
+        if stage.name == "gradient" and rows[0].failure is not None:
+            without.add(stage.source)
+        yield stage, rows
+
+
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
 
@@ -431,15 +467,16 @@ class OfInputs:
     row: AccuracyRow
 
 
-def by_inputs(rows: Sequence[AccuracyRow]) -> tuple[OfInputs, ...]:
-    """The table with one line for each kind of inputs."""
+def by_inputs(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> tuple[OfInputs, ...]:
+    """The table with one line for each kind of inputs; `against` is as of `verdict`."""
     kinds = dict.fromkeys(r.inputs for r in rows)
-    return tuple(_of_inputs(kind, [r for r in rows if r.inputs == kind]) for kind in kinds)
+    one = against != PYTORCH  # precision
+    return tuple(_of_inputs(kind, [r for r in rows if r.inputs == kind], one) for kind in kinds)
 
 
-def _of_inputs(kind: str, rows: Sequence[AccuracyRow]) -> OfInputs:
+def _of_inputs(kind: str, rows: Sequence[AccuracyRow], one: bool) -> OfInputs:
     over = [r for r in rows if not r.passed]
-    double = [r for r in over if r.dtype != DTYPES[0]]
+    double = [r for r in over if one or r.dtype != DTYPES[0]]
     failed = [r for r in over if r.failure is not None]
     known = "rounding" if any(r.dtype != DTYPES[0] for r in rows) else "over"
     said = "cannot be run" if failed else "wrong" if double else known if over else "right"
@@ -455,7 +492,7 @@ def verdict(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> str:
     if not rows:
         return "Nothing was compared."
     if not _passed(rows):
-        return " ".join(_sentences(rows))
+        return " ".join(_sentences(rows, against))
     limits: dict[str, float] = {}
     for row in rows:
         limits[row.dtype] = max(limits.get(row.dtype, 0.0), row.limit or 0.0)
@@ -470,7 +507,7 @@ def _passed(rows: Iterable[AccuracyRow]) -> bool:
     return all(row.passed for row in rows)
 
 
-def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
+def _sentences(rows: Sequence[AccuracyRow], against: str) -> Iterator[str]:
     failures: dict[str, list[str]] = {}
     by_stage: dict[tuple[str, str, str], dict[str, AccuracyRow]] = {}
     for row in rows:
@@ -482,10 +519,13 @@ def _sentences(rows: Sequence[AccuracyRow]) -> Iterator[str]:
         name += f" on {on_inputs(inputs)}" if inputs != INPUTS[0] else ""
         failed = next((r.failure for r in found.values() if r.failure is not None), None)
         if failed is not None:
-            failures.setdefault(failed.message, []).append(name)
+            failures.setdefault(failed.message.partition("\n")[0], []).append(name)
             continue
         single, double = found.get("float32"), found.get("float64")
-        if double is None:
+        if double is None and against != PYTORCH:
+            assert single is not None
+            yield f"{name}: wrong: over the limit{_at(single)}."
+        elif double is None:
             yield f"{name}: over the limit in float32; float64 would tell rounding from a fault."
         elif double.passed:
             assert single is not None

@@ -294,8 +294,11 @@ def _is_recorded(pipeline: Pipeline) -> bool:
 
 def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[str, ...]]:
     """The first other run of a program that is bad; and on which it is good, in words."""
-    runs, good, off = runs_of(ask, question.source), list[str](), list[str]()
-    for source in runs.others:
+    (others, left), good, off = runs_of(ask, question.source), list[str](), list[str]()
+    for source in others:
+        mixed = len({side for _, side in source.sides}) > 1
+        if mixed and _is_recorded(question.pipeline):
+            continue  # in a recorded module values may have other names
         done = tried(ask, replace(question, source=source), question.pipeline)
         if done.outcome == "good":
             good.append(at_run(source))
@@ -303,7 +306,7 @@ def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[s
             return source, ()
         else:
             off.append(unfit_words(source, error))
-    return None, reach(good, off, runs.left)
+    return None, reach(good, off, left)
 
 
 def _lacks(

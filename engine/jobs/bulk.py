@@ -122,6 +122,7 @@ def _found(ask: Ask, task: Task) -> Row:
         "verdict": " ".join(said),
         "failure": _failure(result.log[0].error),
         "max_rel": result.log[0].max_rel,
+        "also": result.also,
         "ended": ended and result.kind == "crash",
     }
 

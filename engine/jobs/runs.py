@@ -2,17 +2,17 @@
 each branch.
 
 What is imported and built is the same for all, but where a computed value decides a branch: that
-program is imported with one side taken. Knows no TVM: it reads the graph.
+program is imported with one side taken. Knows no TVM.
 """
 
 import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
-from relascope.core.sizes import size_of
+from relascope.core.sizes import names_in, size_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
@@ -23,39 +23,24 @@ _MOST = 8
 _UNEVEN = (5, 7, 11, 13, 17, 19)  # no two sizes are one by chance
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Runs beside the sample's own.
-
-    Args:
-        others: the source of each.
-        left: in words, what these do not reach; "" where nothing is.
-    """
-
-    others: tuple[ModelSource, ...] = ()
-    left: str = ""
-
-
-def runs_of(ask: Ask, source: ModelSource) -> Runs:
-    """The runs of a program that came without PyTorch, and whose inputs are drawn; else none."""
+def runs_of(ask: Ask, source: ModelSource) -> tuple[tuple[ModelSource, ...], str]:
+    """The other runs of a program that came without PyTorch, and whose inputs are drawn; and in
+    words what these do not reach, "" where nothing is left."""
     if source.tensors or is_run(source):
-        return Runs()
+        return (), ""
     info: ModelInfo = ask("load", source)
     if info.against == PYTORCH:
-        return Runs()
+        return (), ""
     lengths, left = _lengths(info.graph)
-    deciding, computed = _deciding(info.graph)
-    forced = computed and info.graph.ir == "relax"
-    if computed and not forced:
-        left.append(f"the sides of {computed} `if` that computed values decide")
-    elif computed > 1:
-        left.append(f"sides that differ among the {computed} `if` that computed values decide")
-    runs = itertools.product(_sides(deciding), lengths)
-    found = [replace(source, run=(*sizes, *sides)) for sides, sizes in runs][1:]
-    if len(found) > _MOST:
-        left.append(f"{len(found) - _MOST} more runs of these")
-    taken = [replace(source, side=side) for side in (True, False) if forced]
-    return Runs((*found[:_MOST], *taken), " and ".join(left))
+    decides = info.branches
+    if decides.looped:
+        left.append(f"the sides of {decides.looped} `if` in functions that call themselves")
+    pairs = itertools.product(_sides(decides.inputs), lengths)
+    found = [replace(source, run=(*sizes, *sides)) for sides, sizes in pairs][1:]
+    forced = [replace(source, sides=sides) for sides in _sides(decides.computed)[1:]]
+    if more := len(found[_MOST:]) + len(forced[_MOST:]):
+        left.append(f"{more} more runs of these")
+    return (*found[:_MOST], *forced[:_MOST]), " and ".join(left)
 
 
 _Given = tuple[tuple[str, int | bool], ...]
@@ -66,20 +51,18 @@ def _lengths(graph: Graph) -> tuple[list[_Given], list[str]]:
     inputs = (graph.by_id[i] for i in graph.inputs)
     dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
     open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
-    sizes = [d for d in open_sizes if d.isidentifier()]
+    sizes = list(dict.fromkeys(n for d in open_sizes for n in names_in(d)))
     if not _follow(open_sizes, sizes):
         return [()], [f"other sizes ({', '.join(open_sizes)})"]
     uneven = tuple(zip(sizes, itertools.cycle(_UNEVEN), strict=False))
     return [(), tuple((n, 1) for n in sizes), uneven] if sizes else [()], []
 
 
-def _sides(deciding: Sequence[str]) -> list[_Given]:
+def _sides(deciding: Sequence[str]) -> list[tuple[tuple[str, bool], ...]]:
     """The truths that runs are given, first none: all alike, or all but one."""
     turned = ["", *deciding] if len(deciding) > 1 else [""] * bool(deciding)
-    return [
-        (),
-        *(tuple((n, b != (n == one)) for n in deciding) for b in (True, False) for one in turned),
-    ]
+    found = (tuple((n, b != (n == one)) for n in deciding) for b in (True, False) for one in turned)
+    return [(), *dict.fromkeys(found)]
 
 
 def _follow(sizes: Iterable[str], known: Sequence[str]) -> bool:
@@ -87,23 +70,6 @@ def _follow(sizes: Iterable[str], known: Sequence[str]) -> bool:
     with contextlib.suppress(ValueError):
         return all(size_of(size, dict.fromkeys(known, _UNEVEN[0])) >= 0 for size in sizes)
     return False
-
-
-def _deciding(graph: Graph) -> tuple[list[str], int]:
-    """Names of the inputs that an `if` reads, and how many others there are."""
-    names, computed, todo = dict[str, None](), 0, [graph]
-    while todo:
-        one = todo.pop()
-        todo += [n.body for n in one if n.body is not None]
-        for node in one:
-            if node.op != "if" or not node.edges:
-                continue
-            decides = one.by_id[node.edges[0]]
-            if one is graph and decides.kind is Kind.INPUT and decides.name:
-                names[decides.name] = None
-            else:
-                computed += 1
-    return list(names), computed
 
 
 def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
@@ -119,7 +85,7 @@ def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
 
 def is_run(source: ModelSource) -> bool:
     """Whether a source is a run beside the sample's own."""
-    return bool(source.run) or source.side is not None
+    return bool(source.run or source.sides)
 
 
 def label_of(source: ModelSource) -> str:
@@ -128,9 +94,9 @@ def label_of(source: ModelSource) -> str:
 
 
 def at_run(source: ModelSource) -> str:
-    """What a run is given: "n = 1 and up = true"."""
+    """What a run is given: "n = 1 and up = true", "lv1 = true (forced)"."""
     given = [f"{n} = {str(v).lower()}" for n, v in source.run]
-    forced = [] if source.side is None else [f"every computed `if` = {str(source.side).lower()}"]
+    forced = [f"{n} = {str(v).lower()} (forced)" for n, v in source.sides]
     return " and ".join([*given, *forced])
 
 
@@ -144,13 +110,13 @@ def fitting(
     ask: Ask, source: ModelSource, target: str
 ) -> tuple[tuple[ModelSource, ...], tuple[str, ...]]:
     """The other runs that the imported program has; and what they do not reach, in sentences."""
-    runs, taken, off = runs_of(ask, source), list[ModelSource](), list[str]()
-    for one in runs.others:
+    (others, left), taken, off = runs_of(ask, source), list[ModelSource](), list[str]()
+    for one in others:
         if (error := unfit(ask, one, target)) is None:
             taken.append(one)
         else:
             off.append(unfit_words(one, error))
-    return tuple(taken), reach((), off, runs.left)
+    return tuple(taken), reach((), off, left)
 
 
 def unfit_words(source: ModelSource, error: EngineError) -> str:
@@ -159,7 +125,7 @@ def unfit_words(source: ModelSource, error: EngineError) -> str:
 
 
 def reach(good: Sequence[str], off: Sequence[str], left: str) -> tuple[str, ...]:
-    """Sentences on other runs: those that are good, those that do not run, and what is left."""
-    said = [f"So it does at {'; '.join(good)}."] if good else []
+    """Sentences on the other runs: those that are good, those that do not run, and what is left."""
+    said = [f"It was also run at {'; '.join(good)}."] if good else []
     said += [f"The imported program does not run at {'; '.join(off)}."] if off else []
     return (*said, *([f"Not run: {left}."] if left else []))

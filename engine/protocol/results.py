@@ -43,6 +43,20 @@ UNBUILT = "TVM cannot build this"
 
 
 @dataclass(frozen=True)
+class Branches:
+    """What decides each `if` of a program that came without PyTorch.
+
+    Args:
+        inputs, computed: names of the inputs, and of the computed values, that decide one.
+        looped: how many others stand in functions that call themselves: neither side is forced.
+    """
+
+    inputs: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+    looped: int = 0
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """A loaded model: its graph as the frontend imported it, and what is to be said of it.
 
@@ -73,6 +87,7 @@ class ModelInfo:
     changes: tuple[ImportChange, ...] = ()
     against: str = PYTORCH
     unjudged: str = ""
+    branches: Branches = Branches()
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,11 @@ def kinds_of_inputs(source: "ModelSource") -> tuple[str, ...]:
     return INPUTS + tuple(f"set{i}" for i in range(2, len(source.tensors) + 1))
 
 
+def own_inputs(source: "ModelSource") -> tuple[str, ...]:
+    """Those that it is run on if none are named: the sample, and every saved set."""
+    return INPUTS[:1] + kinds_of_inputs(source)[len(INPUTS) :]
+
+
 def set_of(values: str) -> int:
     """Which saved set a kind of inputs is, from 1; 0 where it is none."""
     match = _SET.fullmatch(values)
@@ -259,8 +264,8 @@ class ModelSource:
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
         run: what a run is given: sizes that a program leaves open, by their names, and inputs that
             decide a branch. What is imported and built is the same for all.
-        side: the side that is taken of every `if` that a computed value decides: the program is
-            imported so. None leaves it to the value.
+        sides: the side that is taken of each `if` that a computed value decides, by the value's
+            name: the program is imported so.
         kernels: run the kernels that a module's file brings, which are code. Nothing stores it.
     """
 
@@ -280,7 +285,7 @@ class ModelSource:
     pins: tuple[tuple[str, int], ...] = ()
     tensors: tuple[tuple[str, str], ...] = ()
     run: tuple[tuple[str, int | bool], ...] = ()
-    side: bool | None = None
+    sides: tuple[tuple[str, bool], ...] = ()
     kernels: bool = False
 
     @property

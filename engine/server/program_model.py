@@ -12,7 +12,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
 from relascope.core.sizes import names_in, size_of
-from relascope.engine.protocol.results import IMPORTED, ModelInputs
+from relascope.engine.protocol.results import IMPORTED, Branches, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
 from relascope.engine.pytorch.inputs import Input, described, input_tensors, types_of
@@ -54,6 +54,7 @@ class Imported:
         against: who that is, as it stands behind "against".
         judge: says what the outputs are to be, if that is another than `run`.
         notes: sentences for people.
+        branches: what decides each of its `if`.
     """
 
     program: Any
@@ -64,6 +65,7 @@ class Imported:
     against: str = IMPORTED
     judge: Judge | None = None
     notes: tuple[str, ...] = ()
+    branches: Branches = field(default_factory=Branches)
 
 
 @dataclass
@@ -224,7 +226,7 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
     for name, kind in model.imported.inputs:
         (said,) = graph.by_id[open_types[name]].outputs
         sizes = tuple(
-            size_of(str(s), known) if names_in(str(s)) & known.keys() else int(k)
+            size_of(str(s), known) if names_in(str(s)).keys() & known.keys() else int(k)
             for s, k in zip(said.shape, kind.shape, strict=True)
         )
         if any(size < 0 for size in sizes):

@@ -114,6 +114,8 @@ class Programs:
         about = source, loaded.state.graph, model.parameter_elements, arguments
         said = model.notes, model.calls, loaded.changes, model.meant
         found = ModelInfo(*about, len(program.inputs), loaded.seconds, *said)
+        if isinstance(model, ProgramModel):
+            found = replace(found, branches=model.imported.branches)
         if not judged:
             return found
         return replace(found, against=model.against, unjudged=model.unjudged)

@@ -18,7 +18,7 @@ from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
 from relascope.engine.protocol.accuracy import Comparison
-from relascope.engine.protocol.results import IMPORTED
+from relascope.engine.protocol.results import IMPORTED, Branches
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import catalogue
 from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
@@ -331,14 +331,13 @@ def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
         assert f"{float(much):g}" in data["verdict"]
 
 
-def open_graph(size="n", decides="up"):
+def open_graph(size="n"):
     """Of an input with an open size, and an `if`."""
     kinds = TensorType((size, 4), "float32"), TensorType((), "bool")
     nodes = (
         Node("x", Kind.INPUT, name="x", outputs=kinds[:1]),
         Node("up", Kind.INPUT, name="up", outputs=kinds[1:]),
-        Node("not", Kind.CALL, "logical_not", inputs=("up",), outputs=kinds[1:]),
-        Node("if", Kind.CALL, "if", inputs=(decides, "x", "x"), outputs=kinds[:1]),
+        Node("if", Kind.CALL, "if", inputs=("up", "x", "x"), outputs=kinds[:1]),
     )
     return Graph("main", "relax", nodes, ("x", "up"), ("if",))
 
@@ -350,8 +349,9 @@ class WithoutPyTorch:
         bad: of a run, whether `cse` is wrong in it; unfit: whether it cannot be run at all.
     """
 
-    def __init__(self, graph=None, bad=lambda run: False, unfit=lambda run: False):
+    def __init__(self, graph=None, bad=lambda run: False, unfit=lambda run: False, branches=None):
         self.graph = open_graph() if graph is None else graph
+        self.branches = branches or Branches(("up",))
         self.bad, self.unfit = bad, unfit
 
     def __call__(self, method, *given):
@@ -365,7 +365,7 @@ class WithoutPyTorch:
         if method == "step":
             return ()
         assert method == "load"
-        return SimpleNamespace(against=IMPORTED, graph=self.graph)
+        return SimpleNamespace(against=IMPORTED, graph=self.graph, branches=self.branches)
 
 
 def searched(engine):
@@ -396,7 +396,7 @@ def test_an_import_that_crashes_in_another_way_is_not_to_blame():
             raise EngineError("type", "cse returned a program that is not well-formed", "cse")
         if method == "check":
             raise EngineError("engine", "A kernel of it cannot be scheduled.", "check")
-        return SimpleNamespace(against=IMPORTED, graph=open_graph())
+        return SimpleNamespace(against=IMPORTED, graph=open_graph(), branches=Branches())
 
     result, _ = searched(ask)
     assert result.kind == "crash"
@@ -405,12 +405,15 @@ def test_an_import_that_crashes_in_another_way_is_not_to_blame():
 
 def test_what_other_runs_do_not_reach_is_said():
     _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
-    assert "So it does at n = 5; up = true; n = 5 and up = true;" in said
+    assert "It was also run at n = 5; up = true; n = 5 and up = true;" in said
     assert "The imported program does not run at n = 1 (It does not fit.); " in said
     assert "Not run" not in said
-    _, said = searched(WithoutPyTorch(open_graph("n * 2", "not")))
-    assert "So it does at every computed `if` = true; every computed `if` = false. " in said
-    assert "Not run: other sizes (n * 2)." in said
+    _, said = searched(WithoutPyTorch(open_graph("n * 2"), branches=Branches((), ("lv",), 2)))
+    ran = "n = 1; n = 5; lv = true (forced); lv = false (forced)"
+    left = "the sides of 2 `if` in functions that call themselves"
+    assert f"It was also run at {ran}. Not run: {left}." in said
+    _, said = searched(WithoutPyTorch(open_graph("?"), branches=Branches(computed=tuple("abcd"))))
+    assert "Not run: other sizes (?) and 2 more runs of these." in said
 
 
 def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4827,
-    "commands": 3427,
-    "core": 1232,
-    "engine": 42870,
+    "commands": 3419,
+    "core": 1236,
+    "engine": 42968,
     "passes": 10895,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26345,
+    "viz": 26351,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -597,7 +597,7 @@ def accuracy_document(
         "stages": plain(rows),
         "inputs": [
             {**plain(one.row), "inputs": one.inputs, "verdict": one.verdict}
-            for one in accuracy.by_inputs(rows)
+            for one in accuracy.by_inputs(rows, against)
         ],
         "passed": bool(rows) and all(r.passed for r in rows),
         "verdict": accuracy.verdict(rows, against),
@@ -623,7 +623,7 @@ def finding(stage: Row) -> Row:
     return {
         **{n: stage[n] for n in names},
         "pipeline": "",
-        "outcome": "right" if stage["passed"] else "wrong",
+        "outcome": "cannot be run" if failure else "right" if stage["passed"] else "wrong",
         "max_rel": stage["error"],
         "node": bad.get("title", ""),
         "scope": bad.get("scope", ""),

@@ -23,7 +23,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.source import ModelSource, own_inputs
 from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts import cut as cuts
@@ -195,7 +195,10 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
 
     def report(one: state.Accuracy) -> state.Accuracy:
         name, stages = here(one.target), stages_of(session.ir, source, pipeline, one.inputs)
-        rows = [row for stage in stages for row in accuracy.run(ask, stage, name)]
+        others = one.inputs == own_inputs(source)
+        stages, _ = accuracy.of_program(ask, stages, name, source.training, others)
+        tried = accuracy.each(stages, lambda stage: accuracy.run(ask, stage, name))
+        rows = [row for _, found in tried for row in found]
         return saved_accuracy(name, one.inputs, rows)
 
     def search(one: state.SavedSearch) -> state.SavedSearch:

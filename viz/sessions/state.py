@@ -217,7 +217,7 @@ class SavedFinding:
 
     Args:
         pipeline: what was tried; "" in a report.
-        outcome: of a try; in a report "right" or "wrong".
+        outcome: of a try; in a report "right", "wrong" or "cannot be run".
         node, scope: where the error first jumps; "" where that is not known.
         failure: why it could not be run.
     """

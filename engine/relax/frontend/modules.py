@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of
@@ -30,6 +29,7 @@ from relascope.engine.limits import uncounted
 from relascope.engine.protocol.results import PYTORCHS_OPERATORS
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relax.frontend.branches import branches_of, forced
 from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.relax.frontend.programs import imported, others
@@ -108,14 +108,15 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         main, shown = _main(mod, path.name)
         mod = tvm.IRModule({"main": main.with_attr("global_symbol", "main"), **others(mod, main)})
         mod = _pinned(relax.transform.Normalize()(mod), source)
-        mod = mod if source.side is None else _sided(mod, source.side)
+        branches, computed = branches_of(mod)
+        mod = forced(mod, computed, dict(source.sides)) if source.sides else mod
         # What writes into memory must stay in its order.
         mod = mod if code else _one_block(mod)
     except EngineError:
         raise
     except Exception as wrong:  # TVM raises anything over a module that is not well-formed
         raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
-    made = imported(mod, pieces.params, path.name)
+    made = replace(imported(mod, pieces.params, path.name), branches=branches)
     if shown:
         made = replace(made, notes=(shown, *made.notes))
     if ill := _ill_formed(mod):
@@ -247,24 +248,6 @@ def _pinned(mod: Any, source: ModelSource) -> Any:
             if isinstance(size, tvm.tirx.Var):
                 free.setdefault(str(size.name), int(wanted))
     return relax.transform.BindSymbolicVars(free, "main")(mod) if free else mod
-
-
-def _sided(mod: Any, side: bool) -> Any:
-    """The module with one side taken of every `if` that no argument of "main" decides."""
-    arguments = {p.__chandle__() for p in mod["main"].params}
-
-    @mutator
-    class Sides(PyExprMutator):
-        def visit_if_(self, branch: Any) -> Any:
-            made = self.visit_expr_post_order(branch)
-            if isinstance(branch.cond, tvm.ir.Var) and branch.cond.__chandle__() in arguments:
-                return made
-            return relax.If(relax.const(side, "bool"), made.true_branch, made.false_branch)
-
-    for var, function in mod.functions.items():
-        if isinstance(function, relax.Function):
-            mod[var] = Sides(mod).visit_expr(function)
-    return relax.transform.Normalize()(mod)
 
 
 def _one_block(mod: Any) -> Any:

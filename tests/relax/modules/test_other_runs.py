@@ -1,5 +1,6 @@
 """Programs with branches and open sizes, run otherwise than the sample."""
 
+import itertools
 import json
 from functools import partial
 
@@ -42,7 +43,7 @@ BRANCHES = f"""{HEAD}
 """
 SIZES = f"""{HEAD}
     def main(
-        x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("2 * n + 1", 4), "float32")
+        x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("2 * n + T.max(n, 4)", 4), "float32")
     ):
         out = R.concat((x, y), axis=0)
         return out
@@ -86,7 +87,7 @@ def found(monkeypatch, opened, operator):
 def test_a_fault_on_either_side_of_a_computed_if_is_found(monkeypatch, opened, operator, side):
     result = found(monkeypatch, opened, operator)
     assert (result.kind, result.found.suspects) == ("wrong", (0,))
-    on = f"That is on sample inputs at every computed `if` = {side}."
+    on = f"That is on sample inputs at large = {side} (forced)."
     # What the values decide by themselves is the sample's own run.
     assert (on in bisect.verdict("relax", result)) == (side == "true")
 
@@ -94,30 +95,62 @@ def test_a_fault_on_either_side_of_a_computed_if_is_found(monkeypatch, opened, o
 def test_without_a_fault_both_sides_are_good_and_are_named(monkeypatch, opened):
     result = found(monkeypatch, opened, "none of these")
     assert not result.kind
-    every = "every computed `if` = true; every computed `if` = false."
-    assert bisect.verdict("relax", result).count(every) == 1
+    both = "; large = true (forced); large = false (forced)."
+    assert bisect.verdict("relax", result).count(both) == 1
 
 
-def test_check_runs_both_sides_and_says_what_it_does_not_reach(tmp_path, capsys):
-    more = '        again = R.less(R.max(out), R.const(0.0, "float32"))\n        if again:\n'
-    more += "            last = R.exp(out)\n        else:\n            last = R.sin(out)\n"
-    (tmp_path / "mod.py").write_text(
-        BRANCHES.replace("        return out", f"{more}        return last")
-    )
+INSIDE = """        again = R.less(R.max(out), R.const(0.0, "float32"))
+        if again:
+            last = R.exp(out)
+        else:
+            if up:
+                last = R.sin(out)
+            else:
+                last = R.cos(out)
+        return last"""
+
+
+def test_check_runs_every_side_and_a_program_without_pytorch_has_one_mode(tmp_path, capsys):
+    (tmp_path / "mod.py").write_text(BRANCHES.replace("        return out", INSIDE))
     options = ["--engine", "relax", "--passes", "FoldConstant", "--target", "llvm", "--json"]
     assert cli.main(["check", str(tmp_path / "mod.py"), *options]) == 0
     document = json.loads(capsys.readouterr().out)
-    runs = [row["inputs"].partition(" at ")[2] for row in document["inputs"]]
-    sides = [f"every computed `if` = {side}" for side in ("true", "false")]
-    assert runs == ["", "up = true", "up = false", *sides] and document["passed"]
-    left = "Not run: sides that differ among the 2 `if` that computed values decide."
-    assert document["verdict"].endswith(left)
+    runs = {row["inputs"].partition(" at ")[2] for row in document["inputs"]}
+    pairs = itertools.product(("true", "false"), repeat=2)
+    forced = {f"large = {one} (forced) and again = {other} (forced)" for one, other in pairs}
+    assert runs == {"", "up = true", "up = false"} | forced and document["passed"]
+    assert {row["stage"] for row in document["stages"]} == {"forward"}
+
+
+LOOP = f"""{HEAD}
+    def loop(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        large = R.greater(R.max(x), R.const(9.0, "float32"))
+        if large:
+            out = R.tanh(x)
+        else:
+            out = Module.loop(R.add(x, R.const(1.0, "float32")))
+        return out
+
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        out = Module.loop(x)
+        return out
+"""
+
+
+def test_no_side_is_forced_in_a_function_that_calls_itself_and_that_is_said(opened):
+    ask, source = opened(LOOP)
+    result = bisect.bisect(
+        ask, "relax", bisect.Question(source, read_pipeline("relax", "FoldConstant"), QUICK)
+    )
+    assert not result.kind
+    assert result.also == ("Not run: the sides of 1 `if` in functions that call themselves.",)
 
 
 def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):
     ask, source = opened(SIZES)
     runs, said = fitting(ask, source, QUICK)
     assert ([at_run(run) for run in runs], said) == (["n = 1", "n = 5"], ())
-    assert runs_of(ask, source).left == ""
+    assert runs_of(ask, source)[1] == ""
     inputs = session.programs.loaded(runs[1], silent).model.inputs
-    assert [tuple(t.shape) for t in inputs] == [(5, 4), (11, 4)]
+    assert [tuple(t.shape) for t in inputs] == [(5, 4), (15, 4)]

@@ -6,7 +6,7 @@ import streamlit as st
 
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.source import INPUTS, kinds_of_inputs
+from relascope.engine.protocol.source import kinds_of_inputs, own_inputs
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section
@@ -25,8 +25,8 @@ def show(screen: Screen, target: str) -> None:
     chosen = [k for k in st.session_state.get("keep_check_inputs") or () if k in known]
     if len(chosen) < len(st.session_state.get("keep_check_inputs") or ()):
         st.session_state.keep_check_inputs = chosen
-    kinds = chosen or (known[0], *known[len(INPUTS) :])  # every saved set
-    stages = results.stages_of(screen.ir, screen.source, screen.pipeline, tuple(kinds))
+    kinds = tuple(chosen) or own_inputs(screen.source)
+    stages = results.stages_of(screen.ir, screen.source, screen.pipeline, kinds)
     about = (
         "Compares the forward, the gradient, and the cut and split of each strategy with PyTorch, "
         "in float32 and float64, and names the node where an error first jumps."
@@ -48,13 +48,14 @@ def show(screen: Screen, target: str) -> None:
     rows: list[accuracy.AccuracyRow] = []
     shown: list[accuracy.Stage] = []
     with boundary(screen.cache, "_check", asked="check_all_of"):
-        for stage in stages:
-            found = _run(screen.cache, stage, target)
+        asked = screen.cache.ask, stages, target, screen.training, not chosen
+        fitting, also = accuracy.of_program(*asked)
+        for stage, found in accuracy.each(fitting, lambda s: _run(screen.cache, s, target)):
             rows += found
             shown += [stage] * len(found)
         against = screen.cache.ask("load", screen.source, True).against
         say = st.success if all(r.passed for r in rows) else st.error
-        say(plain_text(accuracy.verdict(rows, against)))
+        say(plain_text(" ".join((accuracy.verdict(rows, against), *also))))
         noting.note_result(screen, "accuracy", results.saved_accuracy(target, kinds, rows))
     picked = rows and table(
         map(tables.finding, plain(rows)), tables.FOUND, key="accuracy_table", on_select="rerun"

@@ -21,15 +21,17 @@ def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
     return {
         "rows": [{**r, "result": result(r)} for r in rows],
         "culprits": culprits(official, [r for r in rows if r["key"] not in whole]),
+        "also": list(dict.fromkeys(said for r in official for said in r.get("also", ()))),
         "fails": failing and any(r["outcome"] != "right" for r in official),
     }
 
 
 def sections(document: Row, complete: bool = True) -> list[Section]:
-    """A line a pipeline, then the culprits; while not `complete`, silence is no verdict."""
+    """A line a pipeline, then the culprits, and what else was run; while not `complete`, silence is
+    no verdict."""
     said = document["culprits"] or ["Every pipeline matches."] * complete
     rows = table("", document["rows"], "pipeline; result; seconds")
-    return [rows, *map(sentence, said)]
+    return [rows, *map(sentence, [*said, *document["also"]])]
 
 
 def result(row: Row) -> str:
