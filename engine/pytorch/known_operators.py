@@ -14,6 +14,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.chosen_rows import ChosenRows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
 from relascope.engine.pytorch.operators.forms import form_of, may_have_form
 from relascope.engine.pytorch.operators.number_formats import dtypes_of, widens
@@ -48,7 +49,7 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
             message, hint = unknown(frontend, origin.operator)
             raise EngineError("operator", message, origin.where, hint)
     trace = trace_to_fx(model, known, frontend)
-    others |= _on_pairs(flat, trace)
+    others |= _on_no_tensors(flat, trace)
     writer = _TraceWriter(replace(flat, graph=flat.graph.copy(), origins=dict(flat.origins)), trace)
     parts = _parts(trace)
     for value in writer.graph.inputs():
@@ -64,9 +65,9 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     return writer.flat
 
 
-def _on_pairs(flat: FlatTrace, trace: FxTrace) -> set[int]:
-    """Ordinals of the operators that read or make complex tensors."""
-    pairs = {n for n, v in trace.values.items() if isinstance(v, ComplexPair)}
+def _on_no_tensors(flat: FlatTrace, trace: FxTrace) -> set[int]:
+    """Ordinals of the operators that read or make complex tensors, or what a mask chooses."""
+    pairs = {n for n, v in trace.values.items() if isinstance(v, ComplexPair | ChosenRows)}
     return {
         flat.origin(n).ordinal
         for n in flat.graph.nodes()
@@ -111,10 +112,10 @@ class _TraceWriter:
             elif part.target is not operator.getitem:
                 self.call(part)
         for output in node.outputs():
-            made = self.trace.values[output.debugName()]  # of a pair, what reads it is replaced too
-            output.replaceAllUsesWith(
-                self.value(made[0] if isinstance(made, ComplexPair) else made)
-            )
+            made = self.trace.values[output.debugName()]
+            if isinstance(made, ComplexPair | ChosenRows):  # what reads it is replaced, too
+                made = made[0] if isinstance(made, ComplexPair) else made.tensor
+            output.replaceAllUsesWith(self.value(made))
         node.destroy()
 
     def call(self, part: Node) -> None:

@@ -26,6 +26,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.chosen_rows import ChosenRows, chosen_rows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
 from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
 from relascope.engine.pytorch.operators.forms import form_of, given_to
@@ -227,6 +228,10 @@ class _FxWriter:
         args, kwargs = _given(op._schema, inputs)
         if self.is_small(args):
             return op(*args, **kwargs)
+        if rows := chosen_rows(name_of(op), args, self.origin):
+            return rows
+        if any(isinstance(a, ChosenRows) for a in tree_leaves(args)):
+            return self.of_chosen(op, args)
         made = self.call(op, args, kwargs)
         if op._schema.name != schema.name and _in_place(schema.name):
             dtype = self.value(args[0]).dtype  # the changed tensor keeps it
@@ -272,6 +277,16 @@ class _FxWriter:
         if form is None and (self.known(name_of(op)) or stays(op, self.value(args))):
             return self.added(op, args, kwargs)
         return self.decomposed(op, form or op, args, kwargs)
+
+    def of_chosen(self, op: Any, args: list[Any]) -> Any:
+        """An operator on rows that a mask chooses."""
+        rows = next(a for a in tree_leaves(args) if isinstance(a, ChosenRows))
+        made = rows.then(name_of(op), args[1:]) if args[0] is rows else None
+        if made is None:
+            raise by_values("aten.index.Tensor", rows.origin, self.model)
+        if isinstance(made, ChosenRows):
+            return made
+        return self.decomposed(op, made, [rows.tensor, rows.mask], {})
 
     def in_pairs(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An operator on complex tensors, as operators on their parts; see `complex_pairs`."""

@@ -351,6 +351,34 @@ def test_nested_dispatch_and_repeated_calls():
     assert counted(both.inner) == (0, 0)  # the outer one does it all
 
 
+class Last(nn.Module):
+    """Of what a mask chooses of each row, the one at a place."""
+
+    def __init__(self, place):
+        super().__init__()
+        self.linear, self.place = nn.Linear(3, 4), place
+
+    def forward(self, x, ids):
+        return self.linear(x)[ids.eq(2), :].view(2, -1, 4)[:, self.place, :].tanh()
+
+
+@pytest.mark.parametrize("place", [-1, 0])
+def test_what_a_mask_chooses_is_pytorchs_however_many_it_are(place):
+    torch.manual_seed(0)
+    module, x = Last(place), torch.randn(2, 5, 3)
+    one, two = torch.tensor([[0, 2, 0, 1, 1], [2, 0, 0, 0, 1]]), torch.tensor([[0, 2, 0, 1, 2]] * 2)
+    uneven = torch.tensor([[0, 0, 0, 1, 2], [2, 2, 2, 0, 0]])
+    own = [module(x, ids) for ids in (one, two, uneven)]
+    expected = [torch.autograd.grad(o.sum(), module.linear.weight)[0] for o in own]
+    add_tvm_dispatch(module, (x, one), verify=False)  # which other identifiers PyTorch does not run
+    for ids, output, gradient in zip((one, two, uneven), own, expected, strict=True):
+        found = module(x, ids)
+        assert torch.allclose(found, output, atol=OUTPUT)
+        (ours,) = torch.autograd.grad(found.sum(), module.linear.weight)
+        assert torch.allclose(ours, gradient, atol=GRADIENT)
+    assert counted(module) == (3, 0)
+
+
 def test_several_samples_are_all_served(net):
     add_tvm_dispatch(net, sample())
     add_tvm_dispatch(net, sample()[:2])

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4827,
     "commands": 3419,
     "core": 1236,
-    "engine": 42968,
+    "engine": 43062,
     "passes": 10895,
     "recorder": 1504,
     "samples": 550,

@@ -1,0 +1,78 @@
+"""Rows that a mask chooses, as many of each part of a tensor: `x[mask].view(parts, -1, n)[:, -1]`.
+
+How many there are depends on values, but what is read of them in the end has a shape that does not.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relascope.engine.pytorch.flat_trace import TraceOrigin
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """What a mask chooses of a tensor, before its shape is known.
+
+    Args:
+        tensor, mask: nodes; the mask's axes are the tensor's first.
+        origin: of the operator that chooses.
+        parts: as many rows were chosen of each of so many parts, which are a first axis; 0 where
+            all are in one.
+    """
+
+    tensor: Any
+    mask: Any
+    origin: TraceOrigin
+    parts: int = 0
+
+    def then(self, name: str, given: list[Any]) -> "ChosenRows | Callable[..., Tensor] | None":
+        """What an operator makes of them: the same, a function of tensor and mask, or neither.
+
+        Args:
+            name: such as "view.default".
+            given: its arguments after the first.
+        """
+        axes = self.mask.meta["val"].dim()
+        row = [*self.tensor.meta["val"].shape[axes:]]
+        if name in ("view.default", "reshape.default") and not self.parts:
+            first, *rest = given[0]
+            return replace(self, parts=first) if first > 0 and rest == [-1, *row] else None
+        if name == "slice.Tensor":
+            begin, end, step = (*given[1:], *[None] * 3)[:3]
+            whole = not begin and (end is None or end >= 2**62) and step in (None, 1)
+            return self if whole else None
+        if name == "select.int" and self.parts and given[0] == 1:
+            return partial(_of_each, self.parts, given[1])
+        return None
+
+
+def chosen_rows(name: str, given: list[Any], origin: TraceOrigin) -> ChosenRows | None:
+    """The rows that an index by a mask takes; None of another operator.
+
+    Args:
+        given: its arguments; tensors that are known are no nodes.
+    """
+    if name != "index.Tensor" or len(given[1]) != 1:
+        return None
+    mask = given[1][0]
+    if not isinstance(mask, torch.fx.Node) or mask.meta["val"].dtype != torch.bool:
+        return None
+    return ChosenRows(given[0], mask, origin)
+
+
+def _of_each(parts: int, place: int, x: Tensor, mask: Tensor) -> Tensor:
+    """Of each part's rows the one at a place, counted from the end where it is negative."""
+    flat = mask.flatten()
+    count = torch.div(flat.sum(), parts, rounding_mode="floor")
+    wanted = torch.arange(parts) * count + (place + 1 if place >= 0 else count + place + 1)
+    found = (flat.to(torch.int64).cumsum(0) == wanted.unsqueeze(1)) & flat
+    row = x.shape[mask.dim() :]
+    rows = x.reshape(flat.shape[0], math.prod(row))
+    made = rows.index_select(0, found.to(torch.int64).argmax(1))
+    return made.reshape(parts, *row)
