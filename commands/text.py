@@ -289,7 +289,6 @@ def _tuned_on(document: Document) -> str:
 
 
 def _head(document: Document, *more: str) -> str:
-    """Which program, by which engine, for what."""
     of = f"{document['model']} ({document['engine']})"
     return ", ".join([of, *more, f"target {document['target']}"])
 

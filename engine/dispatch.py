@@ -531,7 +531,6 @@ class _Mode:
 
 
 def _floating_dtype(tensors: Sequence[torch.Tensor]) -> str:
-    """That of the first floating one."""
     dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
     return str(dtype).removeprefix("torch.")
 

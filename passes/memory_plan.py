@@ -6,8 +6,9 @@ last use by any of its names, and to the end where it is a result. What a functi
 returns may be a view of its arguments. Of the two branches of an `if`, one is run.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -67,17 +68,12 @@ class MemoryPlan:
 
     Args:
         storages: bytes of each, None where they are open, and the branches around it.
-        overlaps: places of two tensors that share bytes, of which the second is written before the
-            step that last uses the first; None where that is a result.
-        astray: places of tensors in a storage that is allocated in a branch which they are not in.
         elsewhere: how many steps call a function that allocates, too.
     """
 
     steps: list[str] = field(default_factory=list)
     storages: list[tuple[int | None, _Path]] = field(default_factory=list)
     tensors: list[PlannedTensor] = field(default_factory=list)
-    overlaps: list[tuple[int, int, int | None]] = field(default_factory=list)
-    astray: list[int] = field(default_factory=list)
     elsewhere: int = 0
 
     def peak(self) -> tuple[int, int]:
@@ -90,6 +86,29 @@ class MemoryPlan:
                 changes[-1 if one.results else one.end + 1] -= one.type.bytes or 0
         held = [*accumulate(changes)]
         return max(held), held.index(max(held))
+
+    @cached_property
+    def astray(self) -> list[int]:
+        """Places of tensors in a storage that is allocated in a branch which they are not in."""
+        around = ((t.path, self.storages[t.storage][1]) for t in self.tensors)
+        return [k for k, (own, path) in enumerate(around) if path != own[: len(path)]]
+
+    @cached_property
+    def overlaps(self) -> list[tuple[int, int, int | None]]:
+        """Places of two tensors that share bytes, of which the second is written before the step
+        that last uses the first; None where that is a result."""
+        found, live = [], defaultdict[int, list[tuple[int, PlannedTensor]]](list)
+        for at in sorted(range(len(self.tensors)), key=lambda k: self.tensors[k].write):
+            second = self.tensors[at]
+            held = [(k, t) for k, t in live[second.storage] if t.results or t.end >= second.write]
+            for first, one in held:
+                uses = [s for s, _, p in one.uses if _together(p, second.path)]
+                result = any(_together(path, second.path) for path in one.results)
+                late = result or max(uses, default=-1) >= second.write
+                if late and one.shares(second) and _together(one.path, second.path):
+                    found.append((first, at, None if result else uses[-1]))
+            live[second.storage] = [*held, (at, second)]
+        return found
 
 
 def memory_plan(graph: Graph) -> MemoryPlan | None:
@@ -111,19 +130,12 @@ def memory_plan(graph: Graph) -> MemoryPlan | None:
             known = offset if type(offset) is int else None
             values[node.id] = frozenset([(len(plan.tensors), ())])
             plan.tensors.append(PlannedTensor(places[held], kind, known, len(plan.steps), path))
-        elif node.kind is Kind.TUPLE:
-            values[node.id] = read
-        elif node.kind is Kind.ITEM:
-            values[node.id] = _field((*read, _NOTHING)[0], node.attrs.get("index"))
         elif node.op not in (*_STORAGES, *_ENDS):
             if node.op == "if":
                 read[1:] = [_taken(value, (at, k)) for k, value in enumerate(read[1:])]
-            values[node.id] = _stepped(plan, node, path, read)
+            values[node.id] = _shown(plan, node, path, read)
     for tensor, taken in _flat([values.get(o, _NOTHING) for o in graph.outputs]):
         plan.tensors[tensor].results.append(taken)
-    plan.overlaps = [*_overlaps(plan)]
-    around = ((t.path, plan.storages[t.storage][1]) for t in plan.tensors)
-    plan.astray = [k for k, (own, path) in enumerate(around) if path != own[: len(path)]]
     return plan if plan.tensors else None
 
 
@@ -155,8 +167,12 @@ def findings(plan: MemoryPlan, graph: Graph) -> list[str]:
     return found
 
 
-def _stepped(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _Value:
-    """Note what a call does to tensors in storages; what its result shows."""
+def _shown(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _Value:
+    """Note what a node does to tensors in storages; what its result shows."""
+    if node.kind is Kind.TUPLE:
+        return read
+    if node.kind is Kind.ITEM:
+        return _field((*read, _NOTHING)[0], node.attrs.get("index"))
     written = [read[i] for i in _numbers(node, "writes", len(read))]
     uses = {**dict.fromkeys(_flat(read), False), **dict.fromkeys(_flat(written), True)}
     for (tensor, taken), writes in uses.items():
@@ -168,27 +184,15 @@ def _stepped(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _
     if "writes" in node.attrs:
         return written[0] if len(written) == 1 else written
     if node.op == "if":  # not its condition
-        fields = all(isinstance(r, list) and len(r) == len(read[-1]) for r in read[1:])
-        both = zip(*read[1:], strict=True) if fields else ()
-        return [_flat([*pair]) for pair in both] if fields else _flat(read[1:])
+        return _either(read[1:])
     return frozenset(uses) if node.outputs else _NOTHING
 
 
-def _overlaps(plan: MemoryPlan) -> Iterator[tuple[int, int, int | None]]:
-    """Every two tensors of a storage of which the later one is written while the other is held."""
-    live: dict[int, list[int]] = {}
-    for at in sorted(range(len(plan.tensors)), key=lambda k: plan.tensors[k].write):
-        second = plan.tensors[at]
-        held = live.setdefault(second.storage, [])
-        held[:] = [
-            k for k in held if plan.tensors[k].results or plan.tensors[k].end >= second.write
-        ]
-        for first, one in [(k, plan.tensors[k]) for k in held]:
-            after = [s for s, _, p in one.uses if s >= second.write and _together(p, second.path)]
-            result = any(_together(path, second.path) for path in one.results)
-            if one.shares(second) and _together(one.path, second.path) and (after or result):
-                yield first, at, None if result else after[-1]
-        held.append(at)
+def _either(branches: list[_Value]) -> _Value:
+    """What is shown where either of two branches was taken."""
+    if all(isinstance(b, list) and len(b) == len(branches[-1]) for b in branches):
+        return [_flat([*pair]) for pair in zip(*branches, strict=True)]
+    return _flat(branches)
 
 
 def _paths(graph: Graph) -> dict[str, _Path]:

@@ -57,14 +57,12 @@ class Contents:
 
     def __post_init__(self) -> None:
         self.texts, self.graphs, self.modules = (self.level in LEVELS[n:] for n in (1, 2, 3))
-        room = (
-            self.tvm.ir if hasattr(self.tvm.ir, "structural_hash") else import_module(ffi(self.tvm))
-        )
+        below = import_module(ffi(self.tvm))
+        room = self.tvm.ir if hasattr(self.tvm.ir, "structural_hash") else below
         self._hash, self._equal = room.structural_hash, room.structural_equal
         # Goes through the constants alone, without a call of Python's for all the rest.
-        self._walk = getattr(import_module(ffi(self.tvm)), "structural_walk", None)
-        loops = getattr(self.tvm, "tirx", None) or self.tvm.tir
-        self._loops = loops.PrimFunc
+        self._walk = getattr(below, "structural_walk", None)
+        self._loops = (getattr(self.tvm, "tirx", None) or self.tvm.tir).PrimFunc
 
     def forget(self) -> None:
         """Everything is to be written again."""
@@ -123,12 +121,16 @@ class Contents:
         if self.graphs and likeness is None:
             self.writer.content("graph", content, lambda: self._graph(mod, name))
         known.insert(0, _Version(function, place, likeness, content, set(places)))
-        gone = known[_SAME if likeness is not None else 1 :]
-        del known[len(known) - len(gone) :]
-        if any(v.places for v in gone):  # constants are not kept for the recording alone
+        self._forget(known, _SAME if likeness is not None else 1)
+        return content
+
+    def _forget(self, known: list[_Version], most: int) -> None:
+        """Drop the oldest versions; constants are not kept for the recording alone."""
+        gone = known[most:]
+        del known[most:]
+        if any(v.places for v in gone):
             used = {p for versions in self._versions.values() for v in versions for p in v.places}
             self._digests = {p: d for p, d in self._digests.items() if p in used}
-        return content
 
     def _alike(self, version: _Version, function: Any, likeness: Any) -> bool:
         """Whether a function that was made anew is another but for names."""
@@ -160,7 +162,6 @@ class Contents:
         return text, []
 
     def _constants(self, function: Any) -> list[Any]:
-        """Arrays in a function, each once."""
         room = self.tvm.relay if _is_relay(self.tvm, function) else self.tvm.relax
         kind = getattr(room, "Constant", None) or self.tvm.ir.GenericConst
         field = "value" if hasattr(kind, "value") else "data"

@@ -239,7 +239,6 @@ class Recording:
         return value
 
     def _fields(self, kind: str, name: str) -> dict[str, Any]:
-        """The line of a content."""
         place = self._places[kind, name]
         try:
             with self.path.open("rb") as file:

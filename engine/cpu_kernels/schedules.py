@@ -138,8 +138,6 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
 
 
 class _Kernel:
-    """A kernel while it is scheduled."""
-
     def __init__(self, dialect: Dialect, function: Any) -> None:
         self.tvm, self.sch = dialect, dialect.open(function)
 
@@ -291,9 +289,8 @@ class _Kernel:
             sch.parallel(row)
         for block in reversed(before):
             sch.compute_at(block, row)
-        for block in before:
-            loops = sch.get_loops(block)[1:]  # none of what reduces a single element
-            if loops and self._is_reduction(block):
+        for block in filter(self._is_reduction, before):
+            if loops := sch.get_loops(block)[1:]:  # none of what reduces a single element
                 sch.decompose_reduction(block, loops[0])
         return True
 

@@ -51,9 +51,9 @@ def chosen_branch(
     wanted = "then_branch" if condition else "else_branch"
     branch = onnx.GraphProto()
     branch.CopyFrom(next(a.g for a in node.attribute if a.name == wanted))
-    own = [*(t.name for t in branch.initializer), *(o for n in branch.node for o in n.output if o)]
+    free = {o for n in branch.node for o in n.output if o}
+    own = {*free, *(t.name for t in branch.initializer)}
     names = {one: f"{node.output[0]}/{one}" for one in own}
-    free = {o for n in branch.node for o in n.output}
     results = []
     for made, result in zip(branch.output, node.output, strict=True):
         if result and made.name in free:
@@ -129,17 +129,17 @@ def _resize(form: Form) -> bool:
     shape, scales, sizes = form.shape(0), form.constant(2), form.constant(3)
     if shape is None:
         return False
-    odd = form.has("antialias") or form.has("exclude_outside") or form.has("axes")
+    odd = any(map(form.has, ("antialias", "exclude_outside", "axes")))
     odd = odd or form.has("keep_aspect_ratio_policy", "stretch") != "stretch"
     place = form.has("coordinate_transformation_mode", "half_pixel")
     if odd or place in ("half_pixel_symmetric", "tf_crop_and_resize"):
         return True
     nearest = form.has("mode", "nearest") == "nearest"
     if scales is not None and scales.size == len(shape):
-        exact = [float(s) * d for s, d in zip(scales, shape, strict=True)]
-        return any(e != int(e) for e in exact) or (nearest and any(s != int(s) for s in scales))
+        exact = np.float64(scales) * shape
+        return bool(np.any(exact % 1) or (nearest and np.any(scales % 1)))
     if nearest and sizes is not None and sizes.size == len(shape):
-        return any(int(s) % d for s, d in zip(sizes, shape, strict=True))
+        return bool(np.any(sizes % shape))
     return False
 
 

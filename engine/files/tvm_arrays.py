@@ -19,8 +19,6 @@ _MOST = 100_000
 
 
 class _Bytes:
-    """Bytes that are read from the front."""
-
     def __init__(self, data: bytes) -> None:
         self.data, self.at = memoryview(data), 0
 

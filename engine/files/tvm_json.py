@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from relascope.core.errors import EngineError
@@ -142,20 +142,21 @@ def _without_settings(nodes: list[Any]) -> list[Any]:
     if not gone:
         return nodes
     kept = [{"type_key": ""} if i in gone else n for i, n in enumerate(nodes)]
-    for index, node in enumerate(kept):
-        if not isinstance(node, dict):
-            continue
-        keys, data, attrs = node.get("keys"), node.get("data"), node.get("attrs")
-        if node.get("type_key") == "Map" and isinstance(keys, list) and isinstance(data, list):
-            pairs = [p for p in zip(keys, data, strict=False) if _number(p[1]) not in gone]
-            if len(keys) == len(data) > len(pairs):
-                rest = {k: v for k, v in node.items() if k not in ("keys", "data")}
-                told = {"keys": [k for k, _ in pairs], "data": [v for _, v in pairs]}
-                kept[index] = {**rest, **(told if pairs else {})}
-        elif node.get("type_key") == "VirtualDevice" and isinstance(attrs, dict):
+    return [_without(node, gone) for node in kept]
+
+
+def _without(node: Any, gone: Collection[int | None]) -> Any:
+    """A map without the values that are gone; a device whose target is, as any device."""
+    match node:
+        case {"type_key": "VirtualDevice", "attrs": dict(attrs)}:
             target = _number(attrs.get("target"))
-            kept[index] = {**node, "attrs": {**attrs, **(_ANY_DEVICE if target in gone else {})}}
-    return kept
+            return {**node, "attrs": {**attrs, **(_ANY_DEVICE if target in gone else {})}}
+        case {"type_key": "Map", "keys": list(keys), "data": list(data)} if len(keys) == len(data):
+            pairs = [p for p in zip(keys, data, strict=True) if _number(p[1]) not in gone]
+            if pairs or not keys:
+                return {**node, "keys": [k for k, _ in pairs], "data": [v for _, v in pairs]}
+            return {k: v for k, v in node.items() if k not in ("keys", "data")}
+    return node
 
 
 def _check_count(nodes: Any, name: str) -> None:
@@ -291,6 +292,13 @@ _KERNELS = re.compile(
 _INFERS = "tvm.relax.type.infer_by_ty_args"  # which alone TVM may call while it reads
 
 
+def _is_in_relax(kind: str, kernels: bool) -> bool:
+    """Whether a Relax module, which may have kernels, may have nodes of a type."""
+    known = kind in _RELAX or (kernels and _KERNELS.fullmatch(kind) is not None)
+    expr = kind.startswith(("relax.expr.", "relax.attrs.")) and (kernels or kind not in _NO_EXPR)
+    return known or expr
+
+
 def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
     """The same JSON, of a Relax module, as TVM may read it.
 
@@ -310,15 +318,8 @@ def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
             isinstance(node, dict) and set(node) <= {"type", "data"}, name, f"node {index} is none"
         )
         kind, data = node.get("type"), node.get("data")
-        known = isinstance(kind, str) and (
-            kind in _RELAX
-            or (kernels and _KERNELS.fullmatch(kind) is not None)
-            or (
-                kind.startswith(("relax.expr.", "relax.attrs."))
-                and (kernels or kind not in _NO_EXPR)
-            )
-        )
         shown = str(kind)[:60]
+        known = isinstance(kind, str) and _is_in_relax(kind, kernels)
         _need(known, name, f"node {index} is of the type {shown}, which no such module has")
         if kind == "ffi.Tensor":
             arrays.append(data)

@@ -400,7 +400,6 @@ def _is_short(found: Any) -> bool:
 
 
 def _typed(kind: type[Any], found: Any) -> Any:
-    """A line as an object of its kind."""
     hints = get_type_hints(kind)
     if not isinstance(found, dict) or not set(found) <= set(hints):
         raise ValueError(f"it is no {kind.__name__}")

@@ -102,10 +102,9 @@ class Exported:
     def _take_inputs(self) -> None:
         program = self.program
         nodes = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
-        given = [
-            s.arg for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT
-        ]
-        values = {a.name: nodes.get(a.name) for a in given}
+        specs = program.graph_signature.input_specs
+        given = [s.arg.name for s in specs if s.kind == InputKind.USER_INPUT]
+        values = dict(zip(given, map(nodes.get, given), strict=True))
         self.values: dict[str, Any] = {n: v for n, v in values.items() if _is_tensor(v)}
         self._numbers = {n: v for n, v in values.items() if isinstance(v, torch.SymInt)}
         if strange := [n for n in values if n not in self.values and n not in self._numbers]:

@@ -162,7 +162,7 @@ def _take_lists_apart(graph: Any) -> None:
     nodes = list(graph.nodes())
     order = {node: i for i, node in enumerate(nodes)}
     writes = [order[n] for n in nodes if changes_in_place(n.kind())]
-    for node in [n for n in nodes if n.kind() == "prim::ListConstruct"]:
+    for node in graph.findAllNodes("prim::ListConstruct", recurse=False):
         users, made = [use.user for use in node.output().uses()], order[node]
         until = max((order.get(u, len(nodes)) for u in users), default=made)
         if any(made < w < until for w in writes):

@@ -211,29 +211,23 @@ class Watch(TorchFunctionMode):
 
         return tree_map(end, value)
 
-    def _note(self, values: Iterable[Any]) -> None:
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                self._constant[id(value)] = value
-
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        given = _tensors((args, kwargs))
         fixed = all(id(t) in self._fixed for t in given)
         if name in _READS and not fixed:
             self._note_read(name)
         made = self._run(func, name, given, args, kwargs)
         if fixed or name in _SHAPES or func == _SHAPE:
-            self._fixed.update((id(t), t) for t in tree_leaves(made) if isinstance(t, torch.Tensor))
+            self._fixed.update((id(t), t) for t in _tensors(made))
         else:
             out = kwargs.get("out")  # which norm() passes on as None
-            changed = given[:1] if out is None and _IN_PLACE.fullmatch(name) else tree_leaves(out)
-            for tensor in changed:
-                if isinstance(tensor, torch.Tensor):
-                    self._fixed.pop(id(tensor), None)
-                    self._fixed.pop(id(tensor._base), None)
+            in_place = out is None and _IN_PLACE.fullmatch(name)
+            for tensor in given[:1] if in_place else _tensors(out):
+                self._fixed.pop(id(tensor), None)
+                self._fixed.pop(id(tensor._base), None)
         return made
 
     def _note_read(self, name: str) -> None:
@@ -266,7 +260,7 @@ class Watch(TorchFunctionMode):
             if flowing and not torch.is_grad_enabled():
                 return self._ends(made)
             if not flowing:
-                self._note(tree_leaves(made))
+                self._constant.update((id(t), t) for t in _tensors(made))
             return made
         return self._changing(changed, flowing, func, name, args, kwargs)
 
@@ -274,7 +268,7 @@ class Watch(TorchFunctionMode):
         self, changed: Any, flowing: bool, func: Any, name: str, args: Any, kwargs: Any
     ) -> Any:
         """Run what changes tensors in place."""
-        targets = [t for t in tree_leaves(changed) if isinstance(t, torch.Tensor)]
+        targets = _tensors(changed)
         if not flowing or torch.is_grad_enabled():
             if flowing and name != "detach_":
                 for target in targets:
@@ -286,6 +280,10 @@ class Watch(TorchFunctionMode):
         elif "out" not in kwargs:
             return func(args[0], *self._ends(args[1:]), **self._ends(kwargs))
         return func(*args, **kwargs)
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 Programs = Mapping[str, Mapping[int, tuple[str, int]]]

@@ -23,19 +23,19 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     dots = _dots(document["kernels"])
     if document["peaks"] is None or not dots:
         return None
-    sorts = [k for k in palette.STYLES["light"] if k in {d["sort"] for d in dots}]
+    kernels = pd.DataFrame(dots)
+    sorts = [k for k in palette.STYLES["light"] if k in set(kernels["sort"])]
     names = [palette.STYLES["light"][k].label for k in sorts]
     colours = [palette.between(k) for k in sorts]
-    products, rates = _products(document["peaks"], {d["dtype"] for d in dots})
-    best = max((rate for _, rate in products), default=max(d["rate"] for d in dots))
+    products, rates = _products(document["peaks"], set(kernels["dtype"]))
+    best = max((rate for _, rate in products), default=kernels["rate"].max())
     # Wide enough to show the corners of the roofs, too.
-    low = min(best / rates[0], *(d["intensity"] for d in dots)) / 2
-    high = max(best / rates[1], *(d["intensity"] for d in dots)) * 3
+    low = min(best / rates[0], kernels["intensity"].min()) / 2
+    high = max(best / rates[1], kernels["intensity"].max()) * 3
     roofs, labels = _roofs(products, rates, best, low, high)
     top = max(r["rate"] for r in (*roofs, *dots))
-    bottom = min(d["rate"] for d in dots)
     x = alt.X("intensity:Q", title="FLOPs for each byte moved", **_log("~g", low, high))
-    y = alt.Y("rate:Q", title="FLOP/s", **_log("~s", bottom / 2, top * 2))
+    y = alt.Y("rate:Q", title="FLOP/s", **_log("~s", kernels["rate"].min() / 2, top * 2))
     click = alt.selection_point(name=CHOICE, fields=["index"])
     dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
     dashed = alt.StrokeDash("memory:N", legend=None, scale=dashes)
@@ -48,7 +48,7 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
         for one in labels
     ]
     points = (
-        alt.Chart(pd.DataFrame(dots))
+        alt.Chart(kernels)
         .mark_point(filled=True, opacity=0.85, cursor="pointer")
         .encode(
             x=x,

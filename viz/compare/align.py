@@ -134,16 +134,16 @@ class _ModelSide:
             if node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT):
                 own = ()
             elif node.body is not None:
-                calls = [n for n in _calls(node.body) if n.source]
-                self.bodies[node.id] = Counter(((n.scope, n.source), n.op) for n in calls)
-                own = tuple(dict.fromkeys((n.scope, n.source) for n in calls)) or own
+                calls = [((n.scope, n.source), n.op) for n in _calls(node.body) if n.source]
+                self.bodies[node.id] = Counter(calls)
+                own = tuple(dict(calls)) or own
             elif node.kind is Kind.ITEM and not own and node.edges:
                 own = keys[node.edges[0]][-1:]
             keys[node.id] = own
-            if own and node.kind is not Kind.TUPLE:
-                for source in node.edges:  # a tuple is made for the one that reads it
-                    if self.graph.by_id[source].kind is Kind.TUPLE and not keys[source]:
-                        keys[source] = own[:1]
+            # A tuple is made for the one that reads it.
+            for source in () if node.kind is Kind.TUPLE else node.edges:
+                if self.graph.by_id[source].kind is Kind.TUPLE:
+                    keys[source] = keys[source] or own[:1]
         return keys
 
     def _parts(self) -> list[list[tuple[str, Key]]]:

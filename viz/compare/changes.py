@@ -79,7 +79,6 @@ _BEGIN = {How.LEFT_OUT: "left out: its readers read", How.NEW: "new: it reads"}
 
 
 def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str:
-    """An origin in words."""
     if origin.how in _ALONE:
         return _ALONE[origin.how] or origin.detail
     first, other = (new, old) if origin.what == "removed" else (old, new)

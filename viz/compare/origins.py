@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from operator import eq
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, flat, own_key
@@ -152,11 +153,9 @@ class _OriginSearch:
     def pair_by_inputs(self, alike: bool) -> None:
         """Pair what has the same inputs and type; if `alike`, only under the same name."""
         open_: dict[object, deque[str]] = defaultdict(deque)
-        for ident in self.new.nodes:
-            if ident in self.added and ident not in self.came:
-                node = self.new.nodes[ident]
-                if any(isinstance(i, str) for i in node.inputs) and node.body is None:
-                    open_[node.outputs, self.new.reads[ident]].append(ident)
+        for ident, node in self.new.nodes.items():
+            if node.edges and node.body is None and self._is_open(ident):
+                open_[node.outputs, self.new.reads[ident]].append(ident)
         for node in _functions_first(self.old.graph):
             if node.id not in self.removed or node.id in self.went:
                 continue
@@ -170,38 +169,45 @@ class _OriginSearch:
             found.remove(chosen)
             if node.body is None:
                 self._stand(node.id, chosen, How.REPLACED, like > 0)
-                continue
-            inside = [n.id for n in flat(node.body) if n.id in self.removed]
-            for ident in (*inside, node.id):
-                self.went[ident] = _Link(How.MOVED, (chosen,), True)
-            self.came[chosen] = _Link(How.REPLACES, (node.id,), True)
-            self.becomes[node.id] = self.becomes[self.old.value(node.id)] = chosen
-            self.stands_for[chosen] = node.id
+            else:
+                self._move(node.id, node.body, chosen)
+
+    def _is_open(self, new: str) -> bool:
+        """Whether a node was added, and where it came from is not known yet."""
+        return new in self.added and new not in self.came
+
+    def _move(self, old: str, body: Graph, new: str) -> None:
+        """A function, with all in it, went to one that was added."""
+        for ident in (*(n.id for n in flat(body) if n.id in self.removed), old):
+            self.went[ident] = _Link(How.MOVED, (new,), True)
+        self.came[new] = _Link(How.REPLACES, (old,), True)
+        self.becomes[old] = self.becomes[self.old.value(old)] = new
+        self.stands_for[new] = old
 
     # 3. Readers.
 
     def pair_by_readers(self) -> None:
-        ends = zip(self.old.outputs, self.new.outputs, strict=False)
         same_count = len(self.old.outputs) == len(self.new.outputs)
-        for old, new in ends:
+        for old, new in zip(self.old.outputs, self.new.outputs, strict=False):
             self._takes_the_place(old, new, same_count)
         for ident in reversed(tuple(self.new.nodes)):
             reader = self.new.nodes[ident]
             known = ident in self.old.nodes
-            other = self.old.nodes.get(ident if known else self.stands_for.get(ident, ""))
+            other = self.old.nodes.get(self.stands_for.get(ident, ident))
             if other is None or reader.body is not None or other.body is not None:
                 continue
             was, now = self.old.reads[other.id], self.new.reads[ident]
             if self._now(was) == now:
                 continue
-            alike = (own_key(reader) == own_key(other)) if known else _likeness(other, reader) > 1
-            if not known and not alike:
-                continue  # another operator: its arguments mean something else
             placed = bool(reader.source) and reader.source == other.source
-            shared = any(a == b for a, b in zip(self._now(was), now, strict=False))
-            lone = not known and len(was) == 1
-            certain = known or self.went[other.id].sure
-            self._pair_arguments(was, now, certain and (placed or (alike and (shared or lone))))
+            shared = any(map(eq, self._now(was), now))
+            if known:
+                sure = placed or (shared and own_key(reader) == own_key(other))
+            elif _likeness(other, reader) > 1:
+                sure = self.went[other.id].sure and (placed or shared or len(was) == 1)
+            else:
+                continue  # another operator: its arguments mean something else
+            self._pair_arguments(was, now, sure)
 
     def _pair_arguments(self, was: tuple[str, ...], now: tuple[str, ...], sure: bool) -> None:
         """A reader has now what it had, one in the other's place; `sure` where it is the same."""
@@ -223,20 +229,24 @@ class _OriginSearch:
         was, now = self.old.nodes[old], self.new.nodes[new]
         typed = sure and was.outputs[:1] == now.outputs[:1]
         if old not in self.removed:
-            if new in self.added and new not in self.came:
+            if self._is_open(new):
                 behind = self._reads(new, old)
                 self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
         elif old in self.went:
-            if typed and self.becomes.get(old) == new:  # a second witness
-                self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
-                if new in self.came and old in self.came[new].nodes:
-                    self.came[new] = replace(self.came[new], sure=True)
+            if typed and self.becomes.get(old) == new:
+                self._confirm(old, new)
         elif now.kind is Kind.CONSTANT and old in self.constant:
             self._stand(old, new, How.FOLDED, typed)
         elif new not in self.added and self._computed_from(old, new):
             self._is_left_out(old, new, sure)
         else:
             self._stand(old, new, How.REPLACED, typed)
+
+    def _confirm(self, old: str, new: str) -> None:
+        """A second witness says that `new` stands for `old`."""
+        self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
+        if new in self.came and old in self.came[new].nodes:
+            self.came[new] = replace(self.came[new], sure=True)
 
     def _is_left_out(self, old: str, new: str, sure: bool) -> None:
         # Where it reads what is new, it may compute something else than before.
@@ -303,7 +313,7 @@ class _OriginSearch:
                 inside = [n.id for n in flat(node.body) if n.id in self.new.nodes]
                 old = _first(i for i in inside if i in self.old.nodes)
                 self.came[ident] = _Link(How.FUSES, old or tuple(inside[:MOST]), bool(old))
-            elif ident in self.added and ident not in self.came:
+            elif self._is_open(ident):
                 self.came[ident] = self._comes(node, by_place)
 
     def _comes(self, node: Node, by_place: Mapping[tuple[str, str], list[str]]) -> _Link:
@@ -313,17 +323,15 @@ class _OriginSearch:
             forward = by_place.get((node.scope, node.source.removeprefix(_GRADIENT)))
             if forward:
                 return _Link(How.GRADIENT, tuple(forward[:MOST]), True)
-        serves = [
-            self.came[r] for r in self.new.readers[node.id] if r in self.added and r in self.came
-        ]
+        serves = (self.came[r] for r in self.new.readers[node.id] if r in self.came)
         kinds = (How.REPLACES, How.FOLDS, How.INSERTED, How.GRADIENT)
         links = [s for s in serves if s.how in kinds]
         if links:
             link = _joined(links)
             return replace(link, sure=link.sure and link.how is not How.GRADIENT)
-        gone = [i for i in by_place.get((node.scope, node.source), ()) if i in self.removed]
-        if node.source and gone:
-            return _Link(How.REPLACES, tuple(gone[:MOST]), False)
+        there = by_place.get((node.scope, node.source), ())
+        if gone := tuple(filter(self.removed.__contains__, there)):
+            return _Link(How.REPLACES, gone[:MOST], False)
         read = _first(i for i in self.new.reads[node.id] if i in self.new.nodes)
         return _Link(How.NEW, read or tuple(self.new.readers[node.id][:MOST]), True)
 

@@ -109,7 +109,6 @@ def of_recording(found: Recording, label: str) -> ComparedRun:
 
 
 def _ended(passes: Iterable[PassRun]) -> list[PassRun]:
-    """Passes in the order in which they ended."""
     found: list[PassRun] = []
     under_way: dict[int, list[PassRun]] = {}
     for one in passes:

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 _NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
@@ -230,13 +230,11 @@ def _paired(
     like = [[_likeness(a, b) for b in words[1]] for a in words[0]]
     # The best sum of likenesses over the rest of both, from the end.
     best = [[0.0] * (len(now) + 1) for _ in range(len(was) + 1)]
-    for i in reversed(range(len(was))):
-        for j in reversed(range(len(now))):
-            pair = like[i][j] + best[i + 1][j + 1] if like[i][j] >= _ALIKE else 0.0
-            best[i][j] = max(pair, best[i + 1][j], best[i][j + 1])
+    for i, j in product(reversed(range(len(was))), reversed(range(len(now)))):
+        best[i][j] = max(like[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
     i = j = 0
     while i < len(was) and j < len(now):
-        if like[i][j] >= _ALIKE and best[i][j] == like[i][j] + best[i + 1][j + 1]:
+        if like[i][j] and best[i][j] == like[i][j] + best[i + 1][j + 1]:
             yield i, j
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
@@ -250,7 +248,9 @@ def _paired(
 
 
 def _likeness(one: set[str], other: set[str]) -> float:
-    return 2 * len(one & other) / (len(one) + len(other) or 1)
+    """The share of words that both have; 0 where that is too little to pair them."""
+    like = 2 * len(one & other) / (len(one) + len(other) or 1)
+    return like if like >= _ALIKE else 0.0
 
 
 def _words(one: str, other: str, work: DiffEffort) -> tuple[list[Part], list[Part]]:

@@ -216,9 +216,9 @@ class Drawing:
         used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
         roles = any(n.role is not Role.NONE for n in nodes)
         looks = {
-            "style": [styles[n.id] for n in nodes],
+            "style": [*styles.values()],
             "note": [view.notes.get(n.id, "") for n in nodes],
-            **({} if styles == sorts else {"sort": [sorts[n.id] for n in nodes]}),
+            **({} if styles == sorts else {"sort": [*sorts.values()]}),
         }
         return block | {
             "name": self.graph.name,
@@ -274,7 +274,7 @@ class Drawing:
             "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
             "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
             "bytes": [n.bytes if n.outputs else None for n in nodes],
-            "flops": [work.get(n.id) for n in nodes],
+            "flops": [*map(work.get, index)],
             "scope": [number(n.scope) for n in nodes],
             "source": [number(n.source) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],

@@ -1,6 +1,6 @@
 """Less to look at: small constants go into their readers, nodes go into their modules."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,7 +43,7 @@ def _folded(graph: Graph, fewer_than: int) -> Graph:
             body = _folded(node.body, fewer_than)
             if body is not node.body:
                 node, changed = replace(node, body=body), True
-        if texts and any(i in texts for i in node.edges):
+        if not texts.keys().isdisjoint(node.edges):
             inputs = (texts.get(i, i) if isinstance(i, str) else i for i in node.inputs)
             node = replace(node, inputs=tuple(inputs))
         nodes.append(node)
@@ -284,18 +284,14 @@ def _rolled_up(
 
     Where a group holds nothing else, it becomes that group itself.
     """
-    numbered: dict[str, list[Group]] = {}
-    for group in groups.values():
-        stem, _, last = group.id.rpartition(".")
-        if last.isdigit():
-            numbered.setdefault(f"{group.parent}|{stem}", []).append(group)
-    alike = {g.id for several in numbered.values() if len(several) >= LEAST_TIMES for g in several}
-    if not alike:
+    numbered = _numbered(groups.values())
+    if not numbered:
         return groups
+    alike = {g.id for several in numbered for g in several}
     signatures = _signatures(graph, groups, group_of, alike)
     held = Counter([*group_of.values(), *(g.parent for g in groups.values())])
     made: dict[str, Group] = {}
-    for several in numbered.values():
+    for several in numbered:
         for signature, alike_ones in groupby(several, key=lambda g: signatures.get(g.id)):
             run = [*alike_ones]
             if len(run) < LEAST_TIMES or signature is None:
@@ -316,6 +312,16 @@ def _rolled_up(
 
 LEAST_TIMES = 3
 """How many modules that are alike are rolled up."""
+
+
+def _numbered(groups: Iterable[Group]) -> list[list[Group]]:
+    """Those of one parent and one name but for a number at its end, where they are enough."""
+    found: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        stem, _, last = group.id.rpartition(".")
+        if last.isdigit():
+            found[f"{group.parent}|{stem}"].append(group)
+    return [several for several in found.values() if len(several) >= LEAST_TIMES]
 
 
 def _around(run: Sequence[Group]) -> Group:

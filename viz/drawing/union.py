@@ -6,6 +6,7 @@ union; what a step has not is left blank there, so nothing moves from step to st
 one runs through a node of another.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -89,7 +90,7 @@ class Union:
         """By slot, in an order that the edges follow, what it reads of those before it."""
         number = {slot: i for i, slot in enumerate(self.nodes)}
         slots = list(number)
-        readers: dict[str, list[str]] = {slot: [] for slot in slots}
+        readers: dict[str, list[str]] = defaultdict(list)
         waiting = {slot: len(self.reads[slot]) for slot in slots}
         for slot, reads in self.reads.items():
             for read in reads:
@@ -103,12 +104,10 @@ class Union:
                     first += 1
                 ready.append(number[slots[first]])
             slot = slots[heappop(ready)]
-            if slot in found:
-                continue
             found[slot] = [read for read in self.reads[slot] if read in found]
             for reader in readers[slot]:
                 waiting[reader] -= 1
-                if not waiting[reader]:
+                if not waiting[reader] and reader not in found:
                     heappush(ready, number[reader])
         return found
 

@@ -56,6 +56,11 @@ def shape_text(shape: Iterable[int | str]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something: `1 node`, `12 nodes`."""
+    return f"{number(count)} {what}{'s' * (count != 1)}"
+
+
 def counts_text(counts: Mapping[str, int]) -> str:
     """Operators, and how often each is called if more than once: `nn.dense, reshape ×3`."""
     return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"

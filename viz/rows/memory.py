@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from relascope.core.graph import Graph
 from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, findings, memory_plan
 from relascope.viz.rows import Row, sections
-from relascope.viz.rows.formats import number, size
+from relascope.viz.rows.formats import counted, size
 from relascope.viz.rows.sections import Section
 
 _TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
@@ -34,8 +34,8 @@ def memory_document(graph: Graph) -> Row | None:
         "storages": [{"storage": k, "bytes": b} for k, b in enumerate(sizes, 1)],
         "tensors": tensors,
         "steps": [{"id": i, "name": n} for i, n in zip(plan.steps, names, strict=True)],
-        "storage_bytes": sum(b or 0 for b in sizes),
-        "tensor_bytes": sum(b or 0 for b in held),
+        "storage_bytes": sum(filter(None, sizes)),
+        "tensor_bytes": sum(filter(None, held)),
         "peak_bytes": peak,
         "peak_step": step + 1,
         "open_sizes": sum(b is None for b in (*sizes, *held)),
@@ -57,7 +57,6 @@ def _fault(plan: MemoryPlan, tensors: Sequence[Row], of: Sequence[int]) -> Row:
 
 
 def _tensor(plan: MemoryPlan, names: Sequence[str], tensor: PlannedTensor) -> Row:
-    """A tensor of a plan; `names` are of its steps."""
     used = bool(tensor.uses)
     return {
         "id": plan.steps[tensor.write] if used else None,
@@ -89,7 +88,7 @@ def memory_sections(document: Row | None) -> list[Section]:
 def _summary(document: Row) -> str:
     held, taken, peak = (document[f"{of}_bytes"] for of in ("tensor", "storage", "peak"))
     tensors, storages = len(document["tensors"]), len(document["storages"])
-    text = f"{_count(tensors, 'tensor')} of {size(held)} in {_count(storages, 'storage')} of "
+    text = f"{counted(tensors, 'tensor')} of {size(held)} in {counted(storages, 'storage')} of "
     text += size(taken)
     if tensors == storages:
         text += ": none is used again."
@@ -103,15 +102,11 @@ def _summary(document: Row) -> str:
         text += f" At most {size(peak)} are held at once, at step {step}, {name}."
     if document["open_sizes"]:
         of = ", ".join(d for d in document["open"] if d != "?")
-        text += f" Not counted: {_count(document['open_sizes'], 'size')} of tensors and storages"
+        text += f" Not counted: {counted(document['open_sizes'], 'size')} of tensors and storages"
         text += f" that depend on {of}." if of else " that are open."
     if calls := document["elsewhere"]:
-        text += f" Not counted: what functions allocate in {_count(calls, 'call')}."
+        text += f" Not counted: what functions allocate in {counted(calls, 'call')}."
     return text
-
-
-def _count(count: int, what: str) -> str:
-    return f"{number(count)} {what}{'s' * (count != 1)}"
 
 
 def _picture(document: Row) -> str:

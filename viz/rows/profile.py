@@ -58,23 +58,18 @@ def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> 
     to compute what comes after alone. Where as many kernels are called after a convolution and have
     none as there are convolutions without one, they are each other's, in order.
     """
-    claimed = {n for k in profile.kernels for n in k.nodes}
-    by_id = graph.by_id
-    bare = [
-        i
-        for i, k in enumerate(profile.kernels)
-        if k.nodes
-        and "conv" in k.name
-        and not any("conv" in by_id[n].op for n in k.nodes if n in by_id)
-    ]
-    free = [n for n in graph if n.kind is Kind.CALL and "conv" in n.op and n.id not in claimed]
+    kernels = list(profile.kernels)
+    convolutions = {n.id for n in graph if "conv" in n.op}
+    named = [i for i, k in enumerate(kernels) if k.nodes and "conv" in k.name]
+    bare = [i for i in named if convolutions.isdisjoint(kernels[i].nodes)]
+    convolutions.difference_update(*(k.nodes for k in kernels))
+    free = [n.id for n in graph if n.kind is Kind.CALL and n.id in convolutions]
     if len(bare) != len(free):
         return profile
-    kernels = list(profile.kernels)
-    for index, node in zip(bare, free, strict=True):
+    for index, node_id in zip(bare, free, strict=True):
         kernel = kernels[index]
-        counted = (kernel.flops or 0.0) + work[node.id]
-        kernels[index] = replace(kernel, nodes=(node.id, *kernel.nodes), flops=counted)
+        counted = (kernel.flops or 0.0) + work[node_id]
+        kernels[index] = replace(kernel, nodes=(node_id, *kernel.nodes), flops=counted)
     return replace(profile, kernels=tuple(kernels))
 
 

@@ -166,32 +166,33 @@ def _split(
 ) -> list[Part]:
     """Of what became of one program, the parts that take and return the same."""
     found: list[Part] = []
-    signature: _Signature | None = None
-    part: Part | None = None
+    signature: _Signature | None = None  # of the last part, unless that has ended
     for module, run, after in line:
         why = why_not(recording, run, after, kernels)
         its = None if why else _signature(recording, run, after)
-        if part is not None and its is not None and signature and _same(signature, its):
-            found[-1] = part = replace(part, made=(*part.made, RunOfModule(module, run.number)))
-            continue
-        if part is not None:
-            if signature is not None and its is not None:
-                why = _other(signature, its)
-            found[-1] = replace(part, end=f"From pass {run.number}, {run.name}, on: {why}")
-        part = None
+        if signature is not None and its is not None:
+            if _same(signature, its):
+                made = (*found[-1].made, RunOfModule(module, run.number))
+                found[-1] = replace(found[-1], made=made)
+                continue
+            why = _other(signature, its)
+        if signature is not None:
+            found[-1] = replace(found[-1], end=f"From pass {run.number}, {run.name}, on: {why}")
         if its is not None:
-            found.append(part := Part(module, run.number, after, ()))
+            found.append(Part(module, run.number, after, ()))
         signature = its
-    if part is not None:  # a pass may have raised on its last module
-        last = part.made[-1].module if part.made else part.first
-        given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
-        stopped = [
-            r for r in given if r.after is None and (r.failure is not None or r.seconds is None)
-        ]
-        if stopped:
-            run = max(stopped, key=lambda r: r.depth)
-            found[-1] = replace(part, end=f"Pass {run.number}, {run.name}: {no_module(run)}")
+    if signature is not None:
+        found[-1] = replace(found[-1], end=_raised(recording, found[-1]))
     return found
+
+
+def _raised(recording: Recording, part: Part) -> str:
+    """The innermost pass that raised on a part's last module; "" where none did."""
+    last = part.made[-1].module if part.made else part.first
+    given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
+    stopped = (r for r in given if r.after is None and (r.failure is not None or r.seconds is None))
+    run = max(stopped, key=lambda r: r.depth, default=None)
+    return "" if run is None else f"Pass {run.number}, {run.name}: {no_module(run)}"
 
 
 _Signature = tuple[tuple[tuple[str, TensorType], ...], tuple[tuple[str, TensorType], ...]]

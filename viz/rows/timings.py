@@ -98,24 +98,28 @@ def _verdict(row: TimeRow, eager: TimeRow | None) -> TimingVerdict | None:
     ratio = row.ratio_to_eager
     if ratio is None:
         return None
-    known = (ratio, row.ratio_q1, row.ratio_q3, row.ratio_of_minima)
-    told = [r for r in known if r is not None]
-    low, high = min(told), max(told)
+    spread = (ratio, row.ratio_q1, row.ratio_q3, row.ratio_of_minima)
+    known = sorted(r for r in spread if r is not None)
+    low, high = known[0], known[-1]
     busy = not row.steady or (eager is not None and not eager.steady)
     wide = busy or high > _WIDE * low
-    if low > 1 / _EQUAL and high < _EQUAL:
-        text = speed_text(1.0)
-    elif not wide and (high < 1 or low > 1):
-        text = speed_text(ratio)
-    elif 1 / _NEARLY < ratio < _NEARLY and low < 1 < high:
-        text = "about equal to eager"
-    elif high < 1 / _EQUAL:
-        text = f"{_times(1 / high)} to {_times(1 / low)} faster than eager"
-    elif low > _EQUAL:
-        text = f"{_times(low)} to {_times(high)} slower than eager"
-    else:
-        text = f"{low:.2f} to {high:.2f} of eager's time"
+    text = _against_eager(ratio, low, high, wide)
     return TimingVerdict(f"{text}; the machine is busy" if busy else text, not wide)
+
+
+def _against_eager(ratio: float, low: float, high: float, wide: bool) -> str:
+    """A ratio to eager's time that lies between two others, in words."""
+    if low > 1 / _EQUAL and high < _EQUAL:
+        return speed_text(1.0)
+    if not wide and (high < 1 or low > 1):
+        return speed_text(ratio)
+    if 1 / _NEARLY < ratio < _NEARLY and low < 1 < high:
+        return "about equal to eager"
+    if high < 1 / _EQUAL:
+        return f"{_times(1 / high)} to {_times(1 / low)} faster than eager"
+    if low > _EQUAL:
+        return f"{_times(low)} to {_times(high)} slower than eager"
+    return f"{low:.2f} to {high:.2f} of eager's time"
 
 
 def _times(factor: float) -> str:

@@ -66,7 +66,6 @@ class Setting:
 
 
 def _set(default: Any, parameter: str = "", widget: str = "", **more: Any) -> Any:
-    """A field with this default and `Setting`."""
     return field(default=default, metadata={"setting": Setting(parameter, widget, **more)})
 
 
@@ -400,9 +399,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value
-    if origin is UnionType or origin is Union:
-        if value is None and type(None) in args:
-            return None
+    if origin in (UnionType, Union):
         for one in args:
             with suppress(ValueError):
                 return read(one, value, where)

@@ -41,7 +41,6 @@ def _types() -> dict[str, list[str]]:
 
 @cache
 def _classes() -> dict[str, str]:
-    """The type of each class."""
     return {name: kind for kind, classes in reversed(_types().items()) for name in classes}
 
 

@@ -31,9 +31,8 @@ def sample_inputs(
     """
     config = module.config
     accepts = set(inspect.signature(module.forward).parameters)
-    main = module.main_input_name
-    main = main if main in accepts else next((n for n in _MAKERS if n in accepts), main)
-    if main not in _MAKERS or main not in accepts:
+    main = next((n for n in (module.main_input_name, *_MAKERS) if n in accepts), "")
+    if main not in _MAKERS:
         listed = ", ".join(sorted(accepts - {"self", "kwargs"}))
         message = f"No inputs can be made up for {type(module).__name__}, which takes {listed}."
         hint = "Write a file.py with a function that returns (module, inputs), and open that."

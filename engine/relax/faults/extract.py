@@ -54,11 +54,12 @@ class _Cut:
         old, self._mod = program.main, program.mod
         blocks = old.body.blocks
         self._plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+        self._variable = relax.DataflowVar if self._plain else relax.Var
         self._places = self._written_into(old.body)
         places = {i: self._place(exprs[i]) for i in (*cutout.arguments, *cutout.outputs)}
-        given = [relax.Var(name, places[i].ty) for i, name in cutout.arguments.items()]
-        handles = [exprs[i].__chandle__() for i in cutout.arguments]
-        self._given = dict(zip(handles, given, strict=True))
+        arguments = cutout.arguments.items()
+        self._given = {exprs[i].__chandle__(): relax.Var(n, places[i].ty) for i, n in arguments}
+        given = list(self._given.values())
         self._wanted = {exprs[n.id].__chandle__() for n in cutout.nodes}
         self._returned = {places[i].__chandle__() for i in cutout.outputs}
         self._instead = {h: v for h, v in self._given.items() if h not in self._places}
@@ -69,15 +70,13 @@ class _Cut:
         self.outputs = len(results)
         if not results:
             raise EngineError("pass", _NOT_CUT)
-        result, kind = results[0], results[0].ty
-        if len(results) > 1:
-            result, kind = relax.Tuple(results), relax.TupleType([r.ty for r in results])
+        result = results[0] if len(results) == 1 else relax.Tuple(results)
         about: tuple[Any, ...] = old.is_pure, old.attrs
         if self._plain:
-            out = relax.Var("result", kind)
+            out = relax.Var("result", result.ty)
             bound = [*blocks[0].bindings, relax.VarBinding(out, result)]
             blocks, result, about = [relax.DataflowBlock(bound)], out, (True,)
-        self.main = relax.Function(given, relax.SeqExpr(blocks, result), kind, *about)
+        self.main = relax.Function(given, relax.SeqExpr(blocks, result), result.ty, *about)
 
     def _written_into(self, body: Any) -> dict[int, Any]:
         """By the variable of a call that writes into one of its arguments, that argument."""
@@ -95,7 +94,6 @@ class _Cut:
         return found
 
     def _place(self, variable: Any) -> Any:
-        """Where the value of a node is."""
         return self._places.get(variable.__chandle__(), variable)
 
     def _blocks(self, body: Any) -> list[Any]:
@@ -123,7 +121,7 @@ class _Cut:
         if isinstance(value, relax.If):
             parts = value.true_branch, value.false_branch
             if handle not in self._wanted:
-                return [b for part in parts for b in self._blocks(part)]
+                return [*self._blocks(parts[0]), *self._blocks(parts[1])]
             value = relax.If(substituted(value.cond, self._instead), *map(self._branch, parts))
         elif handle in self._given:
             return None
@@ -137,9 +135,8 @@ class _Cut:
             return None
         else:
             value = substituted(value, self._instead)
-        inner = relax.DataflowVar if self._plain else relax.Var
         if self._plain or (isinstance(variable, relax.DataflowVar) and handle in self._returned):
-            variable = inner(str(variable.name), variable.ty)
+            variable = self._variable(str(variable.name), variable.ty)
             self._instead[handle] = variable
         self._known.add(variable.__chandle__())
         if isinstance(binding, relax.MatchCast):

@@ -74,8 +74,6 @@ class _AttentionRewriter(PyExprMutator):
 
 
 class _AttentionFinder:
-    """Finds attentions in a function."""
-
     def __init__(self, function: Any) -> None:
         self.values: dict[Any, Any] = {
             b.var: b.value for block in function.body.blocks for b in block.bindings

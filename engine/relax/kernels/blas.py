@@ -123,15 +123,14 @@ class _BlasRewriter(PyExprMutator):
         extents = [*left.ty.shape, *call.ty.shape]
         if not _fits(extents, call) or right.ty.ndim != 2:
             return None
-        *outer, inner = (int(d) for d in left.ty.shape)
+        *outer, inner = map(int, left.ty.shape)
         rows = math.prod(outer)
         columns, make = int(extents[-1]), packed_matmul.product
         tile = packed_matmul.tile(rows, columns, registers)
-        if isinstance(right, tvm.ir.GenericConst) and tile is not None:
-            weight = right.value.numpy()
-            right = relax.const(packed_matmul.panels(weight.T if turned else weight, tile))
-        elif isinstance(right, tvm.ir.GenericConst):
-            return None
+        if isinstance(right, tvm.ir.GenericConst):
+            if tile is not None:
+                weight = right.value.numpy()
+                right = relax.const(packed_matmul.panels(weight.T if turned else weight, tile))
         elif turned:
             tile = packed_matmul.row_tile(rows, columns, inner, registers)
             make = packed_matmul.dots

@@ -12,6 +12,7 @@ fresh tensors for the outputs. It is not safe, and a copy is made, where
 import ctypes
 import functools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -166,16 +167,12 @@ class Compiled:
 
 def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
-    nodes = layout["nodes"]
-
-    def is_view(node: Mapping[str, Any]) -> bool:
-        return node.get("attrs", {}).get("func_name") == "__nop"
-
-    viewed = {(s[0], s[1]) for n in nodes if is_view(n) for s in n["inputs"]}
-    heads = [(h[0], h[1]) for h in layout["heads"]]
-    made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op" and not is_view(n)}
-    alone = {h for h in heads if h[0] in made and h not in viewed and heads.count(h) == 1}
-    outputs = {index for index, head in enumerate(heads) if head in alone}
+    nodes, heads = layout["nodes"], [(h[0], h[1]) for h in layout["heads"]]
+    views = {i for i, n in enumerate(nodes) if n.get("attrs", {}).get("func_name") == "__nop"}
+    viewed = {(s[0], s[1]) for i in views for s in nodes[i]["inputs"]}
+    made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - views
+    alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
+    outputs = set(map(heads.index, alone))
     inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
     return inputs, outputs
 

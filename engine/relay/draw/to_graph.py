@@ -148,7 +148,7 @@ class _Walk(GraphBuilder):
         return ident
 
     def walk(self, root: Any) -> None:
-        ids = self.ids
+        ids, leaves = self.ids, {relay.Var: self.variable, relay.Constant: self.constant}
         todo: list[tuple[Callable[[Any, list[Any]], None] | None, Any, list[Any]]]
         todo = [(None, root, [])]
         while todo:
@@ -171,12 +171,8 @@ class _Walk(GraphBuilder):
                 else:
                     children = reads
                     todo.append((self.call_value, expr, children))
-            elif isinstance(expr, relay.Var):
-                self.variable(expr)
-                continue
-            elif isinstance(expr, relay.Constant):
-                self.constant(expr)
-                continue
+            elif type(expr) in leaves:
+                leaves[type(expr)](expr)
             elif isinstance(expr, relay.Let):
                 body = expr.body
                 todo.append((self.same, expr, [body]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from relascope.passes.cost import is_view
 from relascope.passes.lint.rules import unfused
@@ -22,23 +23,19 @@ LEAST_SHARE = 0.05
 def find(subject: Subject) -> Iterator[Finding]:
     """The tiny kernels together, where they make up a part of the whole: first those that a pass
     makes part of others."""
-    if not subject.kernels:
-        return
-    kernels = subject.kernels
-    measured = [taken for _, taken in subject.measured or ()]
-    seconds = measured or [CALL] * len(kernels)
+    kernels = subject.kernels or []
+    seconds = [taken for _, taken in subject.measured or ()] or [CALL] * len(kernels)
     joined = {p for f in unfused.find(subject) if f.remedy for p in subject.place[f.nodes[0]]}
-    tiny = [k for k in range(len(kernels)) if seconds[k] <= MOST_SECONDS and _is_tiny(subject, k)]
-    for can_join in (True, False):
-        group = [k for k in tiny if (k in joined) is can_join]
+    tiny = {k for k in range(len(kernels)) if seconds[k] <= MOST_SECONDS and _is_tiny(subject, k)}
+    alone = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
+    for members, rule, advice in ((tiny & joined, "unfused", ""), (tiny - joined, "", alone)):
+        group = sorted(members)
         taken = sum(seconds[k] for k in group)
         if taken < LEAST_SHARE * (sum(seconds) or 1.0):
             continue
-        nodes = [i for k in group for i in kernels[k]]
+        nodes = chain.from_iterable(kernels[k] for k in group)
         message = f"{len(group)} of {len(kernels)} kernels move at most 16 KiB each."
-        remedy = subject.remedy("unfused") if can_join else ""
-        advice = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
-        found = subject.finding(nodes, message, remedy, advice="" if can_join else advice)
+        found = subject.finding(nodes, message, subject.remedy(rule), advice=advice)
         yield replace(found, seconds=taken)
 
 

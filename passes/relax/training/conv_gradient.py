@@ -27,9 +27,9 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     batch, channels, tall, wide = shape(data)
     out, _, height, width = shape(weight)
     _, _, rows, columns = shape(variable)
-    top, left, bottom, right = (int(p) for p in attrs.padding)
-    down, across = (int(s) for s in attrs.strides)
-    step_down, step_across = (int(d) for d in attrs.dilation)
+    top, left, bottom, right = map(int, attrs.padding)
+    down, across = map(int, attrs.strides)
+    step_down, step_across = map(int, attrs.dilation)
     reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
     # Rows and columns at the ends that the kernel was not laid over.
     below = tall + top + bottom - (rows - 1) * down - reach_down

@@ -338,8 +338,8 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         raise no_gradient("einsum", why, "write the product with matmul")
     found = []
     for place, (term, operand) in enumerate(zip(terms, operands, strict=True)):
-        others = [o for i, o in enumerate(operands) if i != place]
-        names = [result, *(t for i, t in enumerate(terms) if i != place)]
+        others = operands[:place] + operands[place + 1 :]
+        names = [result, *terms[:place], *terms[place + 1 :]]
         known = set("".join(names))
         kept = "".join(a for a in term if a in known)
         by = op.einsum([grad, *others], f"{','.join(names)}->{kept}")
@@ -512,7 +512,6 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """That of an image of one row."""
     attrs = call.attrs
     if (bool(attrs.ceil_mode) and bool(attrs.count_include_pad)) or str(attrs.layout) != "NCW":
         return _pooled(variable, call, grad, builder)

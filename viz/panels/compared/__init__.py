@@ -91,24 +91,25 @@ def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None
 # Steps.
 
 
+def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
+    """A table of the steps; the row that is chosen in it, if one is."""
+    heading("Steps beside each other")
+    differ = [r for r in rows if step_differs(r, first)]
+    listed, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
+    row = picked(key, len(listed))
+    _steps(listed, first, key)
+    if quiet := len(rows) - len(differ):
+        text = f"Also the {formats.number(quiet)} that both have, and that take as long"
+        st.toggle(text, key=_ALL)
+    return None if row is None else listed[row]
+
+
 def _place(document: Row) -> tuple[str, int, int]:
     """Which two programs are looked at, in words, with a step of each run; a table to choose."""
     first, end = document["first_difference"], document["end"]
     rows = document["steps"]
     known = [name for name, one in (("first", first), ("end", end)) if one and "counts" in one]
-    chosen: Row | None = None
-    if rows:
-        heading("Steps beside each other")
-        differ = [r for r in rows if step_differs(r, first)]
-        told, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
-        row = picked(key, len(told))
-        chosen = None if row is None else told[row]
-        _steps(told, first, key)
-        quiet = len(rows) - len(differ)
-        if quiet:
-            st.toggle(
-                f"Also the {formats.number(quiet)} that both have, and that take as long", key=_ALL
-            )
+    chosen = _chosen_step(rows, first) if rows else None
     heading("Programs beside each other")
     where = st.container(horizontal=True, vertical_alignment="center")
     asked = "end"
@@ -250,7 +251,6 @@ def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
 
 
 def _row_choice(held: _Comparison, kind: str, at: int, cells: Row) -> tuple[str, int, Any]:
-    """What is chosen by a row of a table."""
     if kind == "Nodes":
         row = held.document["nodes"][at]
         side = 0 if row["a"] is not None else 1

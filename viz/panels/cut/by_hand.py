@@ -69,10 +69,10 @@ def card(screen: Screen, cut: cuts.Cut, node_id: str | None) -> Card | None:
         lines.append(f"The way on which the backward needs it: {way}.")
     if standing.can_save:
         instead = cut.reasons.instead(node_id)
-        count, more = len(instead.computed), "" if instead.whole else "at least "
+        nodes = formats.counted(len(instead.computed), "node")
+        more = "" if instead.whole else "at least "
         size = f"{formats.size(node.bytes)} if saved; " if len(node.outputs) == 1 else ""
-        nodes = "node" if count == 1 else "nodes"
-        lines.append(f"{size}{more}{count} {nodes} to compute where it is not saved.")
+        lines.append(f"{size}{more}{nodes} to compute where it is not saved.")
     if standing.forced == RECOMPUTE:
         lines.append("Forced by hand to be computed again.")
     if not (standing.can_save or standing.can_recompute):

@@ -104,7 +104,6 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
 
 
 def _frontier_slider(screen: Screen) -> None:
-    """A slider from one cut of the frontier to the next."""
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
     joint, state = joint_of(screen), st.session_state
     whole = cuts.cut(joint, "keep_all").forward_seconds

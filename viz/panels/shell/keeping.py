@@ -87,19 +87,14 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if ident != state.get(_ID):
         base = None
         try:
-            base = store.get(ident) if ident else None
+            base = store.get(ident)
         except EngineError as error:
             wrong.append(error.message)
-        state[_ID] = store.new_id() if base is None or _open_elsewhere(ident) else ident
+        state[_ID] = store.new_id() if base is None else _free_id(ident)
     if not query and ident and base is not None:
         return enter(base)
     if not query and not went:
-        if not ident and (named := os.environ.get(OPEN)):
-            if named.startswith(store.OF_SESSION):
-                return _open(named.removeprefix(store.OF_SESSION))
-            look_into(named)
-            put("keep_model", FILE)
-        return wrong
+        return wrong if ident else _begin(os.environ.get(OPEN, ""))
     session, unread = address.session_of(query or {"engine": [recall("ir") or Session.ir]}, base)
     if address.renamed(query).get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
         session = replace(session, ir=recall("ir") or session.ir)
@@ -108,15 +103,21 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     return wrong + enter(session)
 
 
-def _open(ident: str) -> list[str]:
-    """Show a session that the page was started on."""
+def _begin(named: str) -> list[str]:
+    """Show the session or file that the page was started on, if any."""
+    if named and not named.startswith(store.OF_SESSION):
+        look_into(named)
+        put("keep_model", FILE)
+    if not named.startswith(store.OF_SESSION):
+        return []
+    ident = named.removeprefix(store.OF_SESSION)
     try:
         found = store.get(ident)
     except EngineError as error:
         return [error.message]
     if found is None:
         return [f"There is no session {ident!r}."]
-    st.session_state[_ID] = store.new_id() if _open_elsewhere(ident) else ident
+    st.session_state[_ID] = _free_id(ident)
     return enter(found)
 
 
@@ -126,21 +127,21 @@ def go_to(session: Session, ident: str) -> None:
     st.session_state.pop("history", None)
 
 
-def _open_elsewhere(ident: str) -> bool:
-    """Whether another tab that is open has this session."""
+def _free_id(ident: str) -> str:
+    """A session's id, or a new one where another tab that is open has that session."""
     context = get_script_run_ctx()
     if context is None or not runtime.exists():
-        return False
+        return ident
     other = _OPEN_IN.get(ident, context.session_id)
-    return other != context.session_id and runtime.get_instance().is_active_session(other)
+    taken = other != context.session_id and runtime.get_instance().is_active_session(other)
+    return store.new_id() if taken else ident
 
 
 def enter(session: Session) -> list[str]:
     """Put a session's screen into the state, before controls are made; what is missing."""
     state, model = st.session_state, session.model
     missing = _files(model)
-    if "history" not in state:
-        state.history = {(t.request, n): t for n, t in enumerate(session.timings)}
+    state.setdefault("history", {(t.request, n): t for n, t in enumerate(session.timings)})
     for path, setting in SETTINGS.items():
         value = get(session, path)
         if not setting.widget:
@@ -163,9 +164,7 @@ def enter(session: Session) -> list[str]:
         state[step] = session.look.step
     forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
     state.forced_anew = forced
-    for name in _SWITCHES:
-        if name in session.look.choices:
-            state[name] = session.look.choices[name]
+    state.update({n: value for n, value in session.look.choices.items() if n in _SWITCHES})
     for view in (RECORDED_VIEW,) if recorded else _VIEWS.get(tab, ()):
         select(view, session.look.selected)
     for view, groups in session.look.modules.items():

@@ -183,7 +183,6 @@ def summary_of(screen: Screen) -> str:
 
 
 def _model() -> str:
-    """Which model, or that it is a file."""
     st.session_state.setdefault("keep_model", FIRST)
     choice = st.selectbox(
         "Model",
@@ -380,7 +379,6 @@ def look_into(path: str | None) -> None:
 
 
 def _file() -> tuple[ModelSource | None, str]:
-    """The file of a model."""
     _upload()
     state = st.session_state
     path = state.get("upload_path")

@@ -19,9 +19,9 @@ def table(
     rows: Iterable[Row],
     columns: str = "",
     *,
-    help: Mapping[str, str] | None = None,
+    help: Mapping[str, str] = {},
     bars: Sequence[str] = (),
-    wide: Mapping[str, Any] | None = None,
+    wide: Mapping[str, Any] = {},
     signs: str = "",
     on_select: str = "ignore",
     on_pick: Callable[[int | None], None] | None = None,
@@ -43,7 +43,6 @@ def table(
     Returns:
         Indices of the rows that are chosen.
     """
-    help, wide = help or {}, wide or {}
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):

@@ -105,7 +105,6 @@ def _draw(screen: Screen) -> None:
 
 
 def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
-    """All steps, for a page that is handed on."""
     steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
     view = replace(screen.view(), open_alone=None)
     steps_tab(file, steps, view, chosen(screen) + 1)

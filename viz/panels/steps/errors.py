@@ -145,7 +145,6 @@ def _choice(screen: Screen) -> bool:
 
 
 def _at(screen: Screen, index: int, dtype: str) -> Screen:
-    """A step in a precision."""
     return replace(screen.upto(index), source=replace(screen.source, dtype=dtype))
 
 

@@ -207,7 +207,6 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
 
 
 def _outcome(cache: RequestCache, run: _TuningRun) -> None:
-    """What the last run did."""
     made = records.read(run.place).trials[run.before :]
     try:
         result: TuneResult | None = cache.peek("tune", *run.arguments)
