@@ -37,7 +37,7 @@ LINES = {
     "bench": 4827,
     "commands": 3418,
     "core": 1236,
-    "engine": 43038,
+    "engine": 43056,
     "passes": 10895,
     "recorder": 1504,
     "samples": 550,

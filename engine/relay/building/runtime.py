@@ -282,12 +282,30 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
         tvm.transform.PassContext(
             opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],
-            instruments=list(instruments),
+            instruments=list(instruments) or [_TypesOnce()],
             config=schedules.CONFIG if ours else {"tir.add_lower_pass": schedules.LOWERED},
         ),
     ):
         mod = conv_weights.without_halves(tvm.IRModule({"main": function}))
         return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
+
+
+@tvm.instrument.pass_instrument
+class _TypesOnce:
+    """Skips TVM's inference of types, which it asks for before nearly every pass, where it has made
+    every function of the module."""
+
+    def __init__(self) -> None:
+        self._typed: dict[int, Any] = {}  # by address; what is here is not freed
+
+    def should_run(self, mod: Any, info: Any) -> bool:
+        return info.name != "InferType" or not all(
+            f.handle.value in self._typed for f in mod.functions.values()
+        )
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        if info.name == "InferType":
+            self._typed |= {f.handle.value: f for f in mod.functions.values()}
 
 
 def _has_tangent(function: Any) -> bool:
