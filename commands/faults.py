@@ -1,5 +1,6 @@
 """`bisect` and `reduce`."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from relascope.commands.shared import Command, Document, check_folder, write_files
@@ -44,12 +45,27 @@ def narrowed(
     return fault.document(command.engine, found, made, str(folder))
 
 
+def own_test(args: Namespace, **judges: object) -> OwnTest | None:
+    """The test of a person's own that the options name.
+
+    Args:
+        judges: other options that say what is bad, with what was given; --rtol and --atol are.
+
+    Raises:
+        EngineError: kind "usage"; it cannot be run, or not with these.
+    """
+    if args.test is None:
+        return None
+    judges |= {"rtol": args.rtol, "atol": args.atol}
+    if given := [f"--{name}" for name, value in judges.items() if value]:
+        message = "With a test of your own, that test alone decides what is bad."
+        raise EngineError("usage", message, "--test", f"Leave out {' and '.join(given)}.")
+    return OwnTest.of(args.test, args.test_seconds)
+
+
 def _bisected(command: Command) -> Bisection:
     args = command.args
-    test = None if args.test is None else OwnTest.of(args.test, args.test_seconds)
-    if test is not None and (args.kind or args.rtol or args.atol):
-        message = "With a test of your own, that test alone decides what is bad."
-        raise EngineError("usage", message, "--test", "Leave out --kind, --rtol and --atol.")
+    test = own_test(args, kind=args.kind)
     source, pipeline = command.source, command.pipeline
     command("load", source)  # what cannot be opened is no fault of a pass
     how = (

@@ -149,6 +149,15 @@ def values(command: ArgumentParser) -> None:
     command.add_argument("--inputs", dest="values", **own, metavar="KIND", help=about)
 
 
+def own_test(command: ArgumentParser) -> None:
+    add = command.add_argument
+    about = "program of yours that judges each module by its exit status: 0 is good, 1 to 127 bad, "
+    about += "125 cannot be judged"
+    add("--test", type=Path, metavar="PROGRAM", help=about)
+    about = "stop a run of --test that takes longer, and count it as bad"
+    add("--test-seconds", type=_ratio, default=TEST_SECONDS, metavar="S", help=about)
+
+
 def bisect(command: ArgumentParser) -> None:
     """What a search looks for."""
     values(command)
@@ -161,11 +170,7 @@ def bisect(command: ArgumentParser) -> None:
     add("--pass-seconds", type=_ratio, default=SECONDS, metavar="S", help=about)
     about = "memory means that more than so many MiB stay after the pass"
     add("--pass-memory", type=_ratio, default=MEMORY, metavar="MIB", help=about)
-    about = "program of yours that judges each module by its exit status: 0 is good, 1 to 127 bad, "
-    about += "125 cannot be judged"
-    add("--test", type=Path, metavar="PROGRAM", help=about)
-    about = "stop a run of --test that takes longer, and count it as bad"
-    add("--test-seconds", type=_ratio, default=TEST_SECONDS, metavar="S", help=about)
+    own_test(command)
     threads(command)
     about = "run the passes, build and run each try N times; one bad run makes it bad (default: "
     about += "1); for --kind slow, also the rounds that are timed (default: 30)"

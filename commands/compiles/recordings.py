@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.faults import narrowed
+from relascope.commands.faults import narrowed, own_test
 from relascope.commands.installation import page_options, serve
+from relascope.commands.options import own_test as test_options
 from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
 from relascope.commands.shared import Command, Document, check_folder, write
 from relascope.core.errors import EngineError
@@ -149,6 +150,7 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     add("--bisect", action="store_true", help="the first pass that makes the numbers wrong")
     about = "bisect, and narrow the fault inside the pass to a few nodes, as a report that runs"
     add("--reduce", type=Path, metavar="FOLDER", help=about)
+    test_options(add_to)
     run_kernels(add_to)
     seed_and_tensors(add_to)
     target(add_to)
@@ -202,7 +204,8 @@ def _searched(
 ) -> Document:
     """Of the first part that is bad, which pass makes it so; else that none does in any part."""
     args = command.args
-    searches = held.search(command, args.engine, found, best, command.tolerance)
+    test = own_test(args, errors=args.errors)
+    searches = held.search(command, args.engine, found, best, command.tolerance, test)
     done = [(one.part, one.result) for one in searches if one.result is not None]
     part, result = done[-1]
     documents = [tables.bisect_document(args.engine, each) for _, each in done]

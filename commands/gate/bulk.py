@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from relascope.commands.faults import own_test
 from relascope.commands.gate.workers import in_threads, on_dask
 from relascope.commands.shared import Command, Document, ProgressLine, writing
 from relascope.core.errors import EngineError
@@ -64,17 +65,18 @@ def _tasks(command: Command) -> Iterator[Task]:
         EngineError: kind "usage" or "file"; a model or a pipeline is none.
     """
     args = command.args
+    test = own_test(args, slow=args.slow)
     for model in _models(args.models):
         for text in _pipelines(args.pipelines):
             given = {**vars(args), "model": model, "passes": text}
             one = Command(argparse.Namespace(**given), command.connect)
             source = one.source
             about = one.engine, model, source, text, one.pipeline, args.target or ""
-            files = (source.model, *args.pass_file)
-            yield Task(*about, args.slow, one.tolerance, digest_of(files))
+            files = (source.model, *args.pass_file, *filter(None, (args.test,)))
+            yield Task(*about, args.slow, one.tolerance, digest_of(files), test=test)
 
 
-def digest_of(paths: Iterable[str]) -> str:
+def digest_of(paths: Iterable[str | Path]) -> str:
     """Of the files among some paths, so that what was changed is found anew."""
     found = hashlib.sha256()
     for path in map(Path, paths):
@@ -160,7 +162,8 @@ def pipelines(command: Command) -> Document:
         default_pipeline(command.engine, args.training, args.gradient),
         target,
         tolerance=command.tolerance,
-        digest=digest_of((source.model,)),
+        digest=digest_of((source.model, *filter(None, (args.test,)))),
+        test=own_test(args),
     )
     tasks = list(through_tvms(ours, theirs))
     found, resumed = lines_of(command, tasks)

@@ -6,6 +6,7 @@ from typing import Any
 
 from relascope.commands import options
 from relascope.engine.jobs.bulk import LONGEST
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.viz.rows.gate.baseline import KINDS
 
 
@@ -58,12 +59,13 @@ def bulk(command: ArgumentParser) -> None:
     add("--pipelines", action="append", default=[], metavar="TEXT", help=about)
     add("--training", action="store_true", help="train mode, with gradients")
     add("--slow", action="store_true", help="also search for the pass that makes a right one slow")
-    outcomes = ("wrong", "crash", "slow", "rounding", "not opened")
+    outcomes = ("wrong", "crash", OF_TEST, "slow", "rounding", "not opened")
     about = f"exit with status 3 if a line has one of these outcomes: {', '.join(outcomes)}"
     add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)
     _workers(command)
     options.target(command)
     options.tolerance(command)
+    options.own_test(command)
     options.pass_file(command)
     options.limits(command)
     nothing = dict.fromkeys(("input", "pin", "tensors", "count"), ())
@@ -85,6 +87,7 @@ def coverage(command: ArgumentParser) -> None:
     _workers(command)
     options.target(command)
     options.tolerance(command)
+    options.own_test(command)
     options.limits(command)
     command.set_defaults(limit_seconds=LONGEST, pass_file=())
 

@@ -10,15 +10,17 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, nth
 from relascope.engine.jobs.accuracy import OURS, Tolerance
 from relascope.engine.jobs.bisect import IMPORT, Bisection, Question
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.runs import at_run
 from relascope.engine.limits import limit_crossed
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import read_pipeline, with_tvms
 from relascope.passes.catalogue.tvm_named import MARK
 from relascope.passes.pipeline import Pipeline, TvmPipelines
 
-OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", "cannot be run", "not opened")
+OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", OF_TEST, "cannot be run", "not opened")
 LONGEST = 30.0
 """Seconds that each pass and each build of TVM's pipelines may take, if nothing else is given."""
 
@@ -33,6 +35,7 @@ class Task:
         target: "" is the best one where it runs.
         slow: look for what is slow, too, where it is right.
         digest: of the files that it comes from.
+        test: a person's own, which then alone says what is bad.
     """
 
     engine: str
@@ -45,6 +48,7 @@ class Task:
     tolerance: Tolerance = OURS
     digest: str = ""
     search: bool = True
+    test: OwnTest | None = None
 
     @property
     def key(self) -> str:
@@ -100,9 +104,9 @@ def _found(ask: Ask, task: Task) -> Row:
         target = task.target or ask("describe").best
     except EngineError as error:
         return _failed("not opened", error)
-    question = Question(
-        task.source, task.pipeline, target, threads=1, repeats=10, tolerance=task.tolerance
-    )
+    kind = "" if task.test is None else OF_TEST
+    about = task.source, task.pipeline, target, kind
+    question = Question(*about, threads=1, repeats=10, tolerance=task.tolerance, test=task.test)
     if not task.search:
         return _tried(ask, question)
     try:
@@ -129,11 +133,13 @@ def _found(ask: Ask, task: Task) -> Row:
 
 def _tried(ask: Ask, question: Question) -> Row:
     done, at = bisect.tried(ask, question, question.pipeline), ""
-    bad, _ = bisect.elsewhere(ask, question) if done.outcome == "good" else (None, ())
+    others = done.outcome == "good" and question.test is None
+    bad, _ = bisect.elsewhere(ask, question) if others else (None, ())
     if bad is not None:
         done = bisect.tried(ask, replace(question, source=bad), question.pipeline)
         at = f"At {at_run(bad)}. "
-    verdict = at + ("" if done.error is None else done.error.message.partition("\n")[0])
+    said = done.test.words if done.test is not None else ""
+    verdict = at + (said if done.error is None else done.error.message.partition("\n")[0])
     outcome = _failure(done.error) or {"good": "right"}.get(done.outcome, done.outcome)
     ended = done.error is not None and done.error.kind == "engine" and outcome == "crash"
     row: Row = {"outcome": outcome, "culprits": [], "verdict": verdict}

@@ -12,6 +12,7 @@ from graphs import chain
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.jobs import bisect as bisection
+from relascope.engine.jobs import bulk
 from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.protocol.fault import ModuleFiles, Report, Suspects
@@ -151,6 +152,25 @@ def test_a_test_that_is_good_finds_nothing_and_the_import_can_be_bad(tmp_path):
     assert search(script(tmp_path, "exit 1")).found.suspects == (IMPORT,)
 
 
+def test_a_table_of_many_models_asks_it_too(tmp_path):
+    answers, source = Answers(), ModelSource("mlp")
+
+    def ask(method, *given):
+        return () if method in ("load", "applications") else answers(method, *given)
+
+    def outcome(body, text="cse|fold", whole=True):
+        about = "relay", "mlp", source, text, Pipeline.parse(text), "llvm"
+        test = OwnTest.of(script(tmp_path, body))
+        row = bulk.run(ask, bulk.Task(*about, test=test, search=whole))
+        return row["outcome"], row["culprits"], row["verdict"]
+
+    blamed = outcome('grep -q fold "$1" && exit 7\nexit 0')
+    assert blamed[:2] == ("bad", ["fold"]) and "makes the test fail: exit status 7" in blamed[2]
+    assert outcome("exit 7", whole=False) == ("bad", [], "exit status 7")
+    assert outcome("exit 0")[0] == "right"
+    assert outcome("exit 125")[0] == "cannot be run"
+
+
 def test_what_cannot_be_judged_or_written_is_passed_over(tmp_path):
     path = script(tmp_path, 'grep -q bind "$1" && exit 1\ngrep -q fold "$1" && exit 125\nexit 0')
     found = search(path)
@@ -250,13 +270,14 @@ def connect(ir="relay"):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--test", "none.sh"], "no such file"),
-        (["--test", "mine.sh", "--kind", "wrong"], "alone decides"),
-        (["--test", "mine.sh", "--rtol", "0.1"], "alone decides"),
+        (["bisect", "--test", "none.sh"], "no such file"),
+        (["bisect", "--test", "mine.sh", "--kind", "wrong"], "alone decides"),
+        (["bulk", "--test", "mine.sh", "--slow"], "alone decides"),
+        (["pipelines", "--test", "mine.sh", "--rtol", "0.1"], "alone decides"),
     ],
 )
 def test_the_command_line_refuses_what_does_not_fit(options, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     script(tmp_path, "exit 0")
-    assert cli.main(["bisect", "mlp", "--json", *options], connect) == 2
+    assert cli.main([options[0], "mlp", "--json", *options[1:]], connect) == 2
     assert says in json.loads(capsys.readouterr().out)["error"]["message"]

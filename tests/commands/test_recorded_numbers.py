@@ -39,6 +39,15 @@ def test_the_command_line_bisects_and_reduces(compiled, tmp_path):
     assert "report.py" in found["reduction"]["report"]["files"]
 
 
+def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
+    path = tmp_path / "mine.sh"
+    path.write_text('#!/bin/sh\ngrep -q "relu" "$1"\n')
+    path.chmod(0o755)
+    found = document("open", compiled, "--bisect", "--test", str(path), real=True)
+    assert found["bisection"]["culprit"]["pass"] == "ReluAway"
+    assert "makes the test fail: exit status 1" in found["bisection"]["verdict"]
+
+
 def test_the_page_does_so_too(compiled, monkeypatch):
     monkeypatch.setenv(keeping.OPEN, compiled)
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run()

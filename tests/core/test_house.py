@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4827,
-    "commands": 3418,
+    "commands": 3448,
     "core": 1236,
-    "engine": 43056,
+    "engine": 43062,
     "passes": 10895,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26351,
+    "viz": 26369,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -15,7 +15,9 @@ from relascope.core.graph import Graph, TensorType
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.bisect import Bisection, Question
+from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.step import step
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
@@ -393,9 +395,18 @@ class RecordedNumbers:
         return self.pipeline(replace(part, made=tuple(kept))), " ".join(left_out[:3]) + more
 
     def search(
-        self, ask: Ask, ir: str, given: Sequence[Part], target: str, tolerance: Tolerance
+        self,
+        ask: Ask,
+        ir: str,
+        given: Sequence[Part],
+        target: str,
+        tolerance: Tolerance,
+        test: OwnTest | None = None,
     ) -> list[PartSearch]:
         """Bisect parts in order, up to the first that has a fault.
+
+        Args:
+            test: a person's own, which then alone says what is bad.
 
         Raises:
             EngineError: none of them can be searched.
@@ -404,7 +415,9 @@ class RecordedNumbers:
         for part in given:
             try:
                 pipeline, left_out = self.readable(ask, part)
-                question = Question(self.source(part), pipeline, target, tolerance=tolerance)
+                kind = "" if test is None else OF_TEST
+                about = self.source(part), pipeline, target, kind
+                question = Question(*about, tolerance=tolerance, test=test)
                 done.append(PartSearch(part, bisect.bisect(ask, ir, question), left_out=left_out))
             except EngineError as error:
                 if error.kind == "cancelled":

@@ -4,9 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from relascope.engine.jobs.bulk import OUTCOMES
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.viz.rows import Row
 
-BAD = {"wrong": "breaks", "crash": "breaks", "rounding": "rounds", "slow": "slows"}
+BAD = {
+    **dict.fromkeys(("wrong", "crash", OF_TEST), "breaks"),
+    "rounding": "rounds",
+    "slow": "slows",
+}
 """What a pass does to a model of this outcome."""
 
 
