@@ -11,12 +11,10 @@ import tvm
 from tvm import relay
 
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite, with_children
+from relascope.passes.relay.ir.rewrite import children, post_order, rewrite, with_children
 
 _SIZE = 1024
 """Terms of an expression that a reader may put into its own. The samples have up to 961."""
-_TERMS = {"strided_set": 400}
-"""Of operators whose expression has many conditions; 1 of others."""
 _INJECTIVE = 2
 """TOpPattern kInjective: operators of at most this are put into what reads them."""
 
@@ -44,11 +42,7 @@ def bounded(program: RelayProgram) -> RelayProgram:
 def _size(expr: Any, below: Iterable[int]) -> int:
     if isinstance(expr, relay.Call):
         pattern = expr.op.get_attr("TOpPattern") if isinstance(expr.op, tvm.ir.Op) else None
-        return (
-            _TERMS.get(op_name(expr), 1) + sum(below)
-            if pattern is not None and pattern <= _INJECTIVE
-            else 1
-        )
+        return 1 + sum(below) if pattern is not None and pattern <= _INJECTIVE else 1
     return sum(below) if isinstance(expr, (relay.Tuple, relay.TupleGetItem)) else 1
 
 

@@ -280,6 +280,25 @@ def _pad(call: Any, grad: Any) -> list[Any]:
     return [kept, *map(relay.zeros_like, call.args[1:])]
 
 
+def _strided_slice(call: Any, grad: Any) -> list[Any]:
+    """The gradient among zeros. TVM's own compares each index with bounds that it reads."""
+    attrs, size = call.attrs, shape(call.args[0])
+    begins = [int(b) for b in attrs.begin]
+    axes = [int(a) % len(size) for a in attrs.axes or range(len(begins))]
+    strides = [] if str(attrs.slice_mode) == "size" else [int(s) for s in attrs.strides or ()]
+    steps, widths = [1] * len(size), [[0, n - k] for n, k in zip(size, shape(call), strict=True)]
+    for axis, begin, step in zip(axes, begins, [*strides, *[1] * len(axes)], strict=False):
+        last = size[axis] - 1
+        ends = [min(max(begin + (begin < 0) * size[axis], 0), last)]
+        ends.append(ends[0] + (shape(call)[axis] - 1) * step)
+        if step < 0:
+            grad = relay.reverse(grad, axis)
+        steps[axis], widths[axis] = abs(step), [min(ends), last - max(ends)]
+    if max(steps) > 1:
+        grad = relay.nn.dilate(grad, steps)
+    return [relay.nn.pad(grad, widths)]
+
+
 def _leaky_relu(call: Any, grad: Any) -> list[Any]:
     x = call.args[0]
     dtype = x.checked_type.dtype
@@ -495,6 +514,7 @@ _OWN: dict[str, Gradient] = {
     "maximum": _extremum(relay.less),
     "minimum": _extremum(relay.greater),
     "nn.pad": _pad,
+    "strided_slice": _strided_slice,
     "nn.leaky_relu": _leaky_relu,
     "full": _full,
     "full_like": _like,
