@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from relascope.core.errors import EngineError, no_gradient
+import numpy as np
+
+from relascope.core.errors import EngineError
 from relascope.passes.program import Program
 
 T = TypeVar("T")
@@ -105,17 +107,29 @@ def unknown(ir: str, operator: str, where: str) -> EngineError:
     return EngineError("pass", message, where, hint)
 
 
-def pooled(layout: str, size: Sequence[int], places: Sequence[int]) -> tuple[int, int]:
-    """Height and width of the windows of an adaptive pooling, from an image's size to places.
+def adaptive_share(extent: int, count: int) -> Any:
+    """(count, extent): the part that each element has of each mean of an adaptive pooling along an
+    axis."""
+    places = np.arange(count)[:, None]
+    begin, end = places * extent // count, -(-(places + 1) * extent // count)
+    inside = (np.arange(extent) >= begin) & (np.arange(extent) < end)
+    return inside / (end - begin)
 
-    Raises:
-        EngineError: kind "pass"; the windows overlap.
+
+def windows_of(share: Any) -> Iterator[tuple[Any, Any]]:
+    """Of means over windows, windows that have each element, one after another, and its part.
+
+    By a product with the matrix of parts, a NaN would spread to what is in no window of it.
+
+    Args:
+        share: (windows, elements), the part of each element.
+
+    Yields:
+        For each element the number of a window, and its part of it; 0 where none is left.
     """
-    if layout != "NCHW" or any(s % p for s, p in zip(size, places, strict=True)):
-        why = f"from {size} to {places} is not known: its windows overlap"
-        hint = "pool to a size that divides the image's"
-        raise no_gradient("nn.adaptive_avg_pool2d", why, hint, "adaptive pooling")
-    return size[0] // places[0], size[1] // places[1]
+    order = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
+    for window in order[: (share != 0).sum(0).max()]:
+        yield window, share[window, np.arange(share.shape[1])]
 
 
 class Active(Generic[T]):

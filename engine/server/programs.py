@@ -501,7 +501,9 @@ class Programs:
             check_signature(entry, (start, before.graph), (program, graph))
         except EngineError as error:
             failure = error
-            error.where += self._origins_of(error.where, before.graph, unit[0])
+            operator = error.where.partition(" from ")[0]
+            if origins := self._origins_of(operator, before.graph, unit[0]):
+                error.where = operator + origins
         except (Exception, SystemExit) as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)

@@ -416,6 +416,20 @@ def _embedding_bag(
     return made, blank, blank, blank
 
 
+def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    """PyTorch's, of any memory: its own takes a view of what it padded."""
+    lead, size = x.shape[:-2], []
+    for axis, (k, d, p, s) in enumerate(zip(kernel, dilation, padding, stride, strict=True), -2):
+        x = torch.constant_pad_nd(x, [*[0] * (-2 * axis - 2), p, p])
+        places = (
+            np.arange(k)[:, None] * d + np.arange((x.shape[axis] - (k - 1) * d - 1) // s + 1) * s
+        )
+        x = x.index_select(axis, traced_constant(places.flatten()))
+        size += places.shape
+    apart = x.reshape([math.prod(lead), *size]).permute(0, 1, 3, 2, 4)
+    return apart.reshape([*lead[:-1], lead[-1] * size[0] * size[2], size[1] * size[3]])
+
+
 ALONG: dict[str, Callable[..., Any]] = {
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
@@ -427,6 +441,7 @@ ALONG: dict[str, Callable[..., Any]] = {
     "cummax.default": _cumulated(torch.ge, "amax"),
     "cummin.default": _cumulated(torch.le, "amin"),
     "cumprod.default": _cumprod,
+    "im2col.default": _im2col,
     "index_reduce.default": _index_reduce,
     "instance_norm.default": _instance_norm,
     "kthvalue.default": _kthvalue,

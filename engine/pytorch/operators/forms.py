@@ -6,7 +6,7 @@ them.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -26,6 +26,9 @@ _NEED_AXES = (
     "gather index_add index_copy index_select kthvalue linalg_vector_norm log_softmax "
     "logcumsumexp logsumexp max min prod roll scatter scatter_add scatter_reduce softmax sort topk"
 )
+
+
+_CONVOLUTIONS = ("conv3d", "convolution", "_convolution")
 
 
 def given_to(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +63,8 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     if base.startswith("max_pool") or base == "einsum":
         apart = _is_dilated(given) or "..." in given.get("equation", "")
         return op if apart and training else None
+    if base in _CONVOLUTIONS:
+        return _in_layers(given) if training else None
     return _FORMS[base](given) if base in _FORMS else None
 
 
@@ -67,8 +72,7 @@ def may_have_form(base: str) -> bool:
     """Whether an operator, such as "add", has a form for some arguments."""
     return (
         base in _FORMS
-        or base in _NEED_AXES.split()
-        or base == "einsum"
+        or base in (*_NEED_AXES.split(), *_CONVOLUTIONS, "einsum")
         or base.startswith(("max_pool", "upsample"))
     )
 
@@ -96,6 +100,34 @@ def _is_dilated(given: Given) -> bool:
     """Whether windows take elements apart: no engine has that gradient of maxima."""
     dilation = given.get("dilation", 1)
     return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
+
+
+def _in_layers(given: Given) -> Form | None:
+    """A 3D convolution as the sum of 2D ones, of what each layer of its kernel is laid over."""
+    if given["input"].dim() != 5 or given.get("transposed") or isinstance(given["padding"], str):
+        return None
+    ways = [
+        [int(v) for v in (way if isinstance(way, list | tuple) else [way])]
+        for way in (given["stride"], given["padding"], given["dilation"])
+    ]
+    (step, *stride), (around, *padding), (apart, *dilation) = (w * (3 // len(w)) for w in ways)
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+        x = _aten.constant_pad_nd.default(x, [0, 0, 0, 0, around, around]) if around else x
+        batch, channels, deep, *size = x.shape
+        layers = weight.shape[2]
+        places = (deep - (layers - 1) * apart - 1) // step + 1
+        parts = []
+        for layer in range(layers):
+            begin = layer * apart
+            taken = x[:, :, begin : begin + (places - 1) * step + 1 : step].transpose(1, 2)
+            image = taken.reshape(batch * places, channels, *size)
+            how = (None if layer else bias, stride, padding, dilation, given["groups"])
+            parts.append(torch.conv2d(image, weight[:, :, layer], *how))
+        made = reduce(torch.add, parts)
+        return made.reshape(batch, places, *made.shape[1:]).transpose(1, 2)
+
+    return run
 
 
 def _is_resampled(base: str, given: Given) -> bool:

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from relascope.core.errors import no_gradient
-from relascope.passes.gradients import pooled, reached_windows
+from relascope.passes.gradients import adaptive_share, reached_windows, windows_of
 from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
 from relascope.passes.relax.training.conv_gradient import conv2d
 from relascope.passes.relax.training.recorder import Gradient, operator_of
@@ -270,20 +270,6 @@ def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.astype(grad, dtype(x))]
 
 
-def _adaptive_avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Spreads each gradient evenly over the window that it is the mean of."""
-    (data,) = call.args
-    batch, channels, *size = shape(data)
-    _, _, *places = shape(variable)
-    if any(s % p for s, p in zip(size, places, strict=True)):
-        return _pooled(variable, call, grad, builder)
-    (rows, columns), (down, across) = places, pooled(str(call.attrs.layout), size, places)
-    share = op.multiply(grad, number(1 / (down * across), data))
-    apart = op.reshape(share, [batch, channels, rows, 1, columns, 1])
-    spread = op.broadcast_to(apart, [batch, channels, rows, down, columns, across])
-    return [op.reshape(spread, list(shape(data)))]
-
-
 def _gather_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     data, indices = call.args
     zeros = op.zeros(list(shape(data)), dtype(data))
@@ -487,10 +473,7 @@ def _conv_transpose(rank: int) -> Gradient:
 
 
 def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of means over windows, along each axis: the parts of all windows that have an element.
-
-    By a product with a matrix of parts, a NaN would spread to what is in no window of it.
-    """
+    """Of means over windows, along each axis: the parts of all windows that have an element."""
     (data,) = call.args
     attrs, size, places = call.attrs, list(shape(data)), list(shape(variable))
     rank = len(size) - 2
@@ -500,11 +483,10 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     zero = number(0.0, data)
     for axis in range(2, 2 + rank):
         share = _share(attrs, axis - 2, rank, size[axis], places[axis])
-        windows = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
         along, parts = [-1] + [1] * (1 + rank - axis), []
-        for window in windows[: (share != 0).sum(0).max()]:
-            part = share[window, np.arange(size[axis])].reshape(along)
-            taken = op.take(grad, relax.const(window), axis, mode="fast")
+        for window, each in windows_of(share):
+            part = each.reshape(along)
+            taken = op.take(grad, relax.const(window), axis, mode="clip")
             taken = op.multiply(taken, relax.const(part, dtype(data)))
             parts.append(taken if part.all() else op.where(relax.const(part != 0), taken, zero))
         grad = reduce(op.add, parts)
@@ -563,23 +545,17 @@ def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
     """(places, extent): the part that each element has of each mean along one axis."""
+    if not hasattr(attrs, "pool_size"):
+        return adaptive_share(extent, count)
     places = np.arange(count)
-    padding = 0
-    if not hasattr(attrs, "pool_size"):  # adaptive
-        begin, end = places * extent // count, -(-(places + 1) * extent // count)
-        across, inside = np.ones(count, int), end - begin
-        step, reach = begin[:, None], int(inside.max())
-        at = step + np.arange(reach) * across[:, None]
-        valid = at < end[:, None]
-    else:
-        window, stride = int(attrs.pool_size[axis]), int(attrs.strides[axis])
-        padding, after = int(attrs.padding[axis]), int(attrs.padding[axis + rank])
-        begin = places * stride - padding
-        at = begin[:, None] + np.arange(window) * int(attrs.dilation[axis])
-        valid = (at >= 0) & (at < extent)
-        inside = valid.sum(1)
-        if bool(attrs.count_include_pad):
-            inside = np.minimum(begin + window, extent + after) - begin
+    window, stride = int(attrs.pool_size[axis]), int(attrs.strides[axis])
+    padding, after = int(attrs.padding[axis]), int(attrs.padding[axis + rank])
+    begin = places * stride - padding
+    at = begin[:, None] + np.arange(window) * int(attrs.dilation[axis])
+    valid = (at >= 0) & (at < extent)
+    inside = valid.sum(1)
+    if bool(attrs.count_include_pad):
+        inside = np.minimum(begin + window, extent + after) - begin
     share = np.zeros((count, extent))
     rows = np.broadcast_to(places[:, None], at.shape)
     np.add.at(share, (rows[valid], at[valid]), 1)
@@ -606,7 +582,6 @@ OWN: dict[str, Gradient] = {
     "nn.leakyrelu": _leaky_relu,
     "nn.softplus": _softplus,
     "nn.pad": _pad,
-    "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
     "nn.batch_flatten": _reshaped,
     "nn.conv1d": _conv1d,
     "image.resize2d": _resize2d,
@@ -657,7 +632,8 @@ OWN: dict[str, Gradient] = {
     "mod": _of_two(lambda x, y, g: [g, op.negative(g * op.trunc(op.divide(x, y)))]),
     "log_add_exp": _of_two(lambda x, y, g: [g * op.sigmoid(x - y), g * op.sigmoid(y - x)]),
     "atan2": _of_two(_atan2),
-    **dict.fromkeys(("nn.avg_pool3d", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool3d"), _pooled),
+    **{f"nn.adaptive_avg_pool{rank}d": _pooled for rank in (1, 2, 3)},
+    "nn.avg_pool3d": _pooled,
     **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),
 }
 """By an operator's name."""

@@ -5,13 +5,14 @@ layer over the operators of one program; the layer only passes on, unless a `Rec
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
-from relascope.passes.gradients import Active, pooled, reached_windows, unknown
+from relascope.passes.gradients import Active, adaptive_share, reached_windows, unknown, windows_of
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 from relascope.passes.relay.ir.spans import key
 
@@ -196,9 +197,9 @@ def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any)
     step_down, step_across = (int(d) for d in attrs.dilation)
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
     padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
-    size = (batch, channels, tall + top + bottom, wide + left + right)
+    size = [batch, channels, tall + top + bottom, wide + left + right]
     by_row = _windows(padded, 2, size, (height, step_down), (rows, down))
-    size = (height, batch, channels, rows, size[3])
+    size = [height, batch, channels, rows, size[3]]
     laid = _windows(by_row, 4, size, (width, step_across), (columns, across))
     # (width, height, batch, channels, rows, columns) to (groups, channels and places, the rest)
     apart = [width, height, batch, groups, channels // groups, rows * columns]
@@ -308,15 +309,20 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
-    """Spreads each gradient evenly over the window that it is the mean of."""
-    data = call.args[0]
-    batch, channels, *size = shape(data)
-    _, _, *places = shape(call)
-    (rows, columns), (down, across) = places, pooled(str(call.attrs.layout), size, places)
-    share = grad * relay.const(1 / (down * across), data.checked_type.dtype)
-    apart = relay.reshape(share, [batch, channels, rows, 1, columns, 1])
-    spread = relay.broadcast_to(apart, [batch, channels, rows, down, columns, across])
-    return [relay.reshape(spread, list(shape(data)))]
+    """The parts of all windows that have an element."""
+    (data,), kind = call.args, call.checked_type.dtype
+    if str(call.attrs.layout) != "NCHW":
+        raise no_gradient("nn.adaptive_avg_pool2d", "is known in the layout NCHW only")
+    zero = relay.const(0.0, kind)
+    for axis, along in ((2, (-1, 1)), (3, (-1,))):
+        parts = []
+        for window, each in windows_of(adaptive_share(shape(data)[axis], shape(call)[axis])):
+            part = each.reshape(along)
+            taken = relay.take(grad, relay.const(window), axis, mode="clip")
+            taken = relay.multiply(taken, relay.const(part.astype(kind)))
+            parts.append(taken if part.all() else relay.where(relay.const(part != 0), taken, zero))
+        grad = reduce(relay.add, parts)
+    return [grad]
 
 
 def _max_pool2d(call: Any, grad: Any) -> list[Any]:

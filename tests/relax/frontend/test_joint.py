@@ -159,7 +159,7 @@ def test_every_node_says_where_it_comes_from():
 @pytest.mark.parametrize(
     ("module", "inputs", "where"),
     [
-        (nn.Sequential(nn.Conv3d(2, 2, 2)), (draw(1, 2, 3, 3, 3),), "aten::_convolution in 0"),
+        (nn.Sequential(nn.ConvTranspose3d(2, 2, 2)), (draw(1, 2, 3, 3, 3),), "_convolution in 0"),
         (nn.Sequential(nn.Upsample(scale_factor=2)), (draw(1, 1, 2, 2),), "nearest2d in 0"),
         (
             nn.Sequential(nn.InstanceNorm1d(3, track_running_stats=True)),

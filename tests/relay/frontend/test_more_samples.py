@@ -13,7 +13,6 @@ from joint_programs import traced
 from limits import OUTPUT
 from numerics import error, imported, quiet
 from quick import QUICK
-from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import load_model
@@ -124,13 +123,6 @@ def test_statistics_that_something_else_reads_are_refused():
 
     with refused("operator", "running statistics", where="aten::batch_norm in norm"):
         traced(Reader().train(), torch.randn(5, 3))
-
-
-def test_adaptive_pooling_over_uneven_windows_has_no_gradient_and_says_so():
-    module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.AdaptiveAvgPool2d(3))
-    _, program = traced(module.train(), torch.randn(1, 3, 8, 8))
-    with pytest.raises(EngineError, match="adaptive pooling"):
-        joint(program)
 
 
 def test_a_whole_image_network_is_imported_with_its_statistics():

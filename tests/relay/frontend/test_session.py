@@ -127,18 +127,18 @@ def test_bound_parameters_have_no_gradient_and_that_is_said(session):
 
 
 def test_a_gradient_that_is_not_known_names_the_line_of_the_model(session, tmp_path):
-    class Pooled(nn.Module):
+    class Spread(nn.Module):
         def forward(self, x):
-            return nn.functional.adaptive_avg_pool2d(x, 3)
+            return nn.functional.conv_transpose3d(x, torch.ones(1, 1, 2, 2, 2))
 
-    module = nn.Sequential(nn.Conv2d(1, 1, 1), Pooled())
-    image = torch.randn(1, 1, 8, 8)
-    path = save(module, (image,), tmp_path / "pooled.pt")
+    module = nn.Sequential(nn.ReLU(), Spread())
+    image = torch.randn(1, 1, 3, 3, 3)
+    path = save(module, (image,), tmp_path / "spread.pt")
     given = (("input", tensor_type(image)),)
     source = replace(source_from_file(path, training=True), inputs=given)
     failed = session.step(source, TRAINING, progress=quiet)
     where = next(r.error for r in failed if r.error).where
-    assert where.startswith("nn.adaptive_avg_pool2d from aten::adaptive_avg_pool2d in 1, test_")
+    assert where.startswith("nn.conv3d_transpose from aten::_convolution in 1, test_")
 
 
 def test_a_pass_that_raises_marks_its_step_and_the_rest_goes_on(session, monkeypatch):
