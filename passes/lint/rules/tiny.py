@@ -30,10 +30,10 @@ def find(subject: Subject) -> Iterator[Finding]:
     alone = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
     for members, rule, advice in ((tiny & joined, "unfused", ""), (tiny - joined, "", alone)):
         group = sorted(members)
-        taken = sum(seconds[k] for k in group)
+        taken = sum(map(seconds.__getitem__, group))
         if taken < LEAST_SHARE * (sum(seconds) or 1.0):
             continue
-        nodes = chain.from_iterable(kernels[k] for k in group)
+        nodes = chain.from_iterable(map(kernels.__getitem__, group))
         message = f"{len(group)} of {len(kernels)} kernels move at most 16 KiB each."
         found = subject.finding(nodes, message, subject.remedy(rule), advice=advice)
         yield replace(found, seconds=taken)

@@ -99,11 +99,10 @@ def _search(
     The first with a fault is shown, else the chosen one, with what was found in each.
     """
     asked: bisect.BisectQuestion | None = st.session_state.get("bisect")
-    if asked is not None and asked.source not in [held.source(p) for p in found]:
-        asked = None
+    searching = asked is not None and asked.source in [held.source(p) for p in found]
     done: list[PartSearch] = []
     shown: tuple[Screen, bisect.BisectSearch | None] | None = None
-    for part in (chosen,) if asked is None else found:
+    for part in found if searching else (chosen,):
         try:
             pipeline, left_out = held.readable(cache.ask, part)
         except EngineError as error:
@@ -112,19 +111,20 @@ def _search(
             done.append(PartSearch(part, failure=error))
             continue
         screen = Screen(ir, held.source(part), opened.recording.path.name, pipeline, 0, cache)
-        search = None if asked is None else bisect.searched(screen, asked)
+        search = bisect.searched(screen, asked) if searching and asked is not None else None
         if shown is None or part == chosen:
             shown = screen, search
         if search is None:
             continue
         failure = search.problem if isinstance(search.problem, EngineError) else None
-        stopped = search.problem and (failure is None or failure.kind == "cancelled")
-        if not stopped:
-            done.append(PartSearch(part, search.result, failure, left_out))
-        if stopped or (search.result is not None and search.result.kind):
+        if search.problem and (failure is None or failure.kind == "cancelled"):
             shown = screen, search
             break
-    if asked is not None or shown is None:
+        done.append(PartSearch(part, search.result, failure, left_out))
+        if search.result is not None and search.result.kind:
+            shown = screen, search
+            break
+    if searching or shown is None:
         for line in verdict(ir, opened.recording, done).splitlines():
             st.caption(plain_text(line))
     if shown is not None:
