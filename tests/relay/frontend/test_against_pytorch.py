@@ -14,3 +14,4 @@ from writes import *  # noqa: F403
 
 # Pairs are made before an engine imports the program; Relax's are quicker.
 pytest.mark.exhaustive(test_gradients_of_transforms)  # noqa: F405
+pytest.mark.exhaustive(test_transforms_and_what_stands_around_them)  # noqa: F405
