@@ -8,7 +8,7 @@ whichever is longer (Williams, Waterman and Patterson, "Roofline", CACM 2009). T
 materialised values only: within one kernel, a pointwise operator hands its result on.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -330,17 +330,33 @@ class Work:
         return found
 
     @cached_property
+    def again(self) -> dict[str, float]:
+        """Seconds of each node where it is computed again.
+
+        A result of the graph is only written there if a reader needs it in memory. A reduction
+        takes one pass more over what it reads, for its readers come after the last element.
+        """
+        if self.measured is not None:
+            return self.seconds
+        found = self._estimated(results=False)
+        for node in filter(is_reduction, self.graph.nodes):
+            read = {self.owner[e] for e in self.edges[node.id]} & self._fusible
+            found[node.id] += self._assumed.seconds(0, sum(self.bytes[b] for b in read))
+        return found
+
+    @cached_property
     def _estimates(self) -> dict[str, float]:
-        """Seconds of each node on the machine that was assumed.
+        return self._estimated(results=True)
+
+    def _estimated(self, results: bool) -> dict[str, float]:
+        """Seconds of each node on the machine that was assumed, with or without writing results.
 
         A value between two operators of one kernel is neither written nor read. A recomputed node
         may have to read a saved value that it found in its kernel the first time; that is left
         out, since the backward would have read another saved value instead.
         """
-        owner, held = self.owner, self.bytes
-        fusible = {n.id for n in self.graph.nodes if is_fusible(n)}
-        inner = fusible | {n.id for n in self.graph.nodes if is_reduction(n)}
-        written = self._written(inner)
+        owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
+        written = self._written(results=results)
         found = dict.fromkeys(self.graph.by_id, 0.0)
         for node in filter(_works, self.graph.nodes):
             read = {owner[e] for e in self.edges[node.id]}
@@ -350,18 +366,14 @@ class Work:
         if self.kernels is not None:
             # What is computed again joins the kernel of its new reader, so a border between two
             # pointwise operators, there for the sake of another reader, is none any more.
-            for node_id, seconds in self._by_kernels(self.kernels).items():
+            for node_id, seconds in self._by_kernels(self.kernels, results).items():
                 found[node_id] = min(found[node_id], seconds)
         return found
 
-    def _by_kernels(self, kernels: Kernels) -> dict[str, float]:
+    def _by_kernels(self, kernels: Kernels, results: bool) -> dict[str, float]:
         """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""
         place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
-        written = {self.owner[o] for o in self.graph.outputs}
-        for node_id in place:
-            for base in {self.owner[e] for e in self.edges[node_id]}:
-                if place.get(base) != place[node_id]:
-                    written.add(base)
+        written = self._over_borders(place, results)
         found: dict[str, float] = {}
         for node_id in place:
             if not _works(self.graph.by_id[node_id]):
@@ -373,10 +385,48 @@ class Work:
             found[node_id] = self._assumed.seconds(self.flops[node_id], moved)
         return found
 
-    def _written(self, inner: Collection[str]) -> set[str]:
-        """Nodes that a reader needs in memory, and results."""
-        written = set(self.graph.outputs)
+    def _over_borders(self, place: Mapping[str, int], results: bool = True) -> set[str]:
+        """Storages that one kernel writes for another to read; and results, if asked."""
+        written = {self.owner[o] for o in self.graph.outputs} if results else set[str]()
+        for node_id, kernel in place.items():
+            bases = {self.owner[e] for e in self.edges[node_id]}
+            written.update(b for b in bases if place.get(b) != kernel)
+        return written
+
+    def carried(self, forward: Collection[str]) -> dict[str, float]:
+        """Seconds of memory traffic that saving a pointwise value of a forward adds, by its id.
+
+        A forward that would hand it on within a kernel writes it to memory, and a backward that
+        could compute it within a reader's kernel reads it from there. The reading of other
+        values is in their readers' seconds.
+
+        Args:
+            forward: ids of the forward's nodes.
+        """
+        place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
+        ahead = {self.owner[i] for i in self._written(forward) if i not in place}
+        ahead |= self._over_borders(place)
+        anyway = {self.owner[i] for i in self._written(results=False)}
+        found = {}
+        for node_id in self._fusible.intersection(forward):
+            passes = (node_id not in ahead) + (node_id not in anyway)
+            found[node_id] = self.machine.seconds(0, passes * self.bytes[node_id])
+        return found
+
+    @cached_property
+    def _fusible(self) -> frozenset[str]:
+        return frozenset(n.id for n in self.graph.nodes if is_fusible(n))
+
+    @cached_property
+    def _inner(self) -> frozenset[str]:
+        """Nodes that read what a kernel has not written."""
+        return self._fusible.union(n.id for n in self.graph.nodes if is_reduction(n))
+
+    def _written(self, readers: Collection[str] | None = None, results: bool = True) -> set[str]:
+        """Nodes that a reader needs in memory, of some readers or of all; and results, if asked."""
+        written = set(self.graph.outputs) if results else set[str]()
         for node in reversed(self.graph.nodes):
-            if node.id not in inner or (is_view(node) and node.id in written):
+            asks = node.id not in self._inner or (is_view(node) and node.id in written)
+            if asks and (readers is None or node.id in readers):
                 written.update(self.edges[node.id])
         return written

@@ -78,9 +78,9 @@ class Point:
 
     Args:
         bytes: of those and of the dropout masks: `passes.cuts.cut.Cut.bytes`.
-        share: estimated time of what is computed again, of the forward's.
-        measured_share: how much longer forward and backward took than those of `BASE`, as a share
-            of its forward; below zero is noise, or a cut that moves fewer bytes.
+        share: estimated, how much longer forward and backward take than those of `BASE`, as a
+            share of its forward: below zero for a cut that moves fewer bytes.
+        measured_share: the same, measured.
         ratio: of forward and backward to PyTorch eager's, measured in turns.
         estimated_peak_bytes, peak_bytes: the most memory that a step takes for what its kernels
             write and for masks; see `engine.protocol.profile.Profile`.
@@ -128,7 +128,7 @@ def measure(
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # Of ratios, so that what slowed the machine between two timings is none of the cut's.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms
-        shares = one.share, more / _ours(base, "forward").median_ms
+        shares = one.net_share, more / _ours(base, "forward").median_ms
         took = _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine)
         peaks = profile.estimated_peak_bytes, profile.peak_bytes
         error = max(c.max_abs for c in profile.comparisons)

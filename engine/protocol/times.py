@@ -111,6 +111,11 @@ class CompileTimes:
     own_bytes: int | None
 
 
+BEST_BUDGET = 0.8
+"""PyTorch's `activation_memory_budget` at which its partitioner keeps least before it recomputes
+matrix products as well."""
+
+
 @dataclass(frozen=True)
 class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
@@ -121,11 +126,13 @@ class TorchSaved:
 
     Args:
         eager_bytes: what autograd saves.
-        min_cut_bytes: what the min-cut partitioner of torch.compile saves; None where it does not
-            take the module.
+        min_cut_bytes: what the min-cut partitioner of torch.compile saves by default; None where
+            it does not take the module.
+        best_bytes: the same at `BEST_BUDGET`.
         note: why not, in a sentence.
     """
 
     eager_bytes: int
     min_cut_bytes: int | None
+    best_bytes: int | None
     note: str = ""

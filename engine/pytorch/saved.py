@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import lines_of
-from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.engine.pytorch.model import kept_buffers
 from relascope.engine.pytorch.nested import flat_tensors
 
@@ -25,14 +25,16 @@ def torch_saved(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Torc
 
 def _min_cut_or_why(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor]
-) -> tuple[int | None, str]:
+) -> tuple[int | None, int | None, str]:
     if isinstance(module, torch.jit.ScriptModule):
-        return None, "PyTorch's partitioner takes a Python module; this is a TorchScript file."
+        why = "PyTorch's partitioner takes a Python module; this is a TorchScript file."
+        return None, None, why
     try:
-        return min_cut_bytes(module, inputs), ""
+        default, best = (sum(min_cut_storages(module, inputs, b)) for b in (1.0, BEST_BUDGET))
     except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
         said = lines_of(error)[0].rstrip(".")
-        return None, f"PyTorch's partitioner does not take this module: {said}."
+        return None, None, f"PyTorch's partitioner does not take this module: {said}."
+    return default, best, ""
 
 
 def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
@@ -57,12 +59,19 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     return sum(t.untyped_storage().nbytes() for t in own)
 
 
-def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """Bytes that AOTAutograd's min-cut partitioner saves, the compiler's own fusion left out.
+def min_cut_storages(
+    module: torch.nn.Module, inputs: Sequence[torch.Tensor], budget: float = 1.0
+) -> list[int]:
+    """Bytes of each storage that AOTAutograd's min-cut partitioner saves, the compiler's own
+    fusion left out.
 
     It is given what torch.compile gives it: the operators of Inductor's decompositions, after
     Inductor's passes over the joint graph.
+
+    Args:
+        budget: PyTorch's `activation_memory_budget`, 1 by default.
     """
+    from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._guards import detect_fake_mode
@@ -70,7 +79,7 @@ def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> in
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
     from torch._inductor.virtualized import V
 
-    found: list[int] = []
+    found: list[list[int]] = []
 
     def partition(joint: Any, arguments: Any, **options: Any) -> Any:
         values = [n.meta.get("val") for n in joint.graph.nodes]
@@ -79,7 +88,7 @@ def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> in
         options["compiler"] = "inductor"
         forward, backward = min_cut_rematerialization_partition(joint, arguments, **options)
         results = next(n for n in forward.graph.nodes if n.op == "output").args[0]
-        found.append(_saved_bytes(results[options["num_fwd_outputs"] :]))
+        found.append(_saved_storages(results[options["num_fwd_outputs"] :]))
         return forward, backward
 
     def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
@@ -88,13 +97,14 @@ def min_cut_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> in
     # An exported program returns one tensor as a tuple, and else as it is while it is traced.
     hook = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
     try:
-        aot_module(
-            module,
-            fw_compiler=keep,
-            bw_compiler=keep,
-            partition_fn=partition,
-            decompositions=select_decomp_table(),
-        )(*_wanting(inputs))
+        with config.patch(activation_memory_budget=budget):
+            aot_module(
+                module,
+                fw_compiler=keep,
+                bw_compiler=keep,
+                partition_fn=partition,
+                decompositions=select_decomp_table(),
+            )(*_wanting(inputs))
     finally:
         hook.remove()
     if len(found) != 1:
@@ -110,15 +120,11 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _saved_bytes(saved: Sequence[Any]) -> int:
-    """Bytes of the storages behind nodes of a forward, without inputs."""
+def _saved_storages(saved: Sequence[Any]) -> list[int]:
+    """Bytes of each storage behind nodes of a forward, without inputs."""
     bases = {_base(node) for node in saved if isinstance(node, torch.fx.Node)}
-    total = 0
-    for node in bases:
-        value = node.meta.get("val")
-        if node.op != "placeholder" and isinstance(value, torch.Tensor):
-            total += value.untyped_storage().nbytes()
-    return total
+    values = [node.meta.get("val") for node in bases if node.op != "placeholder"]
+    return [v.untyped_storage().nbytes() for v in values if isinstance(v, torch.Tensor)]
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:

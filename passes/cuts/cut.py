@@ -113,6 +113,13 @@ class Cut:
         """Estimated time of what is computed again, as a share of the forward's."""
         return self.recomputed_seconds / self.forward_seconds if self.forward_seconds else 0.0
 
+    @cached_property
+    def net_share(self) -> float:
+        """How much longer forward and backward take by estimate than where all that crosses is
+        saved, as a share of the forward's time: the work again less the traffic that it spares."""
+        net = self.joint.net_seconds(self.ids)
+        return net / self.forward_seconds if self.forward_seconds else 0.0
+
     @property
     def uncapped_bytes(self) -> int | None:
         """Bytes without the cap on the work of a minimum cut; None for other strategies."""
@@ -132,8 +139,8 @@ class Cut:
         if least is None or self.bytes is None or least >= self.bytes:
             return ""
         return (
-            f"To keep {self.bytes - least:,} bytes less, more than {SHARE:.0%} of "
-            "the forward's estimated time would be computed again."
+            f"To keep {self.bytes - least:,} bytes less, a step would take longer by more than "
+            f"{SHARE:.0%} of the forward's estimated time."
         )
 
     @cached_property
@@ -188,7 +195,7 @@ class Cut:
 
     def _price(self, saved: Collection[str]) -> tuple[int, float]:
         """Bytes that are kept, and estimated seconds of what is computed again."""
-        again, seconds = self.joint.computed_again(saved), self.joint.work.seconds
+        again, seconds = self.joint.computed_again(saved), self.joint.work.again
         return self.joint.bytes_of(saved), math.fsum(seconds[i] for i in again)
 
     def _idle(self, node_id: str, without: Collection[str]) -> str:
@@ -287,7 +294,8 @@ STRATEGIES: dict[str, Strategy] = {
             "min_cut",
             "Minimum cut",
             "Saves the fewest bytes that a price on what is computed again allows; never computes "
-            "a matrix product or a convolution again, and takes at most 5 % of the forward's time.",
+            "a matrix product or a convolution again, and makes a step longer by at most 5 % of "
+            "the forward's time.",
             min_cut,
         ),
         Strategy(
@@ -429,8 +437,8 @@ def _cut(
         recomputed=again,
         forward_flops=sum(work.flops[i] for i in own_forward),
         recomputed_flops=sum(work.flops[i] for i in again),
-        forward_seconds=sum(work.seconds[i] for i in own_forward),
-        recomputed_seconds=sum(work.seconds[i] for i in again),
+        forward_seconds=joint.forward_seconds,
+        recomputed_seconds=sum(work.again[i] for i in again),
         wish=wish,
         joint=joint,
         budget=budget,

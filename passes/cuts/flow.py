@@ -42,7 +42,7 @@ def cheapest(given: CutProblem) -> Answer:
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True
-    known = _saving(given)
+    known = saving(given)
     bound = given.save[known.saved].sum() + given.redo[known.again].sum()
     if not np.isfinite(bound):
         raise ValueError("a wish leaves a value that is neither saved nor computed again")
@@ -63,7 +63,7 @@ def cheapest(given: CutProblem) -> Answer:
     return Answer(forced | (there[being] & ~there[making]), there[making])
 
 
-def _saving(given: CutProblem) -> Answer:
+def saving(given: CutProblem) -> Answer:
     """The answer that saves all that is needed, or what it is computed from where it cannot be."""
     again = np.zeros(len(given.ids), dtype=np.bool_)
     there = given.needed.copy()

@@ -55,7 +55,7 @@ class Prices:
     def __init__(self, joint: Joint, wish: Wish) -> None:
         self._joint, self._wish = joint, wish
         banned = {n.id for n in joint.graph.nodes if is_random(n)}
-        self.problem = problem(joint, joint.work.seconds, banned, wish)
+        self.problem = problem(joint, joint.work.again, banned, wish)
 
     def most(self) -> FrontierPoint:
         """The cut of a price at which nothing is worth computing again."""
@@ -83,7 +83,7 @@ class Prices:
         joint, saved = self._joint, self.problem.named(answer.saved)
         again = joint.computed_again(saved)
         read = {e for i in again for e in joint.edges[i]} | set(joint.needed) | self._wish.save
-        seconds = sum(joint.work.seconds[i] for i in again)
+        seconds = sum(joint.work.again[i] for i in again)
         return FrontierPoint(joint.bytes_of(saved & read), seconds, saved & read)
 
 

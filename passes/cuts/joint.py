@@ -3,6 +3,7 @@
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from math import fsum
 
 from relascope.core.graph import Graph, Kind
 from relascope.passes.cost import Kernels, MeasuredKernels, Work
@@ -43,6 +44,27 @@ class Joint:
     def work(self) -> Work:
         """What it costs to compute the graph's nodes: as measured, else on a nominal machine."""
         return Work(self.graph, kernels=self.kernels, measured=self.measured)
+
+    @cached_property
+    def forward_seconds(self) -> float:
+        """Estimated time of the whole forward."""
+        return sum(self.work.seconds[i] for i in self.forward if i not in self.free)
+
+    @cached_property
+    def carried(self) -> dict[str, float]:
+        """Seconds of memory traffic that saving each value adds: see `Work.carried`."""
+        return self.work.carried(self.forward)
+
+    def net_seconds(self, captured: Collection[str]) -> float:
+        """How much longer forward and backward take by estimate than where all that crosses is
+        saved: the work done again less the writes and reads that are not needed then."""
+        return self.extra_seconds(captured) - self.extra_seconds(self.crossings)
+
+    def extra_seconds(self, captured: Collection[str]) -> float:
+        """Estimated time of what is computed again, and of the traffic of what is saved."""
+        again, carried = self.computed_again(captured), self.carried
+        moved = (carried.get(base, 0.0) for base in self.kept(captured))
+        return fsum((*(self.work.again[i] for i in again), *moved))
 
     @cached_property
     def masks(self) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ class CutProblem:
         ids: of the forward's values that are not free, in graph order; then of the masks.
         save: bytes to save each; infinite where it cannot be saved.
         redo: work to compute each again; infinite where that is not allowed.
+        carry: work of the memory traffic that saving each adds: see `Work.carried`.
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
@@ -49,6 +50,7 @@ class CutProblem:
     ids: tuple[str, ...]
     save: NDArray[np.float64]
     redo: NDArray[np.float64]
+    carry: NDArray[np.float64]
     needed: NDArray[np.bool_]
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -73,7 +75,7 @@ def problem(
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}
     count = len(values)
-    save, redo = np.full(count, np.inf), np.zeros(count)
+    save, redo, carry = np.full(count, np.inf), np.zeros(count), np.zeros(count)
     needed = np.zeros(count, dtype=np.bool_)
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
@@ -90,12 +92,13 @@ def problem(
         if savable and node_id not in wish.recompute:
             kept = owner[node_id] in held
             save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
+            carry[k] = 0.0 if kept else joint.carried.get(owner[node_id], 0.0)
         barred = node_id in banned and not stuck and node_id not in wish.recompute
         redo[k] = np.inf if barred else work.get(node_id, 0.0)
     pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.edges[i] if s in at]
     sources, targets = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     forced = tuple(at[i] for i in values if i in wish.save)
-    return CutProblem(values, save, redo, needed, sources, targets, forced, len(joint.masks))
+    return CutProblem(values, save, redo, carry, needed, sources, targets, forced, len(joint.masks))
 
 
 def _inside_log1p(joint: Joint) -> set[str]:

@@ -317,9 +317,10 @@ def test_captures_within_a_budget():
 def test_captures_stand_beside_what_pytorch_keeps():
     data = document("captures", "mlp")
     assert data["strategy"] == "min_cut"
-    rivals = {"pytorch_eager_bytes": 2048, "pytorch_min_cut_bytes": 1024, "note": ""}
-    assert data["rivals"] == rivals
-    assert "partitioner 1.0 KiB" in run("captures", "mlp").stdout
+    kept = {"pytorch_eager_bytes": 2048, "pytorch_min_cut_bytes": 1024, "pytorch_best_bytes": 512}
+    assert data["rivals"] == {**kept, "note": ""}
+    told = "partitioner 1.0 KiB, and with activation_memory_budget=0.8 512 B."
+    assert told in run("captures", "mlp").stdout
     seed = "--seed", str(NO_PARTITION_SEED)
     assert document("captures", "mlp", *seed)["rivals"]["pytorch_min_cut_bytes"] is None
     text = run("captures", "mlp", *seed).stdout

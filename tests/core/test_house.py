@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4827,
+    "bench": 4974,
     "commands": 3448,
     "core": 1236,
-    "engine": 43105,
-    "passes": 10911,
+    "engine": 43118,
+    "passes": 11042,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26369,
+    "viz": 26378,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -214,10 +214,11 @@ def test_the_frontiers_chart_has_every_point_and_the_rivals():
     assert [p["bytes"] for p in points] == [p["bytes"] for p in document["frontier"]]
     assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= set(names)
     assert "PyTorch eager" not in names
-    rivals = {"pytorch_eager_bytes": 512, "pytorch_min_cut_bytes": 384, "note": ""}
-    assert {"PyTorch eager", "PyTorch's min-cut"} <= set(drawn(rivals)[1])
-    rivals["pytorch_min_cut_bytes"] = None
-    assert "PyTorch's min-cut" not in drawn(rivals)[1]
+    rivals = {"pytorch_eager_bytes": 512, "pytorch_min_cut_bytes": 384, "pytorch_best_bytes": 96}
+    rules = {"PyTorch's min-cut", "PyTorch's at 0.8"}
+    assert {"PyTorch eager", *rules} <= set(drawn(rivals)[1])
+    rivals["pytorch_min_cut_bytes"] = rivals["pytorch_best_bytes"] = None
+    assert rules.isdisjoint(drawn(rivals)[1])
 
 
 def test_the_frontiers_line_is_straight_between_its_points():

@@ -192,13 +192,15 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
 
 def test_what_the_cap_on_work_decided_is_said():
     graph = graph_of(
-        "x; g; c0 cos x; c1 cos c0; c2 cos c1; b multiply g c0 c1", "c2", gradients="b"
+        "x; g; c0 nn.softmax x; c1 nn.softmax c0; c2 cos c1; b multiply g c0 c1",
+        "c2",
+        gradients="b",
     )
     found = cut(graph)
     assert found.bytes > found.uncapped_bytes == 0
     assert found.cap == (
-        f"To keep {found.bytes} bytes less, more than 5% of the forward's estimated time would be "
-        "computed again."
+        f"To keep {found.bytes} bytes less, a step would take longer by more than 5% of the "
+        "forward's estimated time."
     )
     assert all("beyond the cap of 5% of the forward" in c.reason for c in found.captures)
     assert cut(graph, "keep_all").cap == ""

@@ -58,7 +58,7 @@ def choices(graph):
 
 
 def seconds(it, ids):
-    return sum(it.work.seconds[i] for i in ids)
+    return sum(it.work.again[i] for i in ids)
 
 
 def views():

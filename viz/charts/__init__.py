@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from relascope.engine.protocol.times import TimeRow
+from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, POINTS, QUIET
 from relascope.viz.rows import Row, timings
@@ -120,7 +120,8 @@ def frontier(
         .encode(x=x, y=y, tooltip=named),
     ]
     if rivals and rivals["pytorch_min_cut_bytes"] is not None:
-        layers += _rule(rivals["pytorch_min_cut_bytes"], most)
+        layers += _rule(rivals["pytorch_min_cut_bytes"], most, "PyTorch's min-cut", 8)
+        layers += _rule(rivals["pytorch_best_bytes"], most, f"PyTorch's at {BEST_BUDGET}", 38)
     if clickable:  # what is clicked is larger than what is seen
         of_line = [{**c, "what": "", "strategy": ""} for c in cuts]
         spots = pd.DataFrame([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
@@ -194,9 +195,13 @@ def _line(points: Sequence[Row]) -> list[Row]:
     return rows + [{f: p[f] for f in ("bytes", "share")} for p in points[-1:]]
 
 
-def _rule(held: int, most: int) -> list[alt.Chart]:
-    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes."""
-    named = {"what": "PyTorch's min-cut", "label": "PyTorch's\nmin-cut"}
+def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
+    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes.
+
+    Args:
+        down: where its name stands, in pixels from the top.
+    """
+    named = {"what": what, "label": what.replace(" ", "\n", 1)}
     frame = pd.DataFrame([{"bytes": held, "size": size(held), **named}])
     told, right = tips("what:N; what", "size:N; kept"), held > 0.5 * most
     base = alt.Chart(frame).encode(x="bytes:Q")
@@ -206,7 +211,7 @@ def _rule(held: int, most: int) -> list[alt.Chart]:
             color=QUIET,
             align="right" if right else "left",
             dx=-6 if right else 6,
-            y=8,
+            y=down,
             fontSize=11,
             lineBreak="\n",
         ).encode(text="label:N"),

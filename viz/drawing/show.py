@@ -43,7 +43,7 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
     held = [(starts[h.phase] + h.step, h.bytes) for h in depth.changes]
 
     def saved(one: Capture, sort: str) -> dict[str, Any]:
-        cost = sum(joint.work.seconds.get(i, 0.0) for i in one.instead)
+        cost = sum(joint.work.again.get(i, 0.0) for i in one.instead)
         base = owner[one.id]
         return {
             "id": one.id,

@@ -16,7 +16,7 @@ from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
-from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
@@ -68,6 +68,8 @@ TRIES = (
     "limit?; whole to this?: ratio; runs?; bad?; test's exit status?: test.status; "
     "error?: error.message"
 )
+BEST = f"activation_memory_budget={BEST_BUDGET}"
+"""What PyTorch's partitioner is asked for so that it keeps least."""
 PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
@@ -231,7 +233,7 @@ def cut_document(cut: Cut) -> Row:
 
     names = (
         "strategy bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
-        "recomputed_flops forward_flops recomputed_seconds forward_seconds share spared"
+        "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share spared"
     )
     return {
         **fields(cut, names),
@@ -277,6 +279,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),
         (work_text(document["share"], 1.0), f"of its {document['prices']} time"),
+        (f"{100 * document['net_share']:+.1f} %", "net of spared writes and reads"),
     ]
 
 
@@ -291,8 +294,9 @@ def cut_sections(document: Row) -> list[Section]:
     kept, spared = saved_rows(document), spared_rows(document)
     rivals = document.get("rivals")
     beside = rivals and (
-        f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut "
-        f"partitioner {size(rivals['pytorch_min_cut_bytes'])}. {rivals['note']}".strip()
+        f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut partitioner "
+        f"{size(rivals['pytorch_min_cut_bytes'])}, and with {BEST} "
+        f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}".strip()
     )
     sections = [
         figures((title, ""), *cut_figures(document)),
@@ -322,6 +326,7 @@ def torch_saved_document(saved: TorchSaved) -> Row:
     return {
         "pytorch_eager_bytes": saved.eager_bytes,
         "pytorch_min_cut_bytes": saved.min_cut_bytes,
+        "pytorch_best_bytes": saved.best_bytes,
         "note": saved.note,
     }
 
@@ -346,8 +351,7 @@ def frontier_document(joint: Joint) -> Row:
 
 def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
     """One row a cut of the frontier; `share` is as of `frontier_document`."""
-    own = (i for i in joint.forward if i not in joint.free)
-    whole = sum(joint.work.seconds[i] for i in own)
+    whole = joint.forward_seconds
     return [
         {"bytes": p.bytes, "share": p.seconds / whole if whole else 0.0, "captures": len(p.saved)}
         for p in points

@@ -201,8 +201,10 @@ class PageSession(FakeTuning):
 
     def torch_saved(self, source, *, progress):
         if source.seed == NO_PARTITION_SEED:
-            return TorchSaved(2048, None, "PyTorch's partitioner does not take this module: no.")
-        return TorchSaved(2048, 1024)
+            return TorchSaved(
+                2048, None, None, "PyTorch's partitioner does not take this module: no."
+            )
+        return TorchSaved(2048, 1024, 512)
 
     def target(self, text, *, progress):
         if text == "nonsense":

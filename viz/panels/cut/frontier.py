@@ -22,8 +22,8 @@ _READ = (
     "The line joins the cuts that are best at some price of work for bytes. "
     "A click on a point chooses it. "
     "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
-    "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as a "
-    "dashed line; PyTorch eager computes nothing again."
+    "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as "
+    "dashed lines, by default and at its best; PyTorch eager computes nothing again."
 )
 
 

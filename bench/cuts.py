@@ -1,0 +1,79 @@
+"""What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, masks included.
+
+    python bench/cuts.py [SAMPLE …]
+
+Of small functions of the form that PyTorch's own tests of its partitioner have (`partitioning.py`),
+and of samples at a batch of 8 with 128 tokens, or their own size. PyTorch's figures are with
+Inductor's decompositions: by default, and at its best, with `activation_memory_budget` 0.8. Ends
+with 1 where a function's gradient is wrong or it keeps more than PyTorch by default, or where a
+sample keeps more than `MOST` of PyTorch's best.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import partitioning
+from accuracy import LIMITS
+from common import Row, finish, measured, options, target
+
+from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.source import CODE, ModelSource
+from relascope.engine.pytorch.saved import BEST_BUDGET, min_cut_storages
+from relascope.passes.catalogue import default_pipeline, gradients
+from relascope.passes.cuts.cut import cut
+from relascope.samples import build
+
+SAMPLES = {n: (8, 128) for n in ("bert_layer", "gpt2_block", "llama_block")}
+SAMPLES |= dict.fromkeys(("vit", "resnet", "mobilenet_v2"), (None, None))
+MOST = 0.95
+_OWN = f"{CODE}:{Path(partitioning.__file__).resolve()}:"
+
+
+def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
+    name = source.model.removeprefix(_OWN)
+    if source.model == name:
+        module, inputs = build(name, batch=source.batch, tokens=source.tokens, training=True)
+    else:
+        module, inputs = getattr(partitioning, name)()
+    theirs, best = (min_cut_storages(module, inputs, b) for b in (1.0, BEST_BUDGET))
+    for gradient in gradients(ir):
+        given = replace(source, gradient=gradient)
+        pipeline = default_pipeline(ir, True, gradient)
+        found = cut(joint_of(client.call, given, pipeline))
+        row = {"engine": ir, "gradient": gradient, "sample": name, "captures": len(found.ids)}
+        row |= {"bytes": found.bytes, "of them masks": found.mask_bytes}
+        row |= {"PyTorch's": len(theirs), "PyTorch's bytes": sum(theirs), "at best": sum(best)}
+        row["net %"] = round(100 * found.net_share, 1)
+        if name != source.model:
+            request = BuildRequest(given, pipeline, target(client)).split_at(found.ids)
+            row["error"] = max(c.max_rel for c in client.call("check", request))
+        yield row
+
+
+def _missed(row: Row) -> list[str]:
+    said = []
+    if row["sample"] in SAMPLES:
+        if row["bytes"] > MOST * row["at best"]:
+            said.append(f"keeps {row['bytes'] / row['at best']:.3f} of PyTorch's at its best")
+    elif row["bytes"] > row["PyTorch's bytes"]:
+        said.append(f"keeps {row['bytes']} bytes, more than PyTorch")
+    if row.get("error", 0.0) > LIMITS["float32", "gradient"]:
+        said.append(f"is off by {row['error']:.1e}")
+    return said
+
+
+def main() -> int:
+    """Print the table, and what misses its bar."""
+    args = options(__doc__, repeats=0).parse_args()
+    functions = (ModelSource(_OWN + n, training=True) for n in partitioning.FUNCTIONS)
+    sizes = SAMPLES.items()
+    samples = (ModelSource(n, batch=b, tokens=t, training=True) for n, (b, t) in sizes)
+    return finish(args, measured(args, (*functions, *samples), _rows), _missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
