@@ -37,7 +37,7 @@ LINES = {
     "bench": 4974,
     "commands": 3448,
     "core": 1236,
-    "engine": 43118,
+    "engine": 43130,
     "passes": 11042,
     "recorder": 1504,
     "samples": 550,

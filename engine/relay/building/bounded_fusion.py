@@ -1,9 +1,13 @@
 """Bounds on what FuseOps makes one kernel.
 
+TE's concatenation takes what it joins as it lies in memory, and cannot take what another part of it
+pads, which TE computes with a margin.
+
 In TE an injective operator is an expression put into each of its readers. Where many nodes in a row
 are read twice, as in the gradient of a running maximum, it doubles with each, and never gets built.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +15,7 @@ import tvm
 from tvm import relay
 
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import children, post_order, rewrite, with_children
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite, with_children
 
 _SIZE = 1024
 """Terms of an expression that a reader may put into its own. The samples have up to 961."""
@@ -20,11 +24,19 @@ _INJECTIVE = 2
 
 
 def bounded(program: RelayProgram) -> RelayProgram:
-    """A program whose long expressions end in `annotation.stop_fusion`, which FuseOps obeys and
-    takes away; as it is, where none is long."""
+    """A program whose long expressions, and parts of a concatenation that are read elsewhere, end
+    in `annotation.stop_fusion`, which FuseOps obeys and takes away; as it is, without such."""
     terms: dict[int, int] = {}
-    ends = set()
-    for expr in post_order(program.main.body):
+    nodes = post_order(program.main.body)
+    readers = Counter(c.handle.value for e in nodes for c in children(e))
+    joined = (e.args[0] for e in nodes if op_name(e) == "concatenate")
+    ends = {
+        part.handle.value
+        for parts in joined
+        for part in children(parts)
+        if readers[part.handle.value] > 1 and _ends(part)
+    }
+    for expr in nodes:
         size = _size(expr, (terms.get(c.handle.value, 1) for c in children(expr)))
         if size > _SIZE and _ends(expr):
             ends.add(expr.handle.value)
