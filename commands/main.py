@@ -163,8 +163,11 @@ def _run(
 
         os.environ[TRUST] = "1"  # which engines inherit
     _own_passes(args)
-    from relascope.commands.shared import Command
+    from relascope.commands.shared import Command, engine_of
     from relascope.engine.client import EngineClient
+
+    if getattr(args, "engine", "") is None:
+        args.engine = engine_of(getattr(args, "models", None) or [getattr(args, "model", None)])
 
     with Command(args, _with_tvms_pipelines(args, connect or EngineClient)) as command:
         return args, args.run(command)
@@ -264,7 +267,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         one.description = run.__doc__
         one.set_defaults(run=run)
         if name not in _NO_ENGINE:
-            one.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the TVM to use")
+            about = "the TVM to use; default: relax for a module that relay's TVM cannot read, "
+            one.add_argument("--engine", choices=ENGINES, help=about + "else relay")
         one.add_argument("--json", action="store_true", help="print one JSON document")
         about = "open others' model files even if the system offers no sandbox"
         one.add_argument("--trust-files", action="store_true", help=about)

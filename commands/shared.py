@@ -5,7 +5,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from relascope.core.errors import EngineError, refusing
 from relascope.core.scratch import Scratch
 from relascope.engine.client import EngineClient
-from relascope.engine.files.formats import is_program
+from relascope.engine.files.formats import is_program, only_relax
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.limits import NO_LIMITS, Limits
@@ -31,6 +31,7 @@ from relascope.engine.protocol.source import (
     with_tensors,
 )
 from relascope.engine.protocol.tuning import Fleet
+from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import info, typed_pipeline
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import Cut, Joint, cut
@@ -246,6 +247,12 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
 def _scratch() -> Scratch:
     """A folder for the length of the command."""
     return Scratch()
+
+
+def engine_of(models: Iterable[str | None]) -> str:
+    """The engine of models where none is named: Relax if one is a module that is nothing else."""
+    paths = (Path(name) for name in models if name)
+    return ENGINES[any(path.is_file() and only_relax(path) for path in paths)]
 
 
 def _named(text: str) -> str:

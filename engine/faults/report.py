@@ -252,6 +252,9 @@ def _crash(facts: Facts) -> str:
 
 
 def _crashes(facts: Facts) -> str:
+    error = facts.account.shown.error
+    if _crash(facts) == "malformed" and error and "well-formed" not in error.message:
+        return "changes types"
     return _CRASHES[_crash(facts)].format(account=facts.account)
 
 

@@ -85,6 +85,22 @@ def is_recording(path: Path) -> bool:
     return path.suffix == ".rsc" if found is None else found.name == "recording"
 
 
+def is_relax_json(text: str) -> bool:
+    """Whether TVM's JSON is as TVM writes it since Relay left; what it holds is not known yet."""
+    return '"root_index"' in text[:ANY] or '"root_index"' in text[-ANY:]
+
+
+def only_relax(path: Path) -> bool:
+    """Whether a file is a module that no TVM with Relay reads."""
+    found = format_of(path)
+    if found is None or found.name != "json":
+        return found is not None and found.name == "script"
+    with path.open("rb") as file:
+        head = file.read(ANY)
+        file.seek(max(file.tell(), path.stat().st_size - ANY))
+        return is_relax_json((head + file.read()).decode(errors="replace"))
+
+
 def is_program(path: Path) -> bool:
     """Whether a file holds a program with no PyTorch behind it."""
     found = format_of(path)

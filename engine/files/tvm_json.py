@@ -339,11 +339,6 @@ def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
     return json.dumps({"root_index": root, "nodes": nodes, "metadata": metadata})
 
 
-def is_relax_json(text: str) -> bool:
-    """Whether TVM's JSON is as TVM writes it since Relay left; what it holds is not known yet."""
-    return '"root_index"' in text[:4096] or '"root_index"' in text[-4096:]
-
-
 def _check_arrays(arrays: Iterable[Any], name: str) -> None:
     for one in arrays:
         _need(isinstance(one, str), name, "an array in it is no text")

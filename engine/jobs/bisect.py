@@ -30,7 +30,7 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import info, recorded
-from relascope.passes.pipeline import Pipeline, is_tvms
+from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
 
 KINDS = ("wrong", "slow", "crash", "memory")
@@ -50,9 +50,9 @@ _DOES = {
 }
 
 
-def does(kind: str) -> str:
-    """What a pass does that a search found, by `Bisection.kind`, behind its name."""
-    return _DOES[kind]
+def does(kind: str, error: EngineError | None = None) -> str:
+    """What a pass does that a search found, by `Bisection.kind` and the error, behind its name."""
+    return "breaks its types" if error is not None and error.kind == "type" else _DOES[kind]
 
 
 @dataclass(frozen=True)
@@ -498,12 +498,12 @@ def verdict(ir: str, result: Bisection) -> str:
     if result.found.suspects == (IMPORT,):
         text = f"The imported program is at fault, before any pass: {_of(bad)}."
     elif len(names) == 1:
-        text = f"{names[0]} {does(kind)}: {_of(bad)}."
+        text = f"{names[0]} {does(kind, bad.error)}: {_of(bad)}."
         good = next((t for t in result.log if t.pipeline == result.found.good), None)
         if good is not None and kind != "slow":
             text += f" Without it: {_of(good)}."
     else:
-        text = f"One of {', '.join(names)} {does(kind)}: {_of(bad)}."
+        text = f"One of {', '.join(names)} {does(kind, bad.error)}: {_of(bad)}."
         text += " What lies between cannot be run by itself."
     compared = kind == "wrong" and result.against != PYTORCH
     against = f"Numbers are compared with {result.against}." if compared else ""
@@ -584,10 +584,15 @@ def _name(ir: str, pipeline: Pipeline, index: int) -> str:
     if index == IMPORT:
         return "the import"
     step = pipeline.steps[index]
-    if step.name == recorded.NAME:
-        return f"Pass {recorded.number_of(step)}, {info(ir, step).title},"
+    return f"{'' if step.name == recorded.NAME else f'Step {index + 1}, '}{named(ir, step)},"
+
+
+def named(ir: str, step: Step) -> str:
+    """A step as it stands in a sentence: "fold (FoldConstant)", "Pass 7, FoldConstant"."""
     title = info(ir, step).title
-    return f"Step {index + 1}, {step.name}{'' if is_tvms(step.name) else f' ({title})'},"
+    if step.name == recorded.NAME:
+        return f"Pass {recorded.number_of(step)}, {title}"
+    return step.name if title == step.name else f"{step.name} ({title})"
 
 
 def _of(one: Try) -> str:
@@ -598,7 +603,8 @@ def _of(one: Try) -> str:
     often = f" in {one.bad} of {one.runs} runs" if one.bad else f" in all {one.runs} runs"
     if one.test is not None:
         return one.test.words + (often if one.runs > 1 else "")
-    of = f"{one.worst} is off by {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
+    off = "right to" if one.outcome == "good" else "off by"
+    of = f"{one.worst} is {off} {one.max_rel:.1e} of its scale (limit {one.limit:.0e})"
     return of + (often if one.runs > 1 else "")
 
 

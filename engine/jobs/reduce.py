@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
-from relascope.engine.jobs.bisect import FACTOR, Bisection
+from relascope.engine.jobs.bisect import FACTOR, Bisection, named
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.runs import label_of, on_inputs
 from relascope.engine.limits import MIB, NO_LIMITS, Limits, limit_crossed
@@ -27,8 +27,7 @@ from relascope.engine.protocol.fault import (
 )
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
-from relascope.passes.catalogue import info, last_built, recorded
-from relascope.passes.pipeline import Step
+from relascope.passes.catalogue import last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
 from relascope.passes.search.reduce import (
     MOST,
@@ -298,7 +297,7 @@ def search_words(made: Reduction, count: int) -> str:
 
 def verdict(ir: str, made: Reduction) -> str:
     suspected = made.where.pipeline.steps[made.where.first : made.where.last + 1]
-    steps = [_named(ir, s) for s in suspected if s.enabled]
+    steps = [named(ir, s) for s in suspected if s.enabled]
     names = ", ".join(steps) or "The imported program"
     refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
     if made.piece is None and refused and refused[0] is not None:
@@ -322,13 +321,6 @@ def verdict(ir: str, made: Reduction) -> str:
     elif not made.minimal and count > 1:
         text += " The tries were used up; fewer nodes may do."
     return f"{text} {len(made.log)} tries."
-
-
-def _named(ir: str, step: Step) -> str:
-    title = info(ir, step).title
-    if step.name == recorded.NAME:
-        return f"Pass {recorded.number_of(step)}, {title}"
-    return f"{step.name} ({title})"
 
 
 def _instead(made: Reduction) -> str:

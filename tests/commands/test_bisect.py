@@ -201,7 +201,7 @@ def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
     assert not data["float64"]["passed"]
     assert data["verdict"] == (
         "Step 2, fold (FoldConstant), makes it wrong: output 0 is off by 5.0e-01 of its scale "
-        "(limit 1e-05). Without it: output 0 is off by 2.0e-06 of its scale (limit 1e-05). It is "
+        "(limit 1e-05). Without it: output 0 is right to 2.0e-06 of its scale (limit 1e-05). It is "
         "wrong, not rounded: float64 is over its limit, too, first at nn.relu in layers.1."
     )
 

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4974,
-    "commands": 3448,
+    "commands": 3459,
     "core": 1236,
-    "engine": 43130,
+    "engine": 43147,
     "passes": 11042,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26378,
+    "viz": 26379,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

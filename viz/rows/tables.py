@@ -683,6 +683,7 @@ def tries_table(log: Iterable[Row]) -> Section:
             place = {"up_to": step + first, "without": None}
         else:
             place = {"up_to": None, "without": step if last["index"] >= 0 else "nothing"}
+        row = {**row, "outcome": "types"} if (row["error"] or {}).get("kind") == "type" else row
         rows.append({**row, **place, **({} if often else {"runs": None, "bad": None})})
     return table("", rows, TRIES)
 

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from relascope.passes.relax.ir.rewrite import op_name, shape
+from relascope.passes.relax.ir.rewrite import op_name
 
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.split_slices")
@@ -41,11 +41,14 @@ class _SliceRewriter(PyExprMutator):
         if op_name(split) != "split":
             return made
         data, parts = split.args[0], split.attrs.indices_or_sections
-        size = shape(data)
-        axis, index = int(split.attrs.axis) % len(size), int(made.index)
+        axis, index = int(split.attrs.axis) % int(data.ty.ndim), int(made.index)
+        sizes = getattr(data.ty.shape, "values", None)
+        if sizes is None or not isinstance(sizes[axis], tvm.tirx.IntImm):
+            return made  # where an open size ends is not known here
+        size = int(sizes[axis])
         if isinstance(parts, int | tvm.tirx.IntImm):
-            step = -(-size[axis] // int(parts))
-            ends = [min(size[axis], step * (i + 1)) for i in range(int(parts))]
+            step = -(-size // int(parts))
+            ends = [min(size, step * (i + 1)) for i in range(int(parts))]
         else:
-            ends = [*map(int, parts), size[axis]]
+            ends = [*map(int, parts), size]
         return relax.op.strided_slice(data, [axis], [[0, *ends][index]], [ends[index]])

@@ -16,6 +16,7 @@ from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.place import with_import_root
+from relascope.engine.files.formats import is_relax_json
 from relascope.engine.files.program_file import (
     Pieces,
     is_onnx_file,
@@ -24,7 +25,7 @@ from relascope.engine.files.program_file import (
     taken_apart,
 )
 from relascope.engine.files.script import check_script
-from relascope.engine.files.tvm_json import check_relax_json, is_relax_json
+from relascope.engine.files.tvm_json import check_relax_json
 from relascope.engine.limits import uncounted
 from relascope.engine.protocol.results import PYTORCHS_OPERATORS
 from relascope.engine.protocol.session import Progress

@@ -11,8 +11,9 @@ import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError, lines_of
+from relascope.engine.files.formats import is_relax_json
 from relascope.engine.files.program_file import Pieces, is_onnx_file, not_read, taken_apart
-from relascope.engine.files.tvm_json import check_relay_json, is_relax_json
+from relascope.engine.files.tvm_json import check_relay_json
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.draw.to_graph import tensor_types

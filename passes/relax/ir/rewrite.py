@@ -77,7 +77,7 @@ def bindings(function: Any) -> list[Binding]:
             if not plain:
                 message = "This program branches, matches shapes or writes into memory, and what "
                 message += "is asked for works on plain computations alone."
-                hint = "TVM's own passes and pipelines (tvm:target) take it."
+                hint = "Choose TVM's own passes or pipelines: --passes tvm:target, say."
                 raise EngineError("usage", message, str(binding.var.name), hint)
             found.append((binding.var, binding.value))
     return found

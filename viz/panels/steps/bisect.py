@@ -53,7 +53,7 @@ class BisectSearch:
         if self.result is None:
             return {}
         found = self.result.found.suspects
-        words = bisect.does(self.result.kind) if found else ""
+        words = bisect.does(self.result.kind, self.result.log[0].error) if found else ""
         return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
 
 
