@@ -17,7 +17,8 @@ class Mask:
         shape, dtype: of the numbers.
         order: the axes as those of the dropout's input lie in memory, the outermost first, which
             is how PyTorch draws; without it, in their own order.
-        draw: the method of a tensor that fills it in place, such as "normal_"; "" is a dropout.
+        draw: the method of a tensor that fills it in place, such as "normal_", or "randperm"; "" is
+            a dropout.
         given: that method's arguments.
         ordinal: the draw's place in the order in which PyTorch executes the model.
     """

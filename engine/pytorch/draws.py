@@ -21,12 +21,14 @@ _FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "cauchy": ("cauchy_", {"median": 0.0, "sigma": 1.0}),
     "geometric": ("geometric_", {"p": 0.5}),
     "log_normal": ("log_normal_", {"mean": 1.0, "std": 2.0}),
+    "randperm": ("randperm", {}),
 }
 """By operator, the method that draws the same into a tensor, and its arguments with defaults."""
 NAMES = (
     "rand.default randn.default randint.default randint.low rand_like.default randn_like.default "
     "randint_like.default randint_like.low_dtype uniform.default normal_functional.default "
-    "exponential.default bernoulli.p cauchy.default geometric.default log_normal.default"
+    "exponential.default bernoulli.p cauchy.default geometric.default log_normal.default "
+    "randperm.default"
 )
 """What importers meet of these: their forms that change no argument."""
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
@@ -96,6 +98,8 @@ def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
     sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
     places = [axes.index(a) for a in range(len(axes))]
     view = torch.empty(sizes, dtype=kind, device=device).permute(places)
+    if mask.draw == "randperm":
+        return torch.randperm(sizes[0], dtype=kind, device=device)
     numbers: torch.Tensor = getattr(view, mask.draw)(*mask.given)
     return numbers.contiguous()
 

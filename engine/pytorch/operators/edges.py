@@ -39,7 +39,7 @@ def _of_one_element(node: Any) -> bool:
     return all(d == 1 for d in given)
 
 
-_IN_ONE_IR = {"layer_norm": _of_one_element}
+_IN_ONE_IR = dict.fromkeys(("layer_norm", "native_layer_norm"), _of_one_element)
 """Of operators that are such in one IR alone, which nodes are meant, where not all are."""
 
 _UNLIKE_PYTORCHS = "would not be PyTorch's at every value"

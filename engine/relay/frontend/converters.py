@@ -543,6 +543,12 @@ class Converter(CoreOperators, TypedConverter):
         dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
         return relay.const(torch.arange(*numbers, dtype=getattr(torch, dtype)).numpy(), dtype)
 
+    def type_as(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's casts no number that it knows."""
+        if isinstance(inputs[0], relay.Expr):
+            return super().type_as(inputs, input_types)
+        return np.dtype(input_types[1]).type(inputs[0]).item()
+
     def copy(self, inputs: Any, input_types: Any = ()) -> Any:
         """Of a whole tensor."""
         into = self.infer_type(inputs[0])

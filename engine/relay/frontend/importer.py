@@ -37,7 +37,7 @@ from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.frontend.converters import Converter
 from relascope.passes.relay.ir.program import RelayProgram
 
-_NO_GRADIENT = ("acosh", "arccosh", "layer_norm", "logcumsumexp")
+_NO_GRADIENT = ("acosh", "arccosh", "layer_norm", "logcumsumexp", "native_layer_norm")
 
 
 def span_key(origin: TraceOrigin) -> str:

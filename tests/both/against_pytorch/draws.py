@@ -32,7 +32,7 @@ class Draws(nn.Module):
         y = y * torch.empty_like(y).uniform_(-1, 1) + torch.empty(2, 3).normal_(1, 2)
         y = y + torch.bernoulli(torch.sigmoid(x[:, :3])) + torch.empty(2, 3).bernoulli_(0.3)
         y = y * torch.empty(2, 3).log_normal_(0, 0.1) + torch.empty(3).cauchy_(0, 0.1).clamp(-2, 2)
-        y = y + torch.empty(2, 3).geometric_(0.4)
+        y = y[:, torch.randperm(3)] + torch.empty(2, 3).geometric_(0.4)
         return y * torch.randn_like(torch.zeros(3, 2).t()) + torch.randint_like(y.detach(), 7)
 
 

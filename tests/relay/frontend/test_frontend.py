@@ -144,6 +144,7 @@ FAITHFUL = {
     "cumsum of bools": lambda x: (x > 0).cumsum(1),
     "sum of bools": lambda x: (x > 0) + (x < 1),
     "exp of integers": lambda x: (x * 3).to(torch.int32).exp() + (x > 0) / 2,
+    "type of a size": lambda x: x * torch.as_tensor(x.size(0)).detach().type_as(x),
     "arange of fractions": lambda x: x[:, :2, :1] + torch.arange(0.1, -7.9, -4, dtype=x.dtype),
     "one number": lambda x: x.mean().cumsum(0) + x.mean().max(0)[0],
     "tril": lambda x: x.tril(1) - x.triu(-1),
