@@ -7,10 +7,9 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from gradients import quiet
+from gradients import Fn, quiet
 from limits import ELEMENTWISE, close, rounding
 from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
@@ -19,19 +18,10 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
 
 
-class Applied(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
-
 def program(function, inputs, target=None, training=True):
     """A function, imported by the engine whose TVM this process holds."""
     names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=training)
-    model = model_from_module(Applied(function), tuple(names), inputs, source, quiet)
+    model = model_from_module(Fn(function), tuple(names), inputs, source, quiet)
     return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target), dict(
         zip(names, inputs, strict=True)
     )

@@ -22,7 +22,7 @@ from relascope.viz.rows.tables import cut_document
 
 
 class Fn(nn.Module):
-    """A function with parameters of given shapes as a module; its input is x0."""
+    """A function with parameters of given shapes as a module; its inputs are x0, x1, …"""
 
     def __init__(self, function, *sizes):
         super().__init__()
@@ -30,8 +30,8 @@ class Fn(nn.Module):
         torch.manual_seed(1)
         self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
 
-    def forward(self, x):
-        return self.function(x, *self.weights)
+    def forward(self, *inputs):
+        return self.function(*inputs, *self.weights)
 
 
 class Many(nn.Module):

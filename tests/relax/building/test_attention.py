@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from gradients import Fn
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
 from relascope.engine.relax.kernels import attention
-from relax_modules import Function, check, imported
+from relax_modules import check, imported
 
 LIBRARY = f"llvm {BLAS} {SCHEDULES}"
 SHAPE = (2, 60, 4, 16)  # batch, tokens, heads, size
@@ -51,7 +52,7 @@ def symbols(mod):
 
 
 def dispatched(function, *inputs, target=LIBRARY):
-    _, program = imported(Function(function), *inputs)
+    _, program = imported(Fn(function), *inputs)
     mod = runtime.module_of(program, "main", program.mod["main"])
     return runtime.dispatched(mod, target)
 
@@ -75,7 +76,7 @@ def test_an_attention_is_one_call(name):
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_the_numbers_are_pytorchs(name, dtype):
     function, count, _ = ATTENTIONS[name]
-    check(Function(function), *inputs(count), dtype=dtype, target=LIBRARY)
+    check(Fn(function), *inputs(count), dtype=dtype, target=LIBRARY)
 
 
 def both(q, k, v):

@@ -6,6 +6,7 @@ import tvm
 from torch import nn
 from tvm import relax, te, tirx
 
+from gradients import Fn
 from limits import LIMITS, OUTPUT
 from products import EVERY, check_product
 from relascope.core.errors import EngineError
@@ -17,7 +18,7 @@ from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.targets import parse, targets
 from relascope.engine.relax.kernels.openblas import native, replaced
 from relascope.engine.relax.tune import tuning
-from relax_modules import Function, compiled, draw, errors, imported, main_of, program
+from relax_modules import compiled, draw, errors, imported, main_of, program
 
 TARGET = f"llvm {OPENBLAS}"
 
@@ -71,7 +72,7 @@ def test_a_product_of_unknown_shape_stays_with_pytorch():
 
 
 def test_tuning_knows_which_kernels_are_the_librarys():
-    _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
+    _, program = imported(Fn(torch.matmul), draw(40, 70), draw(70, 90))
     main = main_of(program)
     found = tuning.tunable(main, TARGET, Profiled(main, TARGET))
     (task,) = found.workloads
@@ -108,6 +109,6 @@ def test_it_is_for_processors_alone():
 
 
 def test_a_library_of_tvms_own_is_not_taken_for_ours():
-    _, program = imported(Function(torch.matmul), draw(40, 70), draw(70, 90))
+    _, program = imported(Fn(torch.matmul), draw(40, 70), draw(70, 90))
     mod = runtime.module_of(program, "main", program.mod["main"])
     assert runtime.dispatched(mod, "llvm -libs=cudnn").same_as(mod)

@@ -10,11 +10,12 @@ from scipy import special
 from torch import nn
 from tvm import relax, tirx
 
+from gradients import Fn
 from limits import POINTWISE, rounding
 from quick import combinations
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
-from relax_modules import Function, check, compiled, draw, program
+from relax_modules import check, compiled, draw, program
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
 EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}
@@ -94,13 +95,13 @@ FUNCTIONS = {
     ("name", "shape"), combinations(list(FUNCTIONS), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
 )
 def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
-    check(Function(FUNCTIONS[name]), draw(*shape), target=OURS, length=math.prod(shape))
+    check(Fn(FUNCTIONS[name]), draw(*shape), target=OURS, length=math.prod(shape))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_scheduled_kernels_in_float64(name):
     x = draw(2, 40, 770)
-    check(Function(FUNCTIONS[name]), x, dtype="float64", target=OURS, length=x.numel())
+    check(Fn(FUNCTIONS[name]), x, dtype="float64", target=OURS, length=x.numel())
 
 
 def kernels(mod):

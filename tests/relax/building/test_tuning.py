@@ -15,6 +15,7 @@ from torch import nn
 from tvm.s_tir import meta_schedule as ms
 
 from answers import refused
+from gradients import Fn
 from limits import LIMITS, OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions, TuningRecords
@@ -28,7 +29,7 @@ from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targ
 from relascope.engine.relax.session import RelaxSession
 from relascope.engine.relax.tune import trial, tuning
 from relascope.passes.catalogue import default_pipeline, last_built
-from relax_modules import Function, draw, errors, imported, main_of, quiet
+from relax_modules import draw, errors, imported, main_of, quiet
 
 SCHEDULED = f"llvm {SCHEDULES}"
 LIBRARY = f"llvm {BLAS} {SCHEDULES}"
@@ -111,8 +112,8 @@ def test_equal_kernels_are_one_task_in_every_program():
             return torch.softmax(x, 1), torch.softmax(y, 1)
 
     _, two = imported(Twice(), draw(4, 8), draw(4, 8))
-    _, one = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 8))
-    _, other = imported(Function(lambda x: torch.softmax(x, 1)), draw(4, 16))
+    _, one = imported(Fn(lambda x: torch.softmax(x, 1)), draw(4, 8))
+    _, other = imported(Fn(lambda x: torch.softmax(x, 1)), draw(4, 16))
     found = [tuning.tunable(main_of(p), "llvm", None) for p in (two, one, other)]
     keys = [{w.key for w in f.workloads} for f in found]
     assert keys[0] == keys[1] and len(keys[0]) == 1
@@ -159,7 +160,7 @@ SHAPES = [
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_matmul_of_the_library_is_a_task_as_tvm_would_do_it(tmp_path, left, right, turned):
     right = (*right[:-2], right[-1], right[-2]) if turned else right
-    function = Function(lambda a, b: torch.matmul(a, b.mT if turned else b))
+    function = Fn(lambda a, b: torch.matmul(a, b.mT if turned else b))
     model, program = imported(function, draw(*left), draw(*right))
     (task,) = tuning.tunable(main_of(program), f"llvm {BLAS}", None).workloads
     assert task.program.symbol == f"relascope.matmul_n{'t' if turned else 'n'}"
@@ -202,7 +203,7 @@ def test_a_build_takes_a_record_only_where_it_beats_what_is_done_without(place):
 
 def test_a_record_serves_an_equal_kernel_whose_steps_have_other_names(tmp_path):
     """Structure makes a task; the names that a record calls steps by are no part of it."""
-    one = imported(Function(lambda x: torch.relu(x) * 2), draw(8, 16))[1]
+    one = imported(Fn(lambda x: torch.relu(x) * 2), draw(8, 16))[1]
     (task,) = tuned(one, SCHEDULED, tmp_path)
     names = [b for b in task.program.mod.script().splitlines() if "sblock(" in b]
     text = task.program.mod.script()
@@ -264,7 +265,7 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
 
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):
     """The process that ends is the first kernel's; the others' is another."""
-    _, program = imported(Function(torch.matmul), draw(8, 16), draw(16, 4))
+    _, program = imported(Fn(torch.matmul), draw(8, 16), draw(16, 4))
     (task,) = tuning.tunable(main_of(program), "llvm", None).workloads
     _, runner = tuning.measures("llvm", 1, None)
     marks, good = tmp_path / "marks", partial(trial.build, False, True)

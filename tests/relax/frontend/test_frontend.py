@@ -4,25 +4,26 @@ import pytest
 import torch
 
 from answers import refused
+from gradients import Fn
 from limits import OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
-from relax_modules import Function, check, draw, errors, imported, quiet
+from relax_modules import check, draw, errors, imported, quiet
 from traces import net, save
 
 
 def test_random_numbers_are_refused_by_name():
     with pytest.raises(EngineError) as caught:
-        imported(Function(lambda x: x * torch.multinomial(x.abs(), 1)), draw(3), training=True)
+        imported(Fn(lambda x: x * torch.multinomial(x.abs(), 1)), draw(3), training=True)
     assert caught.value.kind == "operator"
     assert "multinomial" in caught.value.where
 
 
 def test_operators_that_tvm_lacks_are_written_with_others():
-    check(Function(lambda x: torch.logsumexp(x, 1)), draw(3, 5))
+    check(Fn(lambda x: torch.logsumexp(x, 1)), draw(3, 5))
 
 
 def test_a_size_that_a_trace_computes_in_floats():
@@ -34,7 +35,7 @@ def test_a_size_that_a_trace_computes_in_floats():
         before = around // 2
         return torch.nn.functional.pad(x, (before, around - before), value=0.0)
 
-    check(Function(padded), draw(2, 3, 6))
+    check(Fn(padded), draw(2, 3, 6))
 
 
 def test_names_order_and_provenance(tmp_path):

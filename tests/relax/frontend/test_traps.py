@@ -9,6 +9,7 @@ from torch import nn
 from tvm import relax
 
 from answers import refused
+from gradients import Fn
 from limits import ELEMENTWISE, OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
@@ -16,7 +17,7 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.builtin import decompose_inference, decompose_training
 from relascope.passes.relax.ir.program import RelaxProgram
-from relax_modules import Function, check, draw, errors, imported, quiet
+from relax_modules import check, draw, errors, imported, quiet
 
 # Dropout that is on becomes nothing.
 
@@ -105,20 +106,20 @@ def test_all_three_results_of_layer_norm(dtype):
     def function(x):
         return torch.native_layer_norm(x, [6], weight.to(x), bias.to(x), 1e-5)
 
-    _, program, found = check(Function(function), draw(2, 3, 6), dtype=dtype)
+    _, program, found = check(Fn(function), draw(2, 3, 6), dtype=dtype)
     assert len(found) == program.outputs == 3
 
 
 def test_layer_norm_with_a_scale_and_no_shift():
     weight = draw(6)
-    check(Function(lambda x: torch.layer_norm(x, [6], weight, None, 1e-3)), draw(2, 3, 6))
+    check(Fn(lambda x: torch.layer_norm(x, [6], weight, None, 1e-3)), draw(2, 3, 6))
 
 
 # Numbers in a row that fall are two too many.
 
 
 def test_numbers_in_a_row_that_fall():
-    check(Function(lambda x: x + torch.arange(7, -7, -2)), draw(2, 7))
+    check(Fn(lambda x: x + torch.arange(7, -7, -2)), draw(2, 7))
 
 
 # Products are computed in float32, whatever their operands are.
@@ -126,7 +127,7 @@ def test_numbers_in_a_row_that_fall():
 
 def every(*functions):
     """All of them in one program: one build."""
-    return Function(lambda *given: tuple(function(*given) for function in functions))
+    return Fn(lambda *given: tuple(function(*given) for function in functions))
 
 
 @pytest.mark.parametrize("target", ["llvm", "llvm -libs=blas"])
@@ -186,7 +187,7 @@ def test_options_that_tvm_ignores():
 
 
 def test_an_option_by_position_that_no_converter_reads_is_refused():
-    pool = Function(lambda x: nn.functional.avg_pool2d(x, 2, divisor_override=3))
+    pool = Fn(lambda x: nn.functional.avg_pool2d(x, 2, divisor_override=3))
     with refused("operator", says="divisor_override"):
         imported(pool, draw(1, 2, 6, 6))
 
@@ -197,7 +198,7 @@ def test_an_option_by_position_that_no_converter_reads_is_refused():
 def test_a_number_in_a_file_is_a_float64_tensor(tmp_path):
     x = draw(2, 4)
     source = ModelSource(str(tmp_path / "traced.pt"))
-    module = Function(lambda x: 0.5 * x + nn.functional.gelu(x * 3) / 7 + (x > 0.25))
+    module = Fn(lambda x: 0.5 * x + nn.functional.gelu(x * 3) / 7 + (x > 0.25))
     torch.jit.trace(module, x).save(source.model)
     model = model_from_module(torch.jit.load(source.model), ("x",), (x,), source, quiet)
     program = import_model(model, quiet)
@@ -225,25 +226,23 @@ def test_bools_and_integers_are_promoted_as_in_pytorch():
 
 
 def test_a_form_in_place_keeps_the_dtype():
-    check(
-        Function(lambda x, y: x.clone().eq_(y) + x.clone().logical_not_()), draw(2, 3), draw(2, 3)
-    )
-    check(Function(lambda x: x.clone().transpose_(0, 1).pow_(2).floor_divide_(0.5)), draw(2, 3))
+    check(Fn(lambda x, y: x.clone().eq_(y) + x.clone().logical_not_()), draw(2, 3), draw(2, 3))
+    check(Fn(lambda x: x.clone().transpose_(0, 1).pow_(2).floor_divide_(0.5)), draw(2, 3))
 
 
 @pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"ignore_index": 2}, {"weight": 1}])
 def test_cross_entropy_reads_its_options(options):
     target = torch.tensor([0, 2, 1, 2])
     options = {**options, **({"weight": torch.rand(3)} if "weight" in options else {})}
-    loss = Function(lambda x, t: nn.functional.cross_entropy(x, t, **options))
+    loss = Fn(lambda x, t: nn.functional.cross_entropy(x, t, **options))
     check(loss, draw(4, 3), target)
-    dense = Function(lambda x, t: nn.functional.cross_entropy(x, t.reshape(1, 2, 2), **options))
+    dense = Fn(lambda x, t: nn.functional.cross_entropy(x, t.reshape(1, 2, 2), **options))
     check(dense, draw(1, 3, 2, 2), target)
 
 
 @pytest.mark.parametrize("size", [{"size": 5}, {"size": 3}, {"scale_factor": 1.7}, {"size": 8}])
 def test_the_nearest_pixel_is_pytorchs(size):
-    check(Function(lambda x: nn.functional.interpolate(x, **size)), draw(1, 2, 4, 4))
+    check(Fn(lambda x: nn.functional.interpolate(x, **size)), draw(1, 2, 4, 4))
 
 
 def test_an_instance_norm_has_the_epsilon_that_tvm_does_not_read():
@@ -261,12 +260,12 @@ def test_one_slope_of_a_prelu():
 
 def test_a_shape_that_depends_on_values_is_refused_by_name():
     with pytest.raises(EngineError, match="depends on values") as caught:
-        imported(nn.Sequential(Function(torch.nonzero)), draw(3))
+        imported(nn.Sequential(Fn(torch.nonzero)), draw(3))
     assert "nonzero" in caught.value.where
 
 
 def test_the_smallest_of_several_known_numbers_is_a_size():
-    check(Function(lambda x: x[..., : int(torch.tensor([7, 3]).min())] * 2), draw(2, 5))
+    check(Fn(lambda x: x[..., : int(torch.tensor([7, 3]).min())] * 2), draw(2, 5))
 
 
 def test_pytorch_takes_another_gradient_of_a_batch_norm_of_one_image():
@@ -288,4 +287,4 @@ def test_weights_in_bfloat16_are_imported():
 
 def test_complex_numbers_are_refused_by_name():
     with refused(match="has no complex numbers", where="x0"):
-        imported(nn.Sequential(Function(lambda x: x * 2)), torch.ones(2, dtype=torch.complex64))
+        imported(nn.Sequential(Fn(lambda x: x * 2)), torch.ones(2, dtype=torch.complex64))

@@ -2,7 +2,6 @@
 
 import torch
 import tvm
-from torch import nn
 from tvm import relax
 
 from answers import quiet
@@ -62,15 +61,6 @@ def compiled(mod, target):
     """A module as a function of NumPy's arrays."""
     main = relax.VirtualMachine(make(mod, BuildOptions(target)), tvm.cpu())["main"]
     return lambda *values: main(*map(tvm.runtime.tensor, values)).numpy()
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def draw(*shape):

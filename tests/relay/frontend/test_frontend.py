@@ -8,6 +8,7 @@ from torch import nn
 from tvm import relay
 
 from answers import refused
+from gradients import Fn
 from limits import ELEMENTWISE, EPSILON, OUTPUT, POINTWISE, rounding
 from numerics import error, imported, quiet, run
 from relascope.core.errors import EngineError
@@ -34,17 +35,6 @@ def spans(program):
 
     relay.analysis.post_order_visit(program.main.body, visit)
     return found
-
-
-class Apply(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 # Numbers.
@@ -161,7 +151,7 @@ FAITHFUL = {
 )
 def test_operators_keep_their_meaning(dtype):
     """All of FAITHFUL in one program, for one build costs more than one operator."""
-    module = Apply(lambda x: tuple(f(x) for f in FAITHFUL.values()))
+    module = Fn(lambda x: tuple(f(x) for f in FAITHFUL.values()))
     model, program = imported(module, X.to(getattr(torch, dtype)), dtype=dtype)
     for name, ours, theirs in zip(FAITHFUL, run(model, program), model.forward(), strict=True):
         theirs = theirs.numpy()
@@ -175,7 +165,7 @@ def test_operators_keep_their_meaning(dtype):
 
 def test_integers_keep_their_meaning():
     far = 2**40
-    module = Apply(
+    module = Fn(
         lambda n: (
             *(n.sum(), n.to(torch.int32).sum(0), n.to(torch.int32).cumsum(0), n // 3, n % 3),
             *(n.clamp(-2, 2), n.clamp(min=1), (n * far).clamp(max=-far), n.round()),
@@ -204,11 +194,11 @@ def test_resizing_by_a_factor_steps_by_it(mode):
     def resized(image):
         return F.interpolate(image, scale_factor=(1.7, 0.6), mode=mode)
 
-    assert error(*imported(Apply(resized), IMAGE)) < ELEMENTWISE
+    assert error(*imported(Fn(resized), IMAGE)) < ELEMENTWISE
 
 
 def test_a_file_is_held_against_types_too(tmp_path):
-    module = Apply(lambda x: (x.argmax(1), x.sort(1)[1]))
+    module = Fn(lambda x: (x.argmax(1), x.sort(1)[1]))
     model = load_model(source_from_file(save(module, (X,), tmp_path / "indices.pt")), quiet)
     assert error(model, import_model(model, quiet)) == 0
 
@@ -294,7 +284,7 @@ def test_a_file_with_integer_inputs(tmp_path):
 
 
 def test_an_unread_input_stays_an_argument():
-    model, program = imported(Apply(lambda x, y: x * 2), X, X)
+    model, program = imported(Fn(lambda x, y: x * 2), X, X)
     assert [p.name_hint for p in program.main.params] == ["x0", "x1"]
     assert error(model, program) == 0
 
@@ -326,7 +316,7 @@ def test_masks_come_in_execution_order_not_in_graph_order():
         early = F.dropout(x, 0.3, training=True)
         return early * 3 + late
 
-    model, program = imported(Apply(crossed), X, training=True)
+    model, program = imported(Fn(crossed), X, training=True)
     program = externalize_dropout(program)
     assert [m.rate for m in program.masks] == pytest.approx([0.5, 0.3])
     assert error(model, program) < ELEMENTWISE
@@ -343,20 +333,20 @@ def test_padding_row_of_an_embedding_gets_no_gradient():
 
 
 REFUSED = {
-    "unknown operator": (Apply(lambda x: torch.linalg.inv(x @ x.mT)), False, "linalg_inv"),
+    "unknown operator": (Fn(lambda x: torch.linalg.inv(x @ x.mT)), False, "linalg_inv"),
     "batch norm that averages": (
         nn.Sequential(nn.BatchNorm1d(6, momentum=None)),
         True,
         "batch norm averages over all batches",
     ),
     "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
-    "multinomial": (Apply(lambda x: torch.multinomial(x.sigmoid().flatten(), 2)), False, "random"),
+    "multinomial": (Fn(lambda x: torch.multinomial(x.sigmoid().flatten(), 2)), False, "random"),
     "another type": (
-        Apply(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
+        Fn(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
         False,
         "makes float32[8, 6] of aten::meshgrid, and PyTorch float32[6, 8]",
     ),
-    "a shape of values": (Apply(lambda x: (x > 0).nonzero()), False, "nonzero"),
+    "a shape of values": (Fn(lambda x: (x > 0).nonzero()), False, "nonzero"),
 }
 
 
