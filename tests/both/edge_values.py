@@ -198,6 +198,7 @@ def test_quotients_and_remainders():
 def test_a_remainder_by_a_number():
     forward_agrees(lambda x: torch.remainder(x, 0.1) + x // 0.1, drawn(20))
     forward_agrees(lambda x: x // 2 + x % 3, torch.tensor([7, -7, 5, 0]))
+    forward_agrees(lambda x: x.div(2, rounding_mode="trunc"), torch.tensor([7, -7, 5, 0]))
 
 
 # Gradients: ten elements, for which PyTorch takes its scalar code.

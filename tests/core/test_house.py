@@ -37,7 +37,7 @@ LINES = {
     "bench": 4974,
     "commands": 3459,
     "core": 1236,
-    "engine": 43157,
+    "engine": 43153,
     "passes": 11043,
     "recorder": 1504,
     "samples": 550,

@@ -352,16 +352,12 @@ class Converter(ExportedProgramImporter):
         return self.op.multiply(value, self.number(factor, value))
 
     def divide(self, node: Node) -> Any:
-        """Of integers; TVM's divides by a float32 number whatever the operand is."""
+        """Of integers, which TVM's divide truncates; its importer's would read float32 numbers."""
         left, right = self.retrieve_args(node)
         if not isinstance(right, relax.Expr):
             right = self.number(right, left)
         mode = node.kwargs["rounding_mode"]
-        if mode == "floor":
-            return self.op.floor_divide(left, right)
-        if mode is not None:
-            self.refuse(node, "A truncating division of integers cannot be imported.")
-        return self.op.divide(left, right)
+        return (self.op.floor_divide if mode == "floor" else self.op.divide)(left, right)
 
     # Normalisations.
 
