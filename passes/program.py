@@ -4,17 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from relascope.core.errors import EngineError
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Random numbers turned into an input. A dropout's mask holds 0 and 1/(1-p), as PyTorch scales
-    it; other operators' results are what they draw.
+    """Random numbers turned into an input. A dropout's mask says in a byte an element what stays,
+    which the program scales; other operators' results are what they draw.
 
     Args:
         rate: of a dropout, the probability p of a zero.
-        shape, dtype: of the numbers.
+        shape, dtype: of what the operator returns.
         order: the axes as those of the dropout's input lie in memory, the outermost first, which
             is how PyTorch draws; without it, in their own order.
         draw: the method of a tensor that fills it in place, such as "normal_", or "randperm"; "" is
@@ -31,6 +33,17 @@ class Mask:
     draw: str = ""
     given: tuple[float, ...] = ()
     ordinal: int = -1
+
+    @property
+    def held(self) -> str:
+        """The dtype of the input: a dropout's holds 1 where an element stays, and 0."""
+        return self.dtype if self.draw else "uint8"
+
+    @property
+    def scale(self) -> float:
+        """What a dropout multiplies an element by that stays: 1/(1-p), divided as PyTorch does."""
+        kind = np.float64 if self.dtype == "float64" else np.float32
+        return float(kind(1) / kind(1 - self.rate)) if self.rate < 1 else 0.0
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,9 @@ def draw_masks(
         room: whose memory is used, that of masks of earlier calls say; None takes fresh memory.
 
     Returns:
-        By name, 0 and 1/(1-p) in the mask's shape and dtype: what dropout makes of ones, so it
-        draws exactly what the model's own dropout draws on the CPU. Of other random operators,
-        what they return.
+        By name, 0 and 1 as uint8 in the mask's shape: where dropout leaves something of ones, so it
+        draws exactly what the model's own dropout draws. Of other random operators, what they
+        return.
     """
     with nullcontext() if seed is None else seeded(seed):
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
@@ -66,14 +66,14 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]
         return _mask(lying, device, room).permute(places).contiguous()
-    dtype = getattr(torch, mask.dtype)
+    held = getattr(torch, mask.held)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
         made = room.again(mask.name)
         if made is None:
-            made = room.fresh(mask.name, mask.shape, dtype, device)
-        kernel = DRAWING.kernel() if dtype == torch.float32 and made.numel() > _FEW else None
+            made = room.fresh(mask.name, mask.shape, held, device)
+        kernel = DRAWING.kernel() if made.numel() > _FEW else None
         if kernel is not None:
             return mersenne_twister.draw(kernel, made, 1 - mask.rate)
-        return made.bernoulli_(1 - mask.rate).div_(1 - mask.rate)
-    ones = torch.ones(mask.shape, dtype=dtype, device=device)
-    return torch.nn.functional.dropout(ones, mask.rate, training=True)
+        return made.bernoulli_(1 - mask.rate)
+    ones = torch.ones(mask.shape, dtype=getattr(torch, mask.dtype), device=device)
+    return torch.nn.functional.dropout(ones, mask.rate, training=True).ne(0).to(held)

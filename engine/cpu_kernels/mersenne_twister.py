@@ -36,8 +36,8 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
     """Fill a mask from PyTorch's generator, which is then where PyTorch would have left it.
 
     Args:
-        mask: contiguous, float32, on the CPU.
-        keep: the probability that an element is 1/keep and not 0; between 0 and 1.
+        mask: contiguous, uint8, on the CPU.
+        keep: the probability that an element is 1 and not 0; between 0 and 1.
     """
     raw = torch.get_rng_state()
     state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
@@ -47,9 +47,8 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
         words = torch.tensor(state["words"][0].astype(np.uint32))
         where = torch.tensor([drawn], dtype=torch.int32)
         below = torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32)
-        value = torch.ones(1, dtype=torch.float32).div_(keep)
         after, room = (torch.empty(n, dtype=torch.uint32) for n in (_WORDS, _WORDS + 1))
-        kernel((words, where, below, value, mask.view(-1), after, room))
+        kernel((words, where, below, mask.view(-1), after, room))
     total = drawn + 2 * mask.numel()
     place = (total - 1) % _WORDS + 1
     state["words"][0] = after.numpy()
@@ -65,7 +64,7 @@ def agrees(kernel: Kernel) -> bool:
         for before, count, keep in ((0, 700, 0.9), (3, 1001, 0.5), (0, 5, 1e-3)):
             torch.rand(before)
             start = torch.get_rng_state()
-            theirs = torch.empty(count, dtype=torch.float32).bernoulli_(keep).div_(keep)
+            theirs = torch.empty(count, dtype=torch.uint8).bernoulli_(keep)
             end = torch.get_rng_state()
             torch.set_rng_state(start)
             same = torch.equal(draw(kernel, torch.empty_like(theirs), keep), theirs)
@@ -78,17 +77,16 @@ def computation(te: Any, tir: Any) -> list[Any]:
     """The kernel in TVM's tensor expressions: its arguments, inputs before outputs.
 
     Inputs are the state's words (uint32, 624), where in them to go on and how many were drawn
-    before (int32, 1), the limit below which 53 bits are a success (uint32, high and low part), and
-    what a success is worth (float32, 1). Outputs are the mask (float32, of any length), the state's
-    words after it (uint32, 624), and room (uint32, 625).
+    before (int32, 1), and the limit below which 53 bits are a success (uint32, high and low part).
+    Outputs are the mask (uint8, of any length), the state's words after it (uint32, 624), and room
+    (uint32, 625).
     """
     count = te.var("count")
     words = te.placeholder((_WORDS,), "uint32", "words")
     where = te.placeholder((1,), "int32", "where")
     limit = te.placeholder((2,), "uint32", "limit")
-    value = te.placeholder((1,), "float32", "value")
-    inputs = [words, where, limit, value]
-    shapes, dtypes = [(count,), (_WORDS,), (_WORDS + 1,)], ["float32", "uint32", "uint32"]
+    inputs = [words, where, limit]
+    shapes, dtypes = [(count,), (_WORDS,), (_WORDS + 1,)], ["uint8", "uint32", "uint32"]
     buffers = {
         "in_buffers": [tir.decl_buffer(t.shape, t.dtype) for t in inputs],
         "out_buffers": [tir.decl_buffer(*kind) for kind in zip(shapes, dtypes, strict=True)],
@@ -108,11 +106,10 @@ class _Loops:
     """
 
     def __init__(self, tir: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        self.tir, (self.words, where, limit, value) = tir, inputs
+        self.tir, (self.words, where, limit) = tir, inputs
         self.mask, self.state, self.room = outputs
         self.once: list[tuple[Any, Any]] = []
         self.high, self.low = (self._fixed("limit", "uint32", limit[i]) for i in range(2))
-        self.value = self._fixed("value", "float32", value[0])
         self.odd = self._fixed("odd", "int32", where[0] % 2)
         self.skipped = self._fixed("skipped", "int32", (where[0] + 1) // 2)
         self.end = self._fixed("end", "int32", self.skipped + self.mask.shape[0])
@@ -184,5 +181,5 @@ class _Loops:
         high = room[at] & self._number((1 << (_BITS - 32)) - 1)
         low = room[at + 1]
         below = tir.any(high < self.high, tir.all(tir.EQ(high, self.high), low < self.low))
-        drawn = tir.Select(below, self.value, tir.const(0, "float32"))
+        drawn = tir.Select(below, tir.const(1, "uint8"), tir.const(0, "uint8"))
         return tir.BufferStore(self.mask, drawn, [block * _PAIRS + j - self.skipped])

@@ -6,8 +6,8 @@ forward, it computes again from captures, inputs and parameters.
 
 Inputs and parameters are the caller's and are never captures. Constants, and what is computed from
 constants alone, stand in both functions. A dropout mask is handed to both functions too, but lives
-for one step only: where the backward reads it, it is held until then, 4 bytes an element in
-float32. So every total counts it (`Joint.kept`).
+for one step only: where the backward reads it, it is held until then, a byte an element. So every
+total counts it (`Joint.kept`).
 
 Nothing here knows a compiler.
 """

@@ -53,9 +53,8 @@ def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
             halves = zip(words[::2], words[1::2], strict=True)
             pairs = [(a << 32 | b) & ((1 << 53) - 1) for a, b in halves]
             expected = torch.tensor([p / 2**53 < keep for p in pairs])
-            mask = mersenne_twister.draw(kernel, torch.empty(count), keep)
-            assert torch.equal(mask != 0, expected)
-            assert set(mask.tolist()) <= {0.0, torch.ones(1).div_(keep).item()}
+            mask = mersenne_twister.draw(kernel, torch.empty(count, dtype=torch.uint8), keep)
+            assert torch.equal(mask, expected.to(torch.uint8))
             # The generator goes on behind them.
             following = theirs.getrandbits(32) % (1 << 24) / (1 << 24)
             assert torch.rand(1).item() == following
@@ -79,7 +78,9 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
     torch.manual_seed(5)
     for mask in masks:
         ones = torch.ones(mask.shape)
-        assert torch.equal(found[mask.name], torch.nn.functional.dropout(ones, mask.rate))
+        assert found[mask.name].dtype == torch.uint8
+        scaled = found[mask.name] * torch.tensor(mask.scale)
+        assert torch.equal(scaled, torch.nn.functional.dropout(ones, mask.rate))
     assert torch.equal(torch.rand(3), after)
 
 
@@ -87,5 +88,5 @@ def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
     """PyTorch draws then."""
     drawing = MaskDrawing()
     assert drawing.kernel() is None
-    drawing.provide(lambda: lambda tensors: tensors[4].fill_(1.0))
+    drawing.provide(lambda: lambda tensors: tensors[3].fill_(1))
     assert drawing.kernel() is None

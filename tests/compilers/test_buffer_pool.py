@@ -43,7 +43,7 @@ def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
 
 
 def test_masks_take_the_memory_of_earlier_ones():
-    masks = [Mask(name=name, rate=0.1, shape=(300, 200), dtype="float32") for name in "ab"]
+    masks = [Mask(name=name, rate=0.1, shape=(600, 300), dtype="float32") for name in "ab"]
     room = BufferPool()
     first = draw_masks(masks, 0, CPU, room)
     kept = {n: (m.data_ptr(), m.clone()) for n, m in first.items()}

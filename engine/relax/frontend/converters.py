@@ -293,7 +293,9 @@ class Converter(ExportedProgramImporter):
         data, rate, train = self.retrieve_args(node)
         if not train or not rate:
             return data
-        return self.op.multiply(data, self.draw(node))
+        drawn = self.op.astype(self.draw(node), str(data.ty.dtype))
+        factor = self.op.multiply(drawn, self.number(self.masks[-1].scale, data))
+        return self.op.multiply(data, factor)
 
     def draw(self, node: Node) -> Any:
         """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
@@ -302,7 +304,7 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, *unlike.DRAWS)
         mask = draws.named(drawn, self.masks)
         self.masks.append(mask)
-        self.mask_variables.append(variable(mask.name, mask.shape, mask.dtype))
+        self.mask_variables.append(variable(mask.name, mask.shape, mask.held))
         return self.mask_variables[-1]
 
     def other_dropout(self, node: Node) -> Any:

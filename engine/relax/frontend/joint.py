@@ -95,7 +95,10 @@ class _Joint:
         for _, index in self.leaves:
             values[index].requires_grad_()
         grad_outs = [self.outputs[i].meta["val"].detach() for i in self.floating]
-        masks = [n.meta["val"].detach() for n in self.masks]
+        with values[0].fake_mode:
+            masks = [
+                n.meta["val"].detach().to(getattr(torch, m.held)) for n, m in self.masks.items()
+            ]
         held = [n.meta["val"].detach() for n in self.held]
         table = {o: made for o, made in compositions().items() if not known(name_of(o))}
         table |= core_aten_decompositions()
@@ -133,7 +136,10 @@ class _Joint:
     def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
         if node in masks:
-            return masks[node] if self.masks[node].draw else args[0] * masks[node]
+            drawn, mask = masks[node], self.masks[node]
+            if mask.draw:
+                return drawn
+            return args[0] * (drawn.to(getattr(torch, mask.dtype)) * mask.scale)
         if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
             return self.batch_norm(node, *args)
         try:

@@ -16,9 +16,10 @@ from relascope.passes.relay.ir.spans import execution_order
 def externalize_dropout(program: RelayProgram) -> RelayProgram:
     """Makes each dropout a product with a mask that PyTorch draws, in PyTorch's own order.
 
-    A mask holds 0 and 1/(1-p), so that the product is what PyTorch computes in train mode. The
-    masks stand in the order in which PyTorch executes the dropouts, so that masks drawn in that
-    order use up the random numbers as PyTorch does. A dropout of rate 0 draws nothing and is gone.
+    A mask holds 0 and 1 in a byte each, which the program scales to 0 and 1/(1-p), so that the
+    product is what PyTorch computes in train mode. The masks stand in the order in which PyTorch
+    executes the dropouts, so that masks drawn in that order use up the random numbers as PyTorch
+    does. A dropout of rate 0 draws nothing and is gone.
 
     Before: Dropouts have the spans of the import.
     After: Each dropout is a product with an argument.
@@ -37,17 +38,22 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
         order = program.orders[count] if program.orders else ()
         about = float(call.attrs.rate), shape(call.args[0]), kind.dtype, order
         masks.append(Mask(name, *about, ordinal=execution_order(call)))
-        variables[call.handle.value] = relay.var(name, kind)
+        drawn_as = relay.TensorType(kind.shape, masks[-1].held)
+        variables[call.handle.value] = relay.var(name, drawn_as), masks[-1].scale
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "nn.dropout":
             return None
-        mask = variables.get(call.handle.value)
-        kept = args[0] if mask is None else relay.multiply(args[0], mask)
+        kept, factor = args[0], relay.ones_like(args[0])
+        if call.handle.value in variables:
+            mask, scale = variables[call.handle.value]
+            dtype = call.args[0].checked_type.dtype
+            factor = relay.multiply(relay.cast(mask, dtype), relay.const(scale, dtype))
+            kept = relay.multiply(args[0], factor)
         # The operator's second result is its own mask, which nothing imported from PyTorch reads.
-        return relay.Tuple([kept, relay.ones_like(args[0]) if mask is None else mask])
+        return relay.Tuple([kept, factor])
 
     if not found:
         return program
-    rewritten = rewrite(program, visit, tuple(variables.values()))
+    rewritten = rewrite(program, visit, tuple(v for v, _ in variables.values()))
     return replace(rewritten, masks=tuple(sorted(masks, key=lambda m: m.ordinal)))

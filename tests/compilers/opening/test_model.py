@@ -400,10 +400,11 @@ def test_masks_are_those_that_pytorch_draws():
     attention.register_forward_hook(lambda m, i, o: drawn.update(probs=o[1].detach()))
     model.forward()
     shapes = [(1, 12, 14, 14), (1, 14, 768), (1, 14, 768)]
-    masks = draw_masks([Mask(str(i), 0.1, s, "float32") for i, s in enumerate(shapes)], 0)
+    kinds = [Mask(str(i), 0.1, s, "float32") for i, s in enumerate(shapes)]
+    masks = draw_masks(kinds, 0)
     for mask, name in (("1", "attention.output.dropout"), ("2", "output.dropout")):
         before, after = drawn[name]
-        assert torch.equal(before * masks[mask], after)
+        assert torch.equal(before * (masks[mask] * kinds[int(mask)].scale), after)
     # Dropped probabilities are exactly zero, those kept are not.
     mask_zero = masks["0"][..., :11] == 0  # the last three tokens are hidden anyway
     assert torch.equal(drawn["probs"][..., :11] == 0, mask_zero)

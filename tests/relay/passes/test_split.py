@@ -33,7 +33,7 @@ def test_a_layer_is_split_with_inputs_only(layer):
     assert 10 < len(everything.captures) < 40
     assert everything.bytes > nothing.bytes == nothing.mask_bytes > 0
     assert len(nothing.recomputed) > len(everything.captures)
-    assert len(everything.masks) == 3
+    assert (len(everything.masks), len(nothing.masks)) == (0, 3)  # scaled, and as they are drawn
 
 
 def test_a_deep_chain_is_split_without_recursion():
