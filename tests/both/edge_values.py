@@ -357,6 +357,18 @@ def test_gradients_where_a_step_of_the_way_has_none():
     gradients_agree_of({n: (f, *map(torch.tensor, given)) for n, (f, *given) in STEEP.items()})
 
 
+def test_gradients_of_logarithms_times_anything():
+    """At their edges, beyond them, of what is not finite, and where no gradient comes back."""
+    values = torch.tensor([0.0, -0.0, 1.0, -1.0, -2.5, 0.5, INF, -INF, NAN])
+    pairs = torch.cartesian_prod(values, values).T.contiguous()
+    cases = {"xlogy": (torch.xlogy, *pairs), "xlog1py": (torch.special.xlog1py, *pairs)}
+    gradients_agree_of(cases, None)  # where products are fused with sums
+    hidden = {
+        n: (lambda x, y, f=f: f(x, y).where(x > 3, x), *pairs) for n, (f, *_) in cases.items()
+    }
+    gradients_agree_of(hidden)
+
+
 ENDLESS = torch.tensor([2.0, INF, 5.0, -INF]), torch.tensor([-INF, 2.0, 3.0, 1.0])
 
 

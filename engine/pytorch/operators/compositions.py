@@ -511,6 +511,35 @@ def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     return ((grad - (grad * output).sum(dim, True)) * output).to(dtype)
 
 
+def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Tensor]:
+    """xlogy, or xlog1py, with the gradients that PyTorch gives at the edge, beyond it, and of NaN.
+
+    The value has the gradient of the second argument; that of the first is the slope of a
+    difference that is zero. A slope that is infinite or NaN is made of quotients: they leave a
+    gradient of zero as it is, which a product with it does not.
+
+    Args:
+        edge: where the logarithm is minus infinity.
+    """
+
+    def run(x: Any, y: Any) -> Tensor:
+        given = (v if isinstance(v, Tensor) else torch.full([], v) for v in (x, y))
+        x, y = torch.broadcast_tensors(*_both(*given))  # gradients are added up in the end
+        factor, at = x.detach(), y.detach()
+        of, dtype = torch.finfo(at.dtype), str(at.dtype).removeprefix("torch.")
+        most, least = (traced_constant(np.array(v, dtype)) for v in (of.max, of.tiny))
+        nothing, far = factor == 0, (at <= edge) | at.isinf()
+        slope = torch.where(far, torch.where(at == edge, -most, most), log(at))
+        none = torch.where(at < edge, math.inf, 1.0)  # infinity by which makes NaN
+        tiny = torch.where(far, least, 1.0)  # of two factors, a compiler would make their square
+        moved = x - torch.where(factor.isfinite(), factor, 0.0)
+        moved = torch.where(nothing & (at <= edge), 0.0, moved)
+        value = torch.where(nothing & far, 0.0, factor * log(y))
+        return value + moved * slope / none / tiny / tiny
+
+    return run
+
+
 def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Without NaN in rows of nothing but minus infinity, nor in their gradients."""
     hidden = (x == -math.inf).all(dim, keepdim=True)

@@ -10,7 +10,7 @@ from relascope.engine.pytorch.model import Model
 _ANY = (
     "_softmax_backward_data angle as_strided_scatter copysign cumprod digamma ldexp "
     "lgamma logit mvlgamma nanmean renorm special_digamma special_entr special_gammaln "
-    "special_logit special_multigammaln special_psi special_xlog1py special_xlogy xlogy"
+    "special_logit special_multigammaln special_psi"
 )
 
 

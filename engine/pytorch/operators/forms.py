@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
-from relascope.engine.pytorch.operators.compositions import name_of
+from relascope.engine.pytorch.operators.compositions import name_of, times_log
 
 _aten = torch.ops.aten
 Form = Callable[..., Any]
@@ -58,6 +58,8 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     op = getattr(getattr(_aten, base, None), overload, None)
     if _lacks_axes(name, given):
         return partial(_with_an_axis, op)
+    if base in _IN_TRAINING:
+        return _IN_TRAINING[base] if training else None
     if base.startswith("upsample"):
         return op if _is_resampled(base, given) else None
     if base.startswith("max_pool") or base == "einsum":
@@ -72,7 +74,7 @@ def may_have_form(base: str) -> bool:
     """Whether an operator, such as "add", has a form for some arguments."""
     return (
         base in _FORMS
-        or base in (*_NEED_AXES.split(), *_CONVOLUTIONS, "einsum")
+        or base in (*_IN_TRAINING, *_NEED_AXES.split(), *_CONVOLUTIONS, "einsum")
         or base.startswith(("max_pool", "upsample"))
     )
 
@@ -285,6 +287,11 @@ def _put(given: Given) -> Form | None:
     plain = single and indices[0].shape == given["values"].shape
     return None if plain and not (given["accumulate"] and x.dtype == torch.bool) else _index_put
 
+
+_IN_TRAINING: dict[str, Form] = {
+    "xlogy": times_log(torch.log, 0.0),
+    "special_xlog1py": times_log(torch.log1p, -1.0),
+}
 
 _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "add": _scaled(1),
