@@ -7,6 +7,7 @@ the program's. The primitives are those of TVM's schedules (Feng et al., "Tensor
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,10 @@ _STEPS = 8
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """What is not to be computed once for each of several readers."""
+
+_DEEP = 3
+"""Dear calls from which a step stays: TVM's generator of LLVM code writes out what one in another
+reads, and would write four in a row for minutes."""
 
 _LONG = 300
 """Expressions from which a step is long: each that reads another twice would double them."""
@@ -102,20 +107,20 @@ class Dialect:
         self.walk(statement, visit)
         return found
 
-    def called(self, statement: Any) -> tuple[frozenset[str], int]:
-        """Names of the intrinsics that a statement calls, without their dialect's prefix, and how
-        many expressions it has."""
-        found: set[str] = set()
+    def called(self, statement: Any) -> tuple[Counter[str], int]:
+        """How often a statement calls each intrinsic, by its name without its dialect's prefix, and
+        how many expressions it has."""
+        found: Counter[str] = Counter()
         count = 0
 
         def visit(node: Any) -> None:
             nonlocal count
             count += 1
             if isinstance(node, self.call) and isinstance(node.op, self.tvm.ir.Op):
-                found.add(str(node.op.name).partition(".")[2])
+                found[str(node.op.name).partition(".")[2]] += 1
 
         self.walk(statement, visit)
-        return frozenset(found), count
+        return found, count
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
@@ -241,7 +246,8 @@ class _Kernel:
             if str(made.name_hint) in outputs or self._is_reduction(block):
                 continue
             called, size = self.tvm.called(made.body)
-            if (called & _DEAR or size > _LONG) and self._repeated(block):
+            dear = sum(called[name] for name in _DEAR)
+            if dear >= _DEEP or ((dear or size > _LONG) and self._repeated(block)):
                 continue
             try:
                 self.sch.compute_inline(block)

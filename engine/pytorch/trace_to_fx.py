@@ -172,6 +172,7 @@ class _FxWriter:
             raise EngineError(
                 "operator", message, "forward()", "Return torch.view_as_real of them."
             )
+        self.value(results)
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
         updates = {name: self.values[value] for value, name in changed.items()}
@@ -464,7 +465,14 @@ class _FxWriter:
         return tree_map(self.node_of, value, is_leaf=_is_pair)
 
     def value(self, value: Any) -> Any:
-        """What a node, or what nodes in lists and dicts, are without memory."""
+        """What a node, or what nodes in lists and dicts, are without memory.
+
+        Raises:
+            EngineError: kind "operator"; one is rows that a mask chooses, whose shape is not known.
+        """
+        for rows in tree_leaves(value):
+            if isinstance(rows, ChosenRows):
+                raise by_values("aten.index.Tensor", rows.origin, self.model)
         kinds = (Node, ComplexPair)
         return tree_map_only(kinds, lambda v: v.meta["val"], value, is_leaf=_is_pair)
 

@@ -3,7 +3,7 @@
 Each engine's folder runs these tests by importing them, in a process that holds its TVM.
 """
 
-from functools import partial
+from functools import partial, reduce
 
 import pytest
 import torch
@@ -199,6 +199,13 @@ def test_a_remainder_by_a_number():
     forward_agrees(lambda x: torch.remainder(x, 0.1) + x // 0.1, drawn(20))
     forward_agrees(lambda x: x // 2 + x % 3, torch.tensor([7, -7, 5, 0]))
     forward_agrees(lambda x: x.div(2, rounding_mode="trunc"), torch.tensor([7, -7, 5, 0]))
+
+
+def test_functions_of_one_another_are_built():
+    """TVM writes out what each reads in those behind it, which would take minutes."""
+    functions = {"tanh": torch.tanh, "erf": torch.erf, "log": lambda x: torch.log(x * x + 1)}
+    for function in functions.values():
+        forward_agrees(lambda x, f=function: reduce(lambda y, _: f(y), range(9), x), drawn(20))
 
 
 # Gradients: ten elements, for which PyTorch takes its scalar code.

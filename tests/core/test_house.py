@@ -37,7 +37,7 @@ LINES = {
     "bench": 4974,
     "commands": 3459,
     "core": 1236,
-    "engine": 43194,
+    "engine": 43208,
     "passes": 11062,
     "recorder": 1504,
     "samples": 550,

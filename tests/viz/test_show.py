@@ -38,7 +38,7 @@ def test_a_wish_is_kept_to_in_every_cut():
 
 def test_a_cut_beside_the_frontier_stands_among_its_cuts():
     joint = Joint(chain())
-    document = show_document(frontier(joint), cut(joint, save=["a"]))
+    document = show_document(frontier(joint), cut(joint, save=["a", "b"]))
     at, cuts = document["chosen"], document["cuts"]
     assert cuts[at]["title"] == "Minimum cut"
     assert [c["bytes"] for c in cuts] == sorted(c["bytes"] for c in cuts)

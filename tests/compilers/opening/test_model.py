@@ -127,6 +127,16 @@ ODD = {
 }
 
 
+@pytest.mark.parametrize("read", [lambda x: x, lambda x: (x, x[:1]), lambda x: x.sum()])
+def test_rows_that_a_mask_chooses_are_refused_where_values_decide_a_result(read):
+    class Choosing(nn.Module):
+        def forward(self, x):
+            return read(x[x > 0])
+
+    with refused("operator", "depends on values", where="aten::index at the top"):
+        opens(Path("model"), Choosing(), torch.randn(4, 4), lambda name: "index" not in name)
+
+
 # PyTorch traces no torch.cond.
 FORMS = [(odd, end) for odd in ODD for end in ("", ".pt", ".pt2") if (odd, end) != ("cond", ".pt")]
 
