@@ -48,7 +48,8 @@ def check_every_stage(session, name, dtypes):
     rows = table(session, ModelSource(name), dtypes=dtypes)
     check_all_passed(rows, dtypes)
     assert rows["gradient", "float64"].compared > 7
-    assert rows["cut", "float64"].compared > 1  # captures too, not outputs alone
+    # Captures too, not outputs alone; the cut of the MLP saves none.
+    assert rows["cut", "float64"].compared > (name != "mlp")
     assert accuracy.verdict(list(rows.values())).startswith("Every stage agrees with PyTorch: ")
 
 

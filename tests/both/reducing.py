@@ -105,7 +105,7 @@ def test_a_local_fault_comes_down_to_its_operator(case, session, tmp_path, fault
     assert len(made.log) <= 10
     assert (made.shown.outcome, made.where.first) == ("wrong", 1)
     words = reduce.verdict(case.ir, made)
-    assert f"{fault} ({fault}): the fault shows with {len(made.piece.nodes)} of the" in words
+    assert f"{fault}: the fault shows with {len(made.piece.nodes)} of the" in words
 
     folder = written(made.report, tmp_path / "report")
     alone = fault == "softmax_axis"

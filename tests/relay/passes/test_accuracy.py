@@ -3,6 +3,7 @@
 import pytest
 from tvm import relay
 
+import relascope.passes.relay.simplify_inference  # noqa: F401 - reads what is exchanged in norms
 import relascope.passes.relay.training.decompose_norms as norms
 import relascope.passes.relay.transpose_dedup as dedup
 from accuracies import (
