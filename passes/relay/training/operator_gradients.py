@@ -308,15 +308,15 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
     return [relay.where(positive, grad, grad * slope)]
 
 
-def _adaptive_avg_pool2d(call: Any, grad: Any) -> list[Any]:
+def _adaptive_avg_pool(call: Any, grad: Any) -> list[Any]:
     """The parts of all windows that have an element."""
     (data,), kind = call.args, call.checked_type.dtype
-    if str(call.attrs.layout) != "NCHW":
-        raise no_gradient("nn.adaptive_avg_pool2d", "is known in the layout NCHW only")
-    zero = relay.const(0.0, kind)
-    for axis, along in ((2, (-1, 1)), (3, (-1,))):
-        parts = []
-        for window, each in windows_of(adaptive_share(shape(data)[axis], shape(call)[axis])):
+    if str(call.attrs.layout) not in ("NCW", "NCHW", "NCDHW"):
+        raise no_gradient(op_name(call), "is known in the layout NCHW only")
+    zero, places = relay.const(0.0, kind), zip(shape(data), shape(call), strict=True)
+    for axis, (extent, count) in [*enumerate(places)][2:]:
+        along, parts = [-1] + [1] * (len(shape(data)) - 1 - axis), []
+        for window, each in windows_of(adaptive_share(extent, count)):
             part = each.reshape(along)
             taken = relay.take(grad, relay.const(window), axis, mode="clip")
             taken = relay.multiply(taken, relay.const(part.astype(kind)))
@@ -505,7 +505,7 @@ _OWN: dict[str, Gradient] = {
     "collapse_sum_to": _collapse_sum_to,
     "take": _take,
     "adv_index": _adv_index,
-    "nn.adaptive_avg_pool2d": _adaptive_avg_pool2d,
+    **{f"nn.adaptive_avg_pool{rank}d": _adaptive_avg_pool for rank in (1, 2, 3)},
     "nn.conv2d": _conv2d,
     "nn.conv2d_transpose": _conv2d_transpose,
     "max": _largest,
