@@ -20,11 +20,10 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from architectures import VOCABULARY, inputs_by_name
-
 Inputs = dict[str, torch.Tensor]
 FORMS = ("live", ".pt", ".pt2", ".pt2 dynamic")
 _PARAMETERS = 5e7
+_VOCABULARY, _TOKENS = 99, 7
 _SIDES = (32, 64, 96, 224)
 
 
@@ -192,7 +191,7 @@ def _shallow(name: str, value: Any) -> Any:
 Rules = tuple[tuple[str, int], ...]
 _SMALL: Rules = (
     (r".*(token_id|token_index|_id)$", 1),
-    (r".*vocab_size$", VOCABULARY),
+    (r".*vocab_size$", _VOCABULARY),
     (r"(num_.*hidden_layers|.*num_layers|n_layers?|.*encoder_layers|.*decoder_layers|depth)$", 2),
     (r".*(num_key_value_heads|num_kv_heads)$", 2),
     (r".*(attention_heads|n_heads?|num_heads|_heads)$", 4),
@@ -260,11 +259,25 @@ def _given(module: nn.Module, config: Any) -> Inputs:
     side = getattr(vision, "image_size", None) or 32
     side = side if isinstance(side, int) else side[0]
     channels = getattr(vision, "num_channels", 3)
-    end = getattr(config, "eos_token_id", None)
-    sound = getattr(config, "num_mel_bins", 80), 64
-    last = end if isinstance(end, int) else None
-    kinds = inputs_by_name(2, (channels, side), sound, last, padding=0)
-    wanted = [module.main_input_name]
+    bins, end = getattr(config, "num_mel_bins", 80), getattr(config, "eos_token_id", None)
+
+    def ids() -> torch.Tensor:
+        made = torch.randint(5, _VOCABULARY - 5, (2, _TOKENS))
+        if isinstance(end, int):
+            made[:, -1] = end
+        return made
+
+    kinds: dict[str, Callable[[], torch.Tensor]] = {
+        "input_ids": ids,
+        "attention_mask": lambda: torch.ones(2, _TOKENS, dtype=torch.int64),
+        "decoder_input_ids": ids,
+        "pixel_values": lambda: torch.randn(2, channels, side, side),
+        "input_values": lambda: torch.randn(2, 1000),
+        "input_features": lambda: torch.randn(2, bins, 64),
+        "past_values": lambda: torch.randn(2, 32, 2),
+        "bbox": lambda: torch.randint(0, 30, (2, _TOKENS, 4)).sort(-1).values,
+    }
+    wanted = [str(module.main_input_name)]
     if "input_ids" in names and "pixel_values" in names:
         wanted = ["input_ids", "pixel_values"]
     wanted += [n for n in ("attention_mask", "decoder_input_ids", "bbox") if n in names]

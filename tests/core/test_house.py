@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4974,
+    "bench": 4529,
     "commands": 3459,
-    "core": 1236,
+    "core": 1238,
     "engine": 43208,
-    "passes": 11062,
+    "passes": 11069,
     "recorder": 1504,
     "samples": 550,
     "viz": 26379,
