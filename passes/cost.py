@@ -18,6 +18,8 @@ from relascope.core.graph import Graph, Kind, Node, TensorType
 
 _POLYNOMIAL = 8
 """FLOPs of a transcendental function: about the length of its polynomial."""
+_CALL = 300
+"""How many FLOPs take as long as a call of the C library for an element: 2 to 8 ns on a core."""
 
 Kernels = Sequence[Collection[str]]
 """Ids of the nodes that each kernel computes."""
@@ -362,13 +364,18 @@ class Work:
             read = {owner[e] for e in self.edges[node.id]}
             moved = 0 if node.id in fusible and node.id not in written else held[node.id]
             moved += sum(held[b] for b in (read - fusible if node.id in inner else read))
-            found[node.id] = self._assumed.seconds(self.flops[node.id], moved)
+            found[node.id] = self._taken(node, moved)
         if self.kernels is not None:
             # What is computed again joins the kernel of its new reader, so a border between two
             # pointwise operators, there for the sake of another reader, is none any more.
             for node_id, seconds in self._by_kernels(self.kernels, results).items():
                 found[node_id] = min(found[node_id], seconds)
         return found
+
+    def _taken(self, node: Node, moved: int) -> float:
+        """Seconds on the machine that was assumed, where so many bytes are moved."""
+        calls = _CALL * sum(map(_elements, node.outputs)) if node.op in operators.CALLED else 0
+        return self._assumed.seconds(self.flops[node.id] + calls, moved)
 
     def _by_kernels(self, kernels: Kernels, results: bool) -> dict[str, float]:
         """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""
@@ -382,7 +389,7 @@ class Work:
             for base in {self.owner[e] for e in self.edges[node_id]}:
                 if place.get(base) != place[node_id]:
                     moved += self.bytes[base]
-            found[node_id] = self._assumed.seconds(self.flops[node_id], moved)
+            found[node_id] = self._taken(self.graph.by_id[node_id], moved)
         return found
 
     def _over_borders(self, place: Mapping[str, int], results: bool = True) -> set[str]:
