@@ -17,16 +17,11 @@ import common
 from common import SAMPLES, Row
 
 from relascope.engine.client import EngineClient
+from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS
 
-LIMITS = {
-    ("float32", "forward"): 1e-5,
-    ("float32", "gradient"): 1e-4,
-    ("float64", "forward"): 1e-10,
-    ("float64", "gradient"): 1e-10,
-}
 ON_GPU = 1e-4
 """In float32, of outputs too: sums there are taken in another order."""
 
@@ -74,10 +69,11 @@ def worst(found: tuple[Comparison, ...], kind: str) -> Comparison:
 
 def _missed(row: Row) -> list[str]:
     least = ON_GPU if row["dtype"] == "float32" and not row["target"].startswith("llvm") else 0.0
+    limits = LIMITS[row["dtype"]]
     return [
         f"{phase} {row[phase]:.2g} of the scale, {max(limit, least)} promised"
-        for (dtype, phase), limit in LIMITS.items()
-        if dtype == row["dtype"] and phase in row and not row[phase] <= max(limit, least)
+        for phase, limit in (("forward", limits.outputs), ("gradient", limits.gradients))
+        if phase in row and not row[phase] <= max(limit, least)
     ]
 
 

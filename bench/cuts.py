@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import partitioning
-from accuracy import LIMITS
 from common import Row, finish, measured, options, target
 
 from relascope.engine.client import EngineClient
+from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import CODE, ModelSource
@@ -61,7 +61,7 @@ def _missed(row: Row) -> list[str]:
             said.append(f"keeps {row['bytes'] / row['at best']:.3f} of PyTorch's at its best")
     elif row["bytes"] > row["PyTorch's bytes"]:
         said.append(f"keeps {row['bytes']} bytes, more than PyTorch")
-    if row.get("error", 0.0) > LIMITS["float32", "gradient"]:
+    if row.get("error", 0.0) > LIMITS["float32"].gradients:
         said.append(f"is off by {row['error']:.1e}")
     return said
 

@@ -83,7 +83,7 @@ MOST_TEXT = 400_000
 """A program's text is cut after so many characters: more is not read, and slow to compare."""
 
 _STATES, _UNBUILT = 96, 4  # how many are remembered, at least
-_OFFERED, _SECONDS_TO_OFFER = 3, 10.0  # submodules of a model that is refused
+_OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a model that is refused
 
 
 class Programs:
@@ -100,6 +100,7 @@ class Programs:
         self._sets: Memo[tuple[torch.Tensor, ...]] = Memo(8)
         self._states: Memo[State] = Memo(_STATES)
         self._unbuilt: Memo[Unbuilt] = Memo(_UNBUILT)
+        self._offered: Memo[tuple[str, ...]] = Memo(_STATES)
 
     def load(self, source: ModelSource, judged: bool = False, *, progress: Progress) -> ModelInfo:
         """Trace or read the model, import it, and return its graph.
@@ -331,7 +332,8 @@ class Programs:
             try:
                 return opened()
             except EngineError as error:
-                error.instead = self._that_open(source, error.instead or (), progress)
+                tried = partial(self._that_open, source, error.instead or (), progress)
+                error.instead = self._offered.get(source, tried)
                 raise
 
         def opened() -> Loaded:

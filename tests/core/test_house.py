@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4529,
+    "bench": 4525,
     "commands": 3459,
     "core": 1238,
-    "engine": 43208,
+    "engine": 43210,
     "passes": 11069,
     "recorder": 1504,
     "samples": 550,
