@@ -90,6 +90,7 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server), `sidebar` (open). Errors
     in the browser's console are collected in `page.problems`. The page ends with the test and is a
     session of its own; the server is shared by all tests of this process that ask for the same.
+    A test that fails prints what its page showed last.
     """
     with ExitStack() as stack:
 
@@ -116,6 +117,7 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             page.problems = []
             page.on("pageerror", lambda error: page.problems.append(str(error)))
             page.goto(f"{server.url}/?{query}")
+            stack.callback(lambda: page.is_closed() or print(page.inner_text("body")))
             return page
 
         yield start

@@ -41,7 +41,7 @@ LINES = {
     "passes": 11069,
     "recorder": 1504,
     "samples": 550,
-    "viz": 26379,
+    "viz": 26406,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -66,3 +66,28 @@ def test_what_a_click_sets_stands_until_the_browser_has_been_told(page):
     page.run()  # now it says the same
     page.radio[0].set_value("Inference").run()
     assert page.radio[0].value == "Inference"
+
+
+def cut_short():
+    """A page that runs again before its buttons are drawn, as one whose engine has answered."""
+    import streamlit as st
+
+    from relascope.viz.panels.shell.holding import keeping_widget_values, pressed, rerun
+
+    with keeping_widget_values():
+        if st.session_state.pop("answered", False):
+            rerun()
+        st.write("pressed" if pressed("Run", "run") else "waits")
+        with st.form("text"):
+            st.write("used" if pressed("Use it", "use", kind="form_submit_button") else "waits")
+
+
+@pytest.mark.parametrize(("button", "told"), [(0, ["pressed", "waits"]), (1, ["waits", "used"])])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_press_is_told_once_though_the_run_was_cut_short(button, told, answered):
+    page = AppTest.from_function(cut_short).run()
+    page.session_state["answered"] = answered
+    page.button[button].click().run()
+    assert [text.value for text in page.markdown] == told
+    page.run()
+    assert [text.value for text in page.markdown] == ["waits", "waits"]

@@ -15,6 +15,7 @@ from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import boundary, download
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.screen import Screen
 
 
@@ -87,7 +88,7 @@ def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place:
     """
     state = st.session_state
     if state.get(f"{key}_page_of") != place:
-        if not st.button(f"Put {what} into one page", key=f"{key}_page", width="stretch"):
+        if not pressed(f"Put {what} into one page", f"{key}_page", width="stretch"):
             return
         state[f"{key}_page_of"] = place
     with boundary(screen.cache, f"{key}_page"):

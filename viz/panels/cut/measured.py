@@ -11,6 +11,7 @@ from relascope.passes.cuts import cut as cuts
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import cut_of, joint_of
 from relascope.viz.panels.shell.frame import boundary, heading
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
@@ -34,7 +35,7 @@ def show(screen: Screen) -> None:
     names = which.multiselect(
         "Cuts to measure", offered, key="keep_points", help=_HELP, format_func=named
     )
-    if button.button("Measure", key="measure", disabled=not names, width="stretch"):
+    if pressed("Measure", "measure", button, disabled=not names, width="stretch"):
         state.points = {**_asked(screen), **_wanted(screen, names)}
         state.points_of = screen.place
     asked = _asked(screen)

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
 from relascope.viz.drawing.palette import PAGE
-from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
+from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import look_at
 
@@ -204,13 +204,13 @@ def section(
         then: called when the button is pressed.
     """
     heading(title)
-    if st.button(label, key=key):
+    if pressed(label, key):
         st.session_state[f"{key}_of"] = of
         then()
-    pressed: bool = st.session_state.get(f"{key}_of") == of
-    if not pressed:
+    asked: bool = st.session_state.get(f"{key}_of") == of
+    if not asked:
         st.caption(about)
-    return pressed
+    return asked
 
 
 def one_of(

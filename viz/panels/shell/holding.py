@@ -19,10 +19,14 @@ _RAN = "controls_ran"  # set at the end of a run, and new until the browser says
 
 @dataclass
 class _Controls:
-    """Of a tab: the keys on its screen, and what was put by key: before, now, and in which run."""
+    """Of a tab: the keys on its screen, and what was put by key: before, now, and in which run.
+
+    And the buttons that were pressed and have not been drawn since.
+    """
 
     shown: set[str] = field(default_factory=set)
     put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)
+    pressed: set[str] = field(default_factory=set)
     run: int = 0
     own: bool = False  # the next run is asked for here, and not by the browser
 
@@ -43,6 +47,7 @@ def keeping_widget_values() -> Iterator[None]:
     try:
         yield
         _set_but(_drawn())
+        mine.pressed.clear()
     finally:  # also where the next run has cut this one short
         mine.run += 1
         st.session_state[_RAN] = True
@@ -53,6 +58,18 @@ def put(key: str, value: Any) -> None:
     mine, state = _controls(), st.session_state
     mine.put[key] = state.get(key), value, mine.run
     state[key] = value
+
+
+def pressed(label: str, key: str, place: Any = st, kind: str = "button", **more: Any) -> bool:
+    """Draw a button (or a form's, by `kind`); whether it was pressed, told once.
+
+    Streamlit forgets a press when a run is cut short before it draws the button.
+    """
+    presses, draw = _controls().pressed, getattr(place, kind)
+    draw(label, key=key, on_click=presses.add, args=(key,), **more)
+    known = key in presses
+    presses.discard(key)
+    return known
 
 
 def by_the_clock() -> None:

@@ -11,6 +11,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import download, heading, plain_text, show_error
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.table import table
 from relascope.viz.sessions import facts, replay, store
 from relascope.viz.sessions.results import differences
@@ -21,7 +22,7 @@ _LIMIT_MB = 1100
 
 def button() -> None:
     """The button that opens the dialog; what stands in the way of keeping is said below it."""
-    if st.button("Sessions", key="sessions", icon=":material/history:", width="stretch"):
+    if pressed("Sessions", "sessions", icon=":material/history:", width="stretch"):
         _dialog()
     if (error := st.session_state.get("keep_failed")) is not None:
         show_error(error)
@@ -98,12 +99,12 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
     ]
     row = st.container(horizontal=True, vertical_alignment="center")
     one = len(chosen) == 1
-    if row.button("Open", key="session_open", type="primary", disabled=not one):
+    if pressed("Open", "session_open", row, type="primary", disabled=not one):
         found = store.get(chosen[0].id)
         if found is not None:
             keeping.go_to(found, chosen[0].id)
         st.rerun()
-    if row.button("Delete", key="session_delete", disabled=not chosen):
+    if pressed("Delete", "session_delete", row, disabled=not chosen):
         for entry in chosen:
             store.delete(entry.id)
             keeping.forget(entry.id)

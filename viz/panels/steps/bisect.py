@@ -14,6 +14,7 @@ from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -80,9 +81,9 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
 def show(screen: Screen, found: BisectSearch | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
     wish = _wish([w for w, kind in _WISHES.items() if not kind or not _recorded(screen)])
-    if st.button(
+    if pressed(
         "Find the pass that breaks it",
-        key="bisect_button",
+        "bisect_button",
         width="stretch",
         help="Builds parts of the pipeline and compares what they return, halving each time, "
         "until the first pass is known that makes it so.",

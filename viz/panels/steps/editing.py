@@ -15,6 +15,7 @@ from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.catalogue.tvm_named import MARK
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, show_error
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.formats import arguments_text
@@ -139,7 +140,7 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
                 help="Names joined by |, a minus before a pass that is switched off, parameters "
                 "in parentheses: name(key=value).",
             )
-            used = st.form_submit_button("Use it", width="stretch")
+            used = pressed("Use it", "use_pipeline", kind="form_submit_button", width="stretch")
         if used:
             try:
                 text = with_tvms(screen.ir, text, theirs) if MARK in text else text

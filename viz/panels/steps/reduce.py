@@ -15,6 +15,7 @@ from relascope.engine.protocol.fault import Report
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import Request, RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -53,9 +54,9 @@ def show(screen: Screen, found: Bisection) -> None:
     """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
     if reduce.cannot(found):
         return
-    if st.button(
+    if pressed(
         "Reduce",
-        key="reduce_button",
+        "reduce_button",
         width="stretch",
         help="Narrows the fault inside the pass: to the smallest piece of the program before it "
         "that still shows it, saved as a report that runs by itself.",

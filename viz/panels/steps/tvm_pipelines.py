@@ -11,6 +11,7 @@ from relascope.engine.jobs import bulk
 from relascope.engine.limits import limit_crossed
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.panels.shell.frame import heading, show_error, waiting
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import PATIENCE, Request, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import limits
@@ -79,9 +80,9 @@ def button(screen: Screen) -> PipelineTries | None:
     tries: PipelineTries | None = st.session_state.get(_KEY)
     if tries is None or (tries.screen.ir, tries.screen.source) != (screen.ir, screen.source):
         tries = PipelineTries(screen, going=False)
-    if st.button(
+    if pressed(
         "Try TVM's pipelines",
-        key=f"{_KEY}_button",
+        f"{_KEY}_button",
         width="stretch",
         help="Builds the model with each of TVM's own pipelines and compares what it returns: with "
         "each as it is, with the last one without each of its passes, and with each other pass in "

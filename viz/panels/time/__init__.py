@@ -19,6 +19,7 @@ from relascope.viz.handed_on.parts import times_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of
 from relascope.viz.panels.shell.frame import download, plain_text, show_error, side_by_side
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -133,7 +134,7 @@ def _settings(
         baselines, others = (_baselines(first, named), _variants(second, screen, engine, request))
     arguments = (request, baselines, others) if fleet is None else (request, fleet)
     can_run = target is not None and settled and (target.runs_here or fleet is not None)
-    if run.button("Run", type="primary", key="run", disabled=not can_run, width="stretch"):
+    if pressed("Run", "run", run, type="primary", disabled=not can_run, width="stretch"):
         screen.cache.forget(method, *arguments)
         strategy = chosen(screen).strategy if screen.training else None
         facts = timings.run_facts(screen.label, request, screen.ir, strategy)

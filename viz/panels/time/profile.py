@@ -12,6 +12,7 @@ from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.chrome_trace import trace_json
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, section
+from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
@@ -116,9 +117,10 @@ def _roofline(document: Row) -> None:
         st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
     words.caption(peaks_text(document["peaks"]))
-    if again.button(
+    if pressed(
         "Measure again",
-        key="peaks_again",
+        "peaks_again",
+        again,
         width="stretch",
         help="Measures the machine's peaks anew; on a busy machine they come out too low.",
     ):

@@ -22,7 +22,7 @@ from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
 from relascope.viz.charts.tuning import best_so_far
 from relascope.viz.panels.shell import frame
-from relascope.viz.panels.shell.holding import by_the_clock, put, rerun
+from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections, table
@@ -84,9 +84,9 @@ def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[Tun
     """The kernels with what the records say now; empty before somebody wants to see them."""
     state = st.session_state
     if state.get(_LISTED) != asked:
-        pressed = st.button("List kernels", key="list_tasks")
+        listed = pressed("List kernels", "list_tasks")
         st.caption(_records_text(book))
-        if not pressed:
+        if not listed:
             return ()
         cache.forget("tasks", *asked)
         state[_LISTED] = asked
@@ -154,7 +154,7 @@ def _start(
     which = f"{'The chosen' if chosen else 'All'} {len(keys)} kernel{'s' * (len(keys) > 1)}"
     which += f", {share:.0%} of the kernels' time" if share else ""
     words.caption(f"{which}: {len(keys) * each} trials. Choose rows to tune those alone.")
-    if start.button("Tune", type="primary", key="tune", width="stretch"):
+    if pressed("Tune", "tune", start, type="primary", width="stretch"):
         request, *fleet = asked
         arguments = (request, keys, each, *fleet)
         cache.forget("tune", *arguments)
