@@ -1,11 +1,8 @@
 """Print how far each sample is from PyTorch in each engine: outputs and gradients, by dtype.
 
-Run `python bench/accuracy.py` from the project's root; name samples to have only those, add
-`--engine` for one engine, `--gradient pytorch` for PyTorch's joint graph. Inference runs the
-default inference pipeline; training the default way to the gradient, split at the default
-strategy's captures, with dropout on. Errors are relative to the scale of each tensor, as
-`engine.protocol.accuracy.Comparison` defines it. `--dtype`, `--target cuda` and a mode alone for a
-part of it. Returns 1 where a bar is missed.
+Inference runs the default inference pipeline; training the default way to the gradient, split at
+the default strategy's captures, with dropout on. Errors are relative to the scale of each tensor,
+as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed.
 """
 
 import argparse

@@ -1,7 +1,5 @@
 """What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, masks included.
 
-    python bench/cuts.py [SAMPLE …]
-
 Of small functions of the form that PyTorch's own tests of its partitioner have (`partitioning.py`),
 and of samples at a batch of 8 with 128 tokens, or their own size. PyTorch's figures are with
 Inductor's decompositions: by default, and at its best, with `activation_memory_budget` 0.8. Ends

@@ -1,18 +1,9 @@
 """Open crafted and mutated files in engines, as the page does, and see what becomes of them.
 
-Run `python bench/fuzz.py` from the project's root; `--mutated N` (10,000 otherwise), `--seed N`,
-`--engines N` at once, `--only TEXT` for crafted files with that in their names, `--formats .npz,…`
-for those alone, `--say` for what is said of each, `-o FILE`. Each file stands in a folder of its
-own, beside one that it is to overwrite, and the folder is compared before and after. An engine's
-process is started anew where a file ends it. `--no-sandbox` turns the sandbox off: what reads files
-holds alone then.
-
-Models' files (`.pt`, `.pt2`, `.onnx`) are opened; so are Relay's and Relax's modules (`.relay`,
-`.py`, JSON) and archives of them with parameters, in engines of their IR; saved tensors (`.npy`,
-`.npz`, `.safetensors`, and `.tensors`, which torch.save writes) are read; sessions' (`.zip`) are
-read as `relascope replay` does, with the model in them. Time is the engine's, of the processor or
-of the clock, whichever is less, so that what else the machine does is not counted; beyond a minute
-it is the clock's.
+Each file stands in a folder of its own, beside one that it is to overwrite, and the folder is
+compared before and after. Models and modules are opened, saved tensors are read, and sessions as by
+`relascope replay`, with the model in them. Time is the engine's, of the processor or of the clock,
+whichever is less, so that what else the machine does is not counted; beyond a minute, the clock's.
 
 Returns 1 where code ran or a file was touched, where one held a process for more than 10 s or 2 GiB
 of memory, or where what a person would be told is no sentence: an assertion, a traceback, a place
@@ -71,12 +62,7 @@ HANGS = 60.0  # s
 
 @dataclass
 class Outcome:
-    """What became of a file.
-
-    Args:
-        said: the message, "" where it opened.
-        faults: what should not have been.
-    """
+    """What became of a file: what was said, "" where it opened, and what should not have been."""
 
     name: str
     kind: str
@@ -113,11 +99,7 @@ class Watch:
 
 
 def opened(client: EngineClient, name: str, suffix: str, data: bytes, place: Path) -> Outcome:
-    """Open a file in an engine.
-
-    Args:
-        place: a new folder for it.
-    """
+    """Open a file in an engine; `place` is a new folder for it."""
     place.mkdir()
     try:
         (place / CANARY).write_text("untouched")
@@ -244,23 +226,18 @@ def main() -> int:
     parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("--mutated", type=int, default=10_000, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--engines", type=int, default=2, metavar="N")
-    parser.add_argument("--only", default="", metavar="TEXT")
-    about = "comma-separated; of what is mutated, such as .relay,.py"
-    parser.add_argument("--formats", default=",".join((*FORMATS, *PROGRAMS)), help=about)
     parser.add_argument("--say", action="store_true", help="what is said of each file")
-    parser.add_argument("--no-sandbox", action="store_true")
+    about = "what reads files holds alone"
+    parser.add_argument("--no-sandbox", action="store_true", help=about)
     args = parser.parse_args()
     os.environ[SETTING] = "off" if args.no_sandbox else os.environ.get(SETTING, "")
     os.environ[TRUST] = "1" if args.no_sandbox else ""
     own = str(Path(__file__).resolve().parents[1] / "tests/support/sessions")
     os.environ["PYTHONPATH"] = os.pathsep.join([own, os.environ.get("PYTHONPATH", "")])
-    formats = args.formats.split(",")
-    known = hostile.crafted() + hostile.crafted_sessions() + hostile_programs.crafted()
-    crafted = [c for c in known if args.only in c[0] and c[1] in formats]
-    for kind in formats:
-        if kind in FORMATS:
-            hostile.honest(kind)  # torch exports in one thread at a time
+    crafted = hostile.crafted() + hostile.crafted_sessions() + hostile_programs.crafted()
+    for kind in FORMATS:
+        hostile.honest(kind)  # torch exports in one thread at a time
+    formats = (*FORMATS, *PROGRAMS)
     rng = random.Random(args.seed)
     seeds = [(i, f"mutated {i}", rng.choice(formats), rng.random()) for i in range(args.mutated)]
     clients = threading.local()
@@ -276,7 +253,7 @@ def main() -> int:
         found.warm().result()
         return found
 
-    with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.engines) as pool:
+    with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(2) as pool:
         os.environ[READABLE] = os.path.realpath(where)  # one engine opens many files
 
         def run(one: tuple[int, str, str, Any]) -> Outcome:

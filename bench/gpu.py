@@ -1,9 +1,5 @@
 """Everything that is claimed of a GPU, measured on the one that is here, in ten minutes.
 
-    python bench/gpu.py                    every part, in order
-    python bench/gpu.py --part timing      one alone; `--engine relax` for one engine
-    python bench/gpu.py --dry-run          without a GPU: as far as building and the CPU go
-
 It finds the GPU, says which of torch, Relay's TVM and Relax's TVM can use it, and why not. Each
 part is a script of this folder in a process of its own, which is killed at its limit with all that
 it started, and each row is written at once to `bench/results/<gpu>.json`, and as tables to the

@@ -1,8 +1,6 @@
 """Print how far the kernels explain the time of compiled code, and how near the peak it runs.
 
-Run `python bench/kernels.py` from the project's root on a machine that does nothing else; name
-samples to have only those, add `--engine` for one engine, `--training` or `--inference` for one
-mode, `--threads N` (one unless given). The bar: kernels that are mapped to nodes of the graph take
+For a machine that does nothing else. The bar: kernels that are mapped to nodes of the graph take
 what the program takes from end to end, within 10 %; where they do not, the gap is shown, in kernels
 of no node and outside kernels. Returns 1 where a sample fails.
 """

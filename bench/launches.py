@@ -1,10 +1,8 @@
 """How every sample's kernels are launched on a GPU that need not be here, in both engines.
 
-Run `python bench/launches.py` from the project's root; name samples to have only those, add
-`--engine`, `--target TEXT` (repeat) and a mode alone. A row says of each build how many functions
-run on the GPU, how many threads their blocks have, what they share, registers, and by how many of
-each rule they were scheduled; below stands what stands out, in the sentences that `compile` prints.
-Returns 1 where a build fails, or a kernel would not run.
+A row says of each build how many functions run on the GPU, how many threads their blocks have, what
+they share, registers, and how many each rule scheduled; below stands what stands out, as `compile`
+prints it. Returns 1 where a build fails, or a kernel would not run.
 """
 
 import argparse

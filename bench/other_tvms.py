@@ -1,10 +1,8 @@
 """Whether the recorder works with other TVMs than those of this project's environment.
 
-Run `python bench/other_tvms.py PYTHON …` from the project's root, with the Pythons of
-environments that have a TVM each, and need nothing of relascope's. A script compiles a small module
-there, of Relay's or Relax's, and is recorded at the level
-"graphs", and at "modules" where that TVM can save any. Prints a row for each; returns 1
-where a text, a graph, a module or generated code is missing.
+Each PYTHON is of an environment that has a TVM, and need have nothing of relascope's. A script
+compiles a small module there, and is recorded at the level "graphs", and at "modules" where that
+TVM can save any. Returns 1 where a text, a graph, a module or generated code is missing.
 """
 
 import json

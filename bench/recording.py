@@ -1,14 +1,10 @@
 """What it costs to record a whole compile.
 
-Run `python bench/recording.py` from the project's root; `--engine` for one TVM, `--sample`
-for another model than BERT base. `relay.build` and `relax.build` compile it for "llvm", as a user's
-script calls them, each time in a process of its own that does nothing else: plain, and recorded at
-the levels "text" and "graphs", in turns. A ratio is that of the medians of the process's own CPU
-time, which other work on the machine changes least; the clock's ratio stands beside it. For Relax
-there are also the ratios where machine code is made, too, as a script does that exports a library:
-`relax.build` leaves that to the one who loads or exports.
-
-Returns 1 where a bar is missed.
+`relay.build` and `relax.build` compile a sample for "llvm", each time in a process of its own:
+plain, and recorded at the levels "text" and "graphs", in turns. A ratio is that of the medians of
+the process's own CPU time, which other work on the machine changes least; the clock's stands beside
+it. For Relax there are also the ratios with machine code, which a script makes that exports a
+library. Returns 1 where a bar is missed.
 """
 
 import argparse
@@ -35,7 +31,6 @@ def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
     parser = common.options(__doc__, samples=False, repeats=3)
     parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated")
-    parser.add_argument("--sample", default="bert")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -45,7 +40,7 @@ def main() -> int:
     rows: list[Row] = []
     for engine in args.engine or ENGINES:
         with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
-            run("save", engine, folder, args.sample)
+            run("save", engine, folder, "bert")
             rows += measure(engine, Path(folder), args.repeats)
     return common.finish(args, rows, _missed)
 

@@ -1,14 +1,8 @@
 """Print how long compiled code takes against PyTorch eager, and torch.compile, beside its bars.
 
-Run `python bench/speed.py` from the project's root on a machine that does nothing else; name
-samples to have only those, add `--engine` for one engine, `--threads N` (repeat; one and all
-otherwise), `--rival` to time torch.compile too, and in inference ONNX Runtime in its place. On a
-GPU (`--target cuda`) the rivals are torch.compile and its CUDA graphs; targets after the first are
-timed beside it. `--cut STRATEGY` (repeat) picks the captures in training.
-
-Each ratio is the median over interleaved rounds, end to end with every copy counted, with the same
-number of threads on both sides; the largest error against PyTorch stands beside it, and how long
-building took. Returns 1 where a bar is missed.
+For a machine that does nothing else. Each ratio is the median over interleaved rounds, end to end
+with every copy counted, with the same number of threads on both sides; the largest error against
+PyTorch stands beside it, and how long building took. Returns 1 where a bar is missed.
 """
 
 import argparse

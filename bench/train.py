@@ -1,8 +1,5 @@
 """Train a small BERT classifier with TVM and with PyTorch alone, and compare the loss curves.
 
-    python bench/train.py --engine relax --steps 50
-    python bench/train.py --engine relax --verify-cost
-
 Weights, data, dropout and optimiser are the same by seed. Prints the largest difference between the
 two curves and the median time of a step of each; or what `verify` adds to the first step.
 """

@@ -1,27 +1,22 @@
-"""Open models drawn at random in both engines, from files as people save them, and say what stops
-which.
+"""Open models drawn at random in both engines, from files as people save them: what stops which.
 
-Run `python bench/zoo.py --draw N --seed S` from the project's root; `--engine` for one of them.
+    python bench/zoo.py --draw N --seed S
+
 Each model is one of all that timm, torchvision and transformers list, made small by rule
 (`bench/oracles/drawn.py`), in one of its forms: live, a trace (`.pt`), or a program (`.pt2`) with a
-fixed or a dynamic batch. It is opened, imported, built and run; its outputs are held against those
-of the model that was written. Then its gradient is taken, the joint graph split at its minimum cut,
-both halves built and run, and outputs and all gradients held against PyTorch's autograd.
+fixed or a dynamic batch. It is opened, built and run, and held against the model that was written;
+then its joint graph is split at its minimum cut, both halves built and run, and outputs and all
+gradients held against PyTorch's autograd. Each has a process of its own, with limits.
 
-Each is looked at in a process of its own, within limits of processor time and memory. What is found
-is kept as JSON lines in out/zoo, so that what was stopped goes on there (`--again` starts anew,
-`--failed` with what was not right). Prints the first failure of each, and how many models each
-operator stops; adds its shares to docs/zoo.md with `--page`. Returns 1 where anything is wrong,
-crashed or short of its bar.
+What is found is kept as JSON lines in out/zoo, so that what was stopped goes on there. Returns 1
+where anything is wrong, crashed or short of its bar.
 """
 
 import argparse
-import json
 import logging
 import re
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,13 +33,28 @@ from torch.utils import _pytree as pytree
 sys.path.append(str(Path(__file__).parent / "oracles"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/both/against_pytorch"))
 import drawn
-from judged import ROOT, Row, Tensors, child, differences, failed, short, silent, target_of, tried
+from judged import (
+    ROOT,
+    Row,
+    Tensors,
+    apart,
+    begin,
+    child,
+    differences,
+    double,
+    failed,
+    keep,
+    short,
+    silent,
+    target_of,
+    tried,
+)
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch.model import Model, flat_tensors, load_model, model_from_module
+from relascope.engine.registry import ENGINES
 
-ENGINES = ("relax", "relay")
 PHASES = ("forward", "gradient")
 Bars = dict[tuple[str, str], int]
 _BARS: Bars = {("relax", "forward"): 95, ("relay", "forward"): 92}
@@ -64,7 +74,6 @@ class _Positional(torch.nn.Module):
         self.whole, self.names = whole, names
 
     def forward(self, *given: torch.Tensor) -> Tensors:
-        """The tensors of the output."""
         made = self.whole(**dict(zip(self.names, given, strict=True)))
         return tuple(t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor))
 
@@ -109,7 +118,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
 
         def exact() -> Tensors:
             with torch.no_grad():
-                return flat_tensors(module.double()(*_double(inputs)))
+                return flat_tensors(module.double()(*double(inputs)))
 
         step = "run"
         yield row()
@@ -136,7 +145,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         def exact_too() -> Tensors:
             of = dict(module.double().named_parameters())
             of |= {n.removeprefix("whole."): p for n, p in of.items()}
-            given = [t.requires_grad_(t.is_floating_point()) for t in _double(inputs)]
+            given = [t.requires_grad_(t.is_floating_point()) for t in double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
             for name in expected:
                 of[name].requires_grad_(True)  # a frozen parameter's is asked for, too
@@ -201,10 +210,6 @@ def _opened(
     return model, LiveProgram(backend, model, ("min_cut", None), target)
 
 
-def _double(inputs: Tensors) -> Tensors:
-    return tuple(t.double() if t.is_floating_point() else t for t in inputs)
-
-
 def _work(ir: str, target: str, name: str, form: str, folder: Path, pipe: Connection) -> None:
     """In a child: look at a model, and send every row."""
     resource.setrlimit(resource.RLIMIT_DATA, (_GIB << 30, _GIB << 30))
@@ -233,10 +238,10 @@ def run(ir: str, tasks: Iterable[tuple[str, str]], path: Path) -> None:
                 row = {**last, "verdict": "slow" if slow else "crash", "message": why}
             last = row
             if "verdict" in row:
-                _keep(path, row)
+                keep(path, row)
                 said = (row[k] for k in ("model", "file", "phase", "verdict", "seconds"))
                 print(ir, *said, row["step"], row["message"], row.get("where", ""), flush=True)
-        _keep(path, {"model": name, "verdict": "end"})
+        keep(path, {"model": name, "verdict": "end"})
 
 
 def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
@@ -249,11 +254,6 @@ def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
             return
         if name not in done:
             yield name, form
-
-
-def _keep(path: Path, row: Row) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 def verdicts(rows: list[Row], phase: str) -> dict[str, Row]:
@@ -331,18 +331,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True, metavar="S", help="of the draw")
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
-    parser.add_argument("--failed", action="store_true", help="again what was not right before")
     parser.add_argument("--page", action="store_true", help="add the shares to docs/zoo.md")
-    parser.add_argument("--folder", type=Path, default=ROOT / "out/zoo")
     args = parser.parse_args()
     engines = args.engine or list(ENGINES)
-    files = {e: args.folder / f"{e}-{args.seed}.jsonl" for e in engines}
-    if len(engines) > 1:  # one TVM a process
-        own = [a for a in sys.argv[1:] if a != "--page"]
-        runs = [subprocess.Popen([sys.executable, __file__, *own, "--engine", e]) for e in engines]
-        status = max(r.wait() for r in runs)
-    else:
-        status = _drawn(engines[0], files[engines[0]], args)
+    files = {e: ROOT / f"out/zoo/{e}-{args.seed}.jsonl" for e in engines}
+    several = len(engines) > 1  # one TVM a process
+    status = apart(engines) if several else _drawn(engines[0], files[engines[0]], args)
     if args.page:
         _write_page({e: _kept(f) for e, f in files.items()}, args.seed)
     return status
@@ -351,13 +345,9 @@ def main() -> int:
 def _drawn(ir: str, path: Path, args: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")  # of PyTorch's and transformers' on tracing
     logging.disable(logging.ERROR)  # torch.export logs whole graphs
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [] if args.again else tried(path)
     done = {r["model"] for r in rows if r["verdict"] == "end"}
-    if args.failed:
-        done -= {r["model"] for r in rows if r["verdict"] not in ("right", "end", "unwritten")}
-    rows = [r for r in rows if r["model"] in done]
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    begin(path, (r for r in rows if r["model"] in done))
     drawn.declare_torchvision()
     run(ir, _tasks(path, args.seed, args.draw), path)
     return summary(ir, _kept(path))
@@ -365,7 +355,7 @@ def _drawn(ir: str, path: Path, args: argparse.Namespace) -> int:
 
 def _write_page(rows: dict[str, list[Row]], seed: int) -> None:
     """Put a row an engine below the others of the page's table, in place of older ones."""
-    new = [draws_row(ir, seed, own) for ir, own in rows.items()]
+    new = [draws_row(ir, seed, own) for ir, own in sorted(rows.items())]
     mine = tuple(f"| {seed} | {ir.title()} |" for ir in rows)
     lines = [x for x in _PAGE.read_text("utf-8").splitlines(True) if not x.startswith(mine)]
     last = max(i for i, line in enumerate(lines) if line.startswith("|"))

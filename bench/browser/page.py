@@ -1,5 +1,6 @@
 """How long the page takes, as a person at it sees it, in Chromium."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-import common
 from common import ROOT
 
 from app_in_browser import ask, settle
@@ -71,8 +71,8 @@ def training_to_settled(ir: str) -> float:
         return float(page.evaluate("window.quiet") - began) / 1000
 
 
-def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
-    """Seconds from choosing a model that was not loaded before to its drawn graph.
+def choose_to_drawn() -> float:
+    """Seconds from choosing the BERT layer, which was not loaded before, to its drawn graph.
 
     The engine is warm: the page has drawn another model. The wait ends when the viewer says that
     it has painted the new graph.
@@ -81,7 +81,7 @@ def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
         drawing = page.locator(".rs[data-ready]")
         drawing.wait_for()
         before = drawing.get_attribute("data-ready")
-        _choose(page, "Model", other)
+        _choose(page, "Model", "MLP")
         page.wait_for_function(_DRAWN, arg=before)
         # Another seed, or the page would only remember the model it opened with.
         page.get_by_text("Settings", exact=True).click()
@@ -91,7 +91,7 @@ def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
         page.wait_for_timeout(4000)  # the other model once more: the same picture
         before = drawing.get_attribute("data-ready")
         page.get_by_role("combobox", name="Model").click()
-        option = page.get_by_role("option", name=title, exact=True)
+        option = page.get_by_role("option", name="BERT layer", exact=True)
         option.wait_for()
         began = time.perf_counter()
         option.click()
@@ -99,29 +99,30 @@ def choose_to_drawn(title: str = "BERT layer", other: str = "MLP") -> float:
         return time.perf_counter() - began
 
 
-def module_to_drawn(ir: str, title: str = "BERT base", module: str = "encoder.layer.3") -> float:
-    """Seconds from a click on a module's frame to the graph of that module alone.
+def module_to_drawn(ir: str) -> float:
+    """Seconds from a click on the frame of a layer of BERT base to the graph of it alone.
 
     The engine is warm: the page has drawn the whole model.
     """
+    group = "group:encoder.layer.3"
     with _page(f"ir={ir}") as page:
         drawing = page.locator(".rs[data-ready]")
         drawing.wait_for()
         before = drawing.get_attribute("data-ready")
-        _choose(page, "Model", title)
+        _choose(page, "Model", "BERT base")
         page.wait_for_function(_DRAWN, arg=before)
         settle(page)
-        ask(page, 0, f"v.focus('group:{module}')")
+        ask(page, 0, f"v.focus('{group}')")
         settle(page)
         before = drawing.get_attribute("data-ready")
         page.evaluate(_CLICKED)
-        page.mouse.click(*ask(page, 0, _ALONE, f"group:{module}"))
+        page.mouse.click(*ask(page, 0, _ALONE, group))
         page.locator(".rs-piece").wait_for()
         page.wait_for_function(_DRAWN, arg=before)
         return float(page.evaluate("(window.drawn - window.clicked) / 1000"))
 
 
-def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[float]:
+def step_to_repainted(title: str, ir: str) -> list[float]:
     """Seconds from a click on a step that has run to the repainted graph, click by click.
 
     Each step of the inference pipeline is chosen once before, so that its graph is known.
@@ -158,7 +159,6 @@ def step_to_repainted(title: str = "BERT layer", ir: str = "Relay") -> list[floa
 
 @contextmanager
 def _page(query: str = "") -> "Iterator[Page]":
-    """The app's first page, in a Chromium and on a server of its own."""
     with Server(ROOT / "app.py") as server, browsing() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.add_init_script(OPEN_SIDEBAR)
@@ -184,9 +184,7 @@ def command_line() -> float:
 
 def main() -> int:
     """Measure, print, and return 0 where the bars are met."""
-    parser = common.options(__doc__, samples=False, repeats=0)
-    parser.add_argument("--layer", action="store_true", help="the BERT layer alone")
-    layer = parser.parse_args().layer
+    argparse.ArgumentParser(description=__doc__).parse_args()
     missed = False
 
     def told(what: str, seconds: float, promised: float) -> None:
@@ -197,14 +195,13 @@ def main() -> int:
     told("from choosing the BERT layer to its drawn graph", choose_to_drawn(), 1)
     for ir in ("Relay", "Relax"):
         told(f"{ir}, from training to the BERT layer's cut, settled", training_to_settled(ir), 3)
-    for title, ir in product(("BERT layer", "BERT base")[: 2 - layer], ("Relay", "Relax")):
+    for title, ir in product(("BERT layer", "BERT base"), ("Relay", "Relax")):
         clicks = sorted(step_to_repainted(title, ir))
         what = f"{title}, {ir}, from a click on a step that has run to its graph: longest "
         told(f"{what}{clicks[-1]:.2f} s, median", clicks[len(clicks) // 2], 0.3)
-    if not layer:
-        told("from the command to the JSON of BERT's graph", command_line(), 20)
-        for ir in ("Relay", "Relax"):
-            told(f"{ir}, from a click on a layer of BERT base to it alone", module_to_drawn(ir), 4)
+    told("from the command to the JSON of BERT's graph", command_line(), 20)
+    for ir in ("Relay", "Relax"):
+        told(f"{ir}, from a click on a layer of BERT base to it alone", module_to_drawn(ir), 4)
     return int(missed)
 
 

@@ -1,17 +1,11 @@
 """Hold relascope's verdicts against faults of TVM that others found: the files of corpus/.
 
-Run `python bench/oracles/corpus.py` from the project's root; names of cases for a part of it. Each
-file is a small program whose header says what is true of it with the TVMs that are tested: which
-pipeline shows what, and which pass is to blame. Each is bisected with that pipeline, and where
-something is found, reduced, within limits; its report is then run, and has to fail. Passes run in
-an engine, which may end.
+Each is a small program whose header says which pipeline shows what with the TVMs that are tested,
+and which pass is to blame. It is bisected with that pipeline, and what is found is reduced, within
+limits; the report is then run, and has to fail. Passes run in an engine, which may end.
 
-With `--tvm PYTHON`, the Python of an environment with an earlier TVM, Relax's cases are also run
-there: what was mended since then has to be found in it. That environment is one that `make env`
-makes, with the other TVM installed into it.
-
-Prints a table and the score, and writes them to corpus/README.md with `--page`; `-o` writes JSON.
-Returns 1 where a bar is missed.
+With `--tvm PYTHON`, Relax's cases also run in an environment with an earlier TVM, as `make env`
+makes one: what was mended since then has to be found in it. Returns 1 where a bar is missed.
 """
 
 import json

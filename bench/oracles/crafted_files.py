@@ -1,9 +1,8 @@
 """Open crafted files as a person would, by the command line, and see what becomes of them.
 
-`python bench/oracles/crafted_files.py` makes every file of `crafted.handwritten` (tests/support)
-in a folder of its own, below a canary, and opens it three times: in the sandbox; with the sandbox
-off, where strangers' files are refused; and off with `--trust-files`, where what reads it holds
-alone. `--only TEXT`, `--mode NAME`, `--workers N`, `--say` for what is said of each, `-o FILE`.
+Each file of `crafted.handwritten` (tests/support) stands in a folder of its own, below a canary,
+and is opened three times: in the sandbox; with the sandbox off, where strangers' files are refused;
+and off with `--trust-files`, where what reads it holds alone.
 
 Counted are files that made another (beside themselves, in the home, the temporary folder or
 /dev/shm), by code or without, read the canary (as inotify tells), took more than 10 s of processor
@@ -93,15 +92,12 @@ def opened(case: Case, mode: str, place: Path, model: Path) -> dict[str, Any]:
 
 def main() -> int:
     parser = common.options(__doc__, samples=False, repeats=0)
-    parser.add_argument("--only", default="", metavar="TEXT")
-    parser.add_argument("--mode", choices=MODES, action="append")
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
     parser.add_argument("--say", action="store_true", help="what is said of each file")
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
-    chosen = [c for c in handwritten.crafted() if args.only in f"{c[1]} {c[0]}"]
+    chosen = handwritten.crafted()
     rows, start = [], {}
-    with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(args.workers) as pool:
+    with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(2) as pool:
         model = Path(where, "honest.pt")
         model.write_bytes(hostile.honest(".pt"))
         hostile.honest(".pt2")  # torch exports in one thread at a time
@@ -114,7 +110,7 @@ def main() -> int:
             if suffix != ".zip":  # over which no engine starts where it is empty
                 one = opened(empty, "sandboxed", Path(where, f"empty{index}"), model)
             start[suffix, command] = one["seconds"]
-        for mode in args.mode or MODES:
+        for mode in MODES:
             before, count = set(os.listdir("/dev/shm")), len(chosen)
             places = [Path(where, f"{mode}{i}") for i in range(count)]
             results = [*pool.map(opened, chosen, [mode] * count, places, [model] * count)]

@@ -212,7 +212,6 @@ _LISTS: tuple[tuple[str, list[int]], ...] = (
 
 
 def _smaller(config: Any, rules: Rules) -> None:
-    """Apply rules to a configuration of transformers, in place."""
     for key, value in list(vars(config).items()):
         if hasattr(value, "model_type"):
             _smaller(value, rules)

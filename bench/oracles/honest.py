@@ -55,19 +55,14 @@ def main() -> int:
     """Write files and open them; 1 where one is refused that should not be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--torch", action="append", metavar="PYTHON")
-    parser.add_argument("--only", default="", metavar="TEXT", help="files with that in their names")
-    parser.add_argument("--folder", type=Path, help="keep the files; open those that are there")
     parser.add_argument("--say", action="store_true", help="what is said of each refusal")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of torch's
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as own:
-        folder = args.folder or Path(own)
-        if not folder.is_dir() or not any(folder.iterdir()):
-            folder.mkdir(exist_ok=True)
-            for python in args.torch or [sys.executable]:
-                subprocess.run([python, honest_models.__file__, folder], check=True)
-        for path in sorted(p for p in folder.iterdir() if args.only in p.name):
+        for python in args.torch or [sys.executable]:
+            subprocess.run([python, honest_models.__file__, own], check=True)
+        for path in sorted(Path(own).iterdir()):
             kind, said = look(path)
             version, way = path.name.partition(".")[2].rsplit(".", 2)[:2]
             counts[f"{version} {way}", kind] += 1

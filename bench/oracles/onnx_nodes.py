@@ -1,22 +1,17 @@
 """Hold both engines' importers of ONNX against ONNX's own node tests.
 
-Run `python bench/oracles/onnx_nodes.py` from the project's root; `--engine` and `--test` for a
-part of it.
 Every test of `onnx.backend.test` is read as a file would be, imported, built and run, and its
 outputs are held against the test's: shapes, dtypes, and values within the test's own tolerance; in
-float16 and bfloat16 a few roundings of the largest value are allowed, too.
-Inputs that decide shapes, such as Reshape's second, are constants of the model, as exporters write
-them; the test's values are what they are.
+float16 and bfloat16 a few roundings of the largest value are allowed, too. Inputs that decide
+shapes, such as Reshape's second, are constants of the model, as exporters write them.
 
-What is found is kept as JSON lines in out/onnx_nodes, so that what was stopped goes on there
-(`--again` starts anew). Prints right, refused and wrong, of all tests and of those whose operators
-TVM's importer has. Returns 1 where anything is wrong or crashed.
+What is found is kept as JSON lines in out/onnx_nodes, so that what was stopped goes on there.
+Prints right, refused and wrong, of all tests and of those whose operators TVM's importer has.
+Returns 1 where anything is wrong or crashed.
 """
 
 import argparse
 import importlib
-import json
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -33,7 +28,7 @@ from onnx.backend.test.loader import load_model_tests
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
 
-from judged import ROOT, Row, failed, read, tried
+from judged import ROOT, Row, apart, begin, failed, keep, read, tried
 from operators import run
 from relascope.core.errors import EngineError
 from relascope.engine.files.onnx_model import AT_IMPORT, prepare
@@ -150,8 +145,8 @@ def _work(ir: str, target: str, names: list[str], skip: int, pipe: Connection) -
     pipe.close()
 
 
-def summary(ir: str, rows: list[Row]) -> None:
-    """Print counts."""
+def summary(ir: str, rows: list[Row]) -> int:
+    """Print counts; 1 where anything is wrong or crashed."""
     for about, own in (
         ("tests", rows),
         ("whose operators TVM's importer has", [r for r in rows if r.get("known", True)]),
@@ -160,6 +155,7 @@ def summary(ir: str, rows: list[Row]) -> None:
         said = ", ".join(f"{v} {counts[v]}" for v in ("right", "refused", "wrong", "crash"))
         share = 100 * counts["right"] / max(1, len(own))
         print(f"{ir}: of {len(own)} {about}: {said} ({share:.1f} % right)")
+    return int(any(r["verdict"] in ("wrong", "crash") for r in rows))
 
 
 def main() -> int:
@@ -172,34 +168,22 @@ def main() -> int:
     args = parser.parse_args()
     engines = args.engine or list(ENGINES)
     if len(engines) > 1:  # one TVM a process
-        own = [a for a in sys.argv[1:] if a not in ("--engine", *ENGINES)]
-        runs = [subprocess.Popen([sys.executable, __file__, "--engine", e, *own]) for e in engines]
-        return max(r.wait() for r in runs)
-    ir = engines[0]
-    path = args.folder / f"{ir}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    asked = args.test
+        return apart(engines)
+    path = args.folder / f"{engines[0]}.jsonl"
     names = sorted(_tests(), key=lambda n: "expanded" in n)  # which are of other operators
-    names = [n for n in names if not asked or any(a in n for a in asked)]
-    rows = [] if args.again else read(path)
-    again = set(names) if asked else set()
-    rows = [r for r in rows if r["op"] not in again]
+    names = [n for n in names if not args.test or any(a in n for a in args.test)]
+    again = set(names) if args.test else set()
+    rows = [] if args.again else [r for r in read(path) if r["op"] not in again]
     done = {r["op"] for r in rows if "verdict" in r}
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    began = time.perf_counter()
-    with path.open("a", encoding="utf-8") as file:
+    begin(path, rows)
 
-        def write(row: Row) -> None:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            if asked and "verdict" in row:
-                print(row["op"], row["verdict"], row["message"], row.get("at", ""))
+    def write(row: Row) -> None:
+        keep(path, row)
+        if args.test and "verdict" in row:
+            print(row["op"], row["verdict"], row["message"], row.get("at", ""))
 
-        run(ir, [n for n in names if n not in done], _work, write)
-    rows = tried(path)
-    summary(ir, rows)
-    print(f"{ir}: {time.perf_counter() - began:.0f} s")
-    return int(any(r["verdict"] in ("wrong", "crash") for r in rows))
+    run(engines[0], [n for n in names if n not in done], _work, write)
+    return summary(engines[0], tried(path))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,19 @@
 """Hold both engines against PyTorch's own database of operators: right, refused, or wrong.
 
-Run `python bench/oracles/operators.py` from the project's root; `--engine` and `--op` for a part
-of it.
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` becomes a module that
 calls it on a few of its samples. It is traced, imported, built and run, and where the entry has
-autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What
-was built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on
-some that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values,
-NaN and infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
+autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What was
+built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on some
+that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values, NaN
+and infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
 
-What is found is kept, sample by sample, as JSON lines in out/operators, so that what was stopped
-goes on there (`--again` starts anew). Prints counts, and writes docs/operators.md with `--page`.
+What is found is kept as JSON lines in out/operators, so that what was stopped goes on there.
 Returns 1 where anything is wrong or crashed.
 """
 
 import argparse
 import io
-import json
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -41,9 +36,13 @@ from judged import (
     ROOT,
     Row,
     Tensors,
+    apart,
+    begin,
     child,
     differences,
+    double,
     failed,
+    keep,
     read,
     short,
     silent,
@@ -86,11 +85,7 @@ class NotCompared(Exception):
 
 
 class _Call(torch.nn.Module):
-    """An entry on one sample: tensors are inputs, all else is as the sample has it.
-
-    Args:
-        in_place: the call changes the first tensor, of which it gets a copy.
-    """
+    """An entry on one sample: its tensors are inputs; `in_place` changes a copy of the first."""
 
     def __init__(self, call: Callable[..., Any], sample: Any, in_place: bool = False) -> None:
         super().__init__()
@@ -109,7 +104,6 @@ class _Call(torch.nn.Module):
             raise NotCompared("sparse, complex or quantized")
 
     def forward(self, *given: torch.Tensor) -> Tensors:
-        """The tensors that the entry returns, in order."""
         leaves = [
             v if p is None else given[p] for v, p in zip(self.leaves, self.places, strict=True)
         ]
@@ -171,12 +165,8 @@ def _run(module: torch.nn.Module, inputs: Tensors) -> Tensors:
 def _gradients(
     module: torch.nn.Module, inputs: Tensors, weights: Tensors, spread: bool = False
 ) -> Tensors:
-    """Of the floating inputs; zeros where nothing depends on one.
-
-    Args:
-        spread: the module gets them as every second element of memory, and attention takes its
-            plain kernel.
-    """
+    """Of the floating inputs, zeros where nothing depends on one; if `spread`, given as every
+    second element of memory, and attention takes its plain kernel."""
     leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
     wanted = [t for t in leaves if t.requires_grad]
     plain = sdpa_kernel(SDPBackend.MATH) if spread else nullcontext()
@@ -195,10 +185,6 @@ def _gradients(
         torch.zeros_like(t) if g is None else g.detach().to_dense()
         for t, g in zip(wanted, found, strict=True)
     )
-
-
-def _double(inputs: Tensors) -> Tensors:
-    return tuple(t.double() if t.is_floating_point() else t for t in inputs)
 
 
 def _variants(
@@ -294,11 +280,7 @@ def _unlike(entry: Any, phase: str) -> bool:
 
 
 def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
-    """A module that calls an entry, or its form in place, on a sample.
-
-    Raises:
-        NotCompared: what it returns cannot be held against PyTorch's.
-    """
+    """A module that calls an entry on a sample; NotCompared where its result is not comparable."""
     if isinstance(sample, Exception):
         raise NotCompared(f"no sample: {sample}")
     if entry.name.startswith(_UNSET):
@@ -320,11 +302,7 @@ def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = Fa
 
 
 def _imported(backend: Any, target: str, module: _Holder, file: bool) -> tuple[Model, LiveProgram]:
-    """A module's trace, and what an engine makes of it.
-
-    Args:
-        file: the trace is written and read again, and imported then.
-    """
+    """A module's trace, from a file if `file`, and what an engine makes of it."""
     inputs: Tensors = module.part.tensors
     names = tuple(f"x{i}" for i in range(len(inputs)))
     source = ModelSource("operator", training=True)
@@ -345,11 +323,7 @@ def _hold(
     gradient: bool,
     spare: _Holder | None,
 ) -> str | None:
-    """Run what was built on some values; in which way it differs, None where PyTorch refuses.
-
-    Args:
-        spare: the same call in another way of PyTorch's, whose results count, too.
-    """
+    """In which way what was built differs on some values; None where PyTorch refuses them."""
     own = all(a is b for a, b in zip(inputs, model.inputs, strict=True))
     try:
         theirs = _run(module, inputs)
@@ -367,21 +341,21 @@ def _hold(
             return None
         raise NotCompared(f"PyTorch raises {type(error).__name__}: {error}") from error
 
-    double = torch.float64 in (t.dtype for t in inputs)
+    own_double = torch.float64 in (t.dtype for t in inputs)
 
     def judge() -> Tensors:
         """PyTorch's float64; of that itself, what its rounding is by the one of float32."""
         given = tuple(t.float() if t.dtype == torch.float64 else t for t in inputs)
-        given = given if double else _double(inputs)
+        given = given if own_double else double(inputs)
         found = _run(module, given)
         if gradient:
             found += _gradients(module, given, weights)
-        if not double:
+        if not own_double:
             return found
         pairs = zip(theirs, found, strict=True)
         return tuple(t + (f - t).nan_to_num(0, 0, 0) * 2.0**-27 for t, f in pairs)
 
-    tolerance = _TOLERANCE_64 if double else _TOLERANCE
+    tolerance = _TOLERANCE_64 if own_double else _TOLERANCE
     values = dict(zip(model.input_names, inputs, strict=True))
     values.update({**model.parameters, **model.buffers})
     values.update(draw_masks(live.masks, 0, torch.device("cpu")))
@@ -447,6 +421,7 @@ def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[R
         work: of a child: sends rows for the engine, target and names that it gets through a pipe,
             without those of the first samples, of which it gets the number.
     """
+    began = time.perf_counter()
     load_engine(ir)
     torch.set_num_threads(1)
     target = target_of(ir)
@@ -468,6 +443,7 @@ def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[R
                     last = {"op": rest[0], "phase": "", "index": last.get("index", skip), **last}
                 write({**last, "verdict": "crash", "message": row["died"]})
                 skip = last["index"] + 1
+    print(f"{ir}: {time.perf_counter() - began:.0f} s")
 
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
@@ -490,18 +466,16 @@ def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]
     return result
 
 
-def summary(ir: str, rows: list[Row]) -> Row:
-    """Counts of entries by their verdict."""
-    counts: Row = {}
+def summary(ir: str, rows: list[Row]) -> int:
+    """Print counts of entries by their verdict; 1 where anything is wrong or crashed."""
+    print(ir)
     for phase in PHASES:
         for dtype in ("float32", "float64", "int64", "bool"):
             found = Counter(verdicts(rows, phase, dtype).values())
             if found:
-                counts[f"{phase} {dtype}"] = dict(found)
-    print(ir)
-    for name, found in counts.items():
-        print(f"  {name}: " + ", ".join(f"{v} {n}" for v, n in sorted(found.items())))
-    return {ir: counts}
+                counts = ", ".join(f"{v} {n}" for v, n in sorted(found.items()))
+                print(f"  {phase} {dtype}: {counts}")
+    return int(any(r["verdict"] in ("wrong", "crash") for r in rows))
 
 
 _GROUPS = {
@@ -603,41 +577,30 @@ def main() -> int:
     phases = args.phase or (PHASES[:2] if args.defaults else PHASES)
     engines = args.engine or list(ENGINES)
     if len(engines) > 1:  # one TVM a process
-        own = [a for a in sys.argv[1:] if a not in ("--engine", *ENGINES, "--page")]
-        runs = [subprocess.Popen([sys.executable, __file__, "--engine", e, *own]) for e in engines]
-        status = max(r.wait() for r in runs)
+        status = apart(engines)
         if args.page:
             found = {e: tried(folder / f"{e}.jsonl") for e in engines}
             (ROOT / "docs/operators.md").write_text(page(found), encoding="utf-8")
         return status
-    ir = engines[0]
-    path = folder / f"{ir}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{engines[0]}.jsonl"
     late = ("linalg", "fft", "special", "masked", "signal", "_")  # what models rarely need
     names = sorted((e.formatted_name for e in entries), key=lambda n: n.startswith(late))
     if args.op:
         names = [e.formatted_name for e in entries if {e.name, e.formatted_name} & set(args.op)]
     rows = read(path)
-    done = {r["op"] for r in rows if r.get("end")} - (set(args.op) if args.op else set())
-    done = set() if args.again else done - set(names if args.op else ())
-    rows = [r for r in rows if r["op"] in done]
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
-    with path.open("a", encoding="utf-8") as file:
+    done = {r["op"] for r in rows if r.get("end")} - set(names if args.op else ())
+    done = set() if args.again else done
+    begin(path, (r for r in rows if r["op"] in done))
 
-        def write(row: Row) -> None:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            if args.op and not row.get("end"):
-                about = " ".join(str(row.get(k, "")) for k in ("op", "dtype", "sample", "phase"))
-                print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
+    def write(row: Row) -> None:
+        keep(path, row)
+        if args.op and not row.get("end"):
+            about = " ".join(str(row.get(k, "")) for k in ("op", "dtype", "sample", "phase"))
+            print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
 
-        began = time.perf_counter()
-        work = partial(_work, phases, args.samples)
-        run(ir, [n for n in names if n not in done], work, write)
-    rows = tried(path)
-    summary(ir, rows)
-    print(f"{ir}: {time.perf_counter() - began:.0f} s")
-    return int(any(r["verdict"] in ("wrong", "crash") for r in rows))
+    work = partial(_work, phases, args.samples)
+    run(engines[0], [n for n in names if n not in done], work, write)
+    return summary(engines[0], tried(path))
 
 
 if __name__ == "__main__":

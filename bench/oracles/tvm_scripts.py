@@ -1,16 +1,14 @@
 """Record scripts that nobody here wrote: TVM's own tutorials and tests, unchanged.
 
-Run `python bench/oracles/tvm_scripts.py --engine relay CHECKOUT` from the project's root, with a
-checkout of Apache TVM's sources: of a version with Relay, such as v0.17.0, for `relay`, a present
-one for `relax`. Only its Python files are read; what runs is the engine's TVM. Scripts named after
-the checkout are run in place of those in `bench/results/tvm-scripts.md`.
+    python bench/oracles/tvm_scripts.py --engine relay CHECKOUT
+
+CHECKOUT has the sources of an Apache TVM with Relay, such as v0.17.0, for `relay`, a present one
+for `relax`; only its Python files are read, and run with the engine's TVM.
 
 Each script is run plainly and then by `relascope record`, a tutorial as it is and a test file by
-pytest, without the network (proxies that answer nothing). It counts where a recording opens that
-has passes, with every text, and where the script ends as it does without the recorder: the same
-status, and the same numbers of tests that passed, failed and were left out. Tests that fail by
-themselves, for this TVM was built without something or is another version, do not matter. Prints
-a table, which `-o` writes as Markdown; returns 1 where one does not count.
+pytest, without the network. It counts where a recording opens that has passes, with every text, and
+where the script ends as it does without the recorder: the same status, and as many tests passed,
+failed and left out. Returns 1 where one does not count.
 """
 
 import argparse
@@ -68,7 +66,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--engine", choices=ENGINES, required=True)
-    add("--level", default="text")
     add("--limit-seconds", type=float, default=300, metavar="S", help="for each run of a script")
     add("-o", dest="output", type=Path, metavar="FILE")
     add("checkout", type=Path)
@@ -103,7 +100,7 @@ def _tried(args: argparse.Namespace, script: str) -> Row:
         path = (args.checkout / script).resolve()
         tested = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(path.parent)]
         command = [sys.executable, *(tested if path.name.startswith("test_") else []), str(path)]
-        record = [sys.executable, "-m", "relascope", "record", "--level", args.level]
+        record = [sys.executable, "-m", "relascope", "record", "--level", "text"]
         record += ["-o", str(folder / "run.rsc"), "--"]
         began = time.monotonic()
         try:

@@ -5,6 +5,8 @@ Unlike `bench/common.py`, which asks engines as the app does, this runs them in 
 
 import json
 import multiprocessing
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -16,6 +18,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.engine.building.devices import default_target
 from relascope.engine.in_process import load_engine
+from relascope.engine.registry import ENGINES
 
 ROOT = Path(__file__).resolve().parents[3]
 Row = dict[str, Any]
@@ -154,6 +157,29 @@ def child(work: Callable[[Connection], None], seconds: float) -> Iterator[Row]:
     process.join()
     if process.exitcode:
         yield {"died": why or f"the process ended with {process.exitcode}"}
+
+
+def apart(engines: Sequence[str]) -> int:
+    """Run this script for each engine in a process of its own; the worst exit status."""
+    own = [a for a in sys.argv[1:] if a not in ("--engine", *ENGINES, "--page")]
+    runs = [subprocess.Popen([sys.executable, sys.argv[0], "--engine", e, *own]) for e in engines]
+    return max(run.wait() for run in runs)
+
+
+def begin(path: Path, rows: Iterable[Row]) -> None:
+    """Write a file of rows anew, as a line of JSON each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+
+
+def keep(path: Path, row: Row) -> None:
+    """Add a row to a file at once."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def double(tensors: Tensors) -> Tensors:
+    return tuple(t.double() if t.is_floating_point() else t for t in tensors)
 
 
 def read(path: Path) -> list[Row]:
