@@ -81,11 +81,8 @@ def lists(
     rows: Callable[[], Sequence[Row]],
     document: Callable[[], Any],
 ) -> None:
-    """Write what a command found as the file's name says: a page, a table or a document.
-
-    Args:
-        columns: of the table, by the names of the rows' fields.
-    """
+    """Write what a command found as the file's name says: a page, a table (`columns` by the fields
+    of rows) or a document."""
     ending = ending_of(output.name, LISTS)
     if ending == PAGE:
         write(output, page().html())

@@ -106,7 +106,6 @@ def install_relay(command: Command) -> Document:
 
 
 def _look(ir: str, connect: Connect) -> Document:
-    """What an engine says of itself, or why there is none."""
     row: Document = {
         "engine": ir,
         "version": None,

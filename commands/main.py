@@ -218,11 +218,8 @@ _PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list,
 
 
 def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Connect":
-    """Spell out the pipelines of TVM's among the arguments, as the engine reads them from TVM.
-
-    Returns:
-        What connects as `connect` does; to an engine that was asked here without starting another.
-    """
+    """Spell out TVM's pipelines among the arguments, as the engine reads them; what connects as
+    `connect` does, also to an engine that was asked here."""
     from relascope.passes.catalogue import with_tvms
     from relascope.passes.catalogue.tvm_named import MARK
 

@@ -160,11 +160,8 @@ class Command:
         return BuildRequest(source, self.pipeline, self.target, self.args.threads, repeats)
 
     def cut_request(self, request: BuildRequest | None = None) -> BuildRequest:
-        """The same; for training, split at the cut that the options ask for.
-
-        Args:
-            request: of another pipeline or target than the options say.
-        """
+        """The same, or another pipeline's `request`; for training, split at the cut that the
+        options ask for."""
         return with_cut(self, request or self.request(), self.cut)
 
     def about(self, source: ModelSource, pipeline: Pipeline, built: bool = True) -> Document:

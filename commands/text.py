@@ -91,7 +91,6 @@ def passes(document: Document) -> str:
 
 
 def _tests(document: Document) -> str:
-    """What `passes --test` says: a line an example, and what is wrong with those that failed."""
     lines = []
     for test in document["tests"]:
         word = "passed" if test["passed"] else "FAILED"
@@ -159,7 +158,6 @@ def step(document: Document) -> str:
 
 
 def _verified(rows: list[Row]) -> list[str]:
-    """What `step --verify-each` says of all programs together."""
     verified = [r for r in rows if r.get("problems") is not None]
     if not verified:
         return []
@@ -315,7 +313,6 @@ def open_recording(document: Document) -> str:
 
 
 def _numbers(document: Document) -> str:
-    """What `open` says of a recording's numbers."""
     parts: list[sections.Section | str] = []
     for part in document["errors"] or ():
         numbers = numbers_table(part["rows"], f"Held against {part['against']}:")
@@ -354,7 +351,6 @@ def baseline(document: Document) -> str:
 
 
 def _differences(document: Document) -> str:
-    """What `check --baseline` says: a sentence a difference, and what comes of them."""
     head = f"{document['model']} ({document['engine']}), against {document['baseline']}"
     failing = set(document["failing"])
     lines = [head, *document["notes"]]

@@ -12,7 +12,6 @@ class _Spans(dict[str, tuple[str, str]]):
     """Where a node comes from, by what its span is called; nobody knows more of other imports."""
 
     def get(self, name: str, default: Any = ("", "")) -> Any:
-        """The operator's origin: no module, and the span's name."""
         return ("", str(name)) if name else default
 
 
@@ -20,13 +19,8 @@ Digests = dict[Any, tuple[Any, str]]
 
 
 def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
-    """The JSON of the graph of a module's function of Relay's or Relax's.
-
-    It raises whatever a TVM raises where it is another than those that were tried.
-
-    Args:
-        digests: see `passes.program.Program`.
-    """
+    """The JSON of the graph of a module's function; raises whatever a TVM raises that was not
+    tried. `digests`: see `passes.program.Program`."""
     import tvm
 
     relay = getattr(tvm, "relay", None)

@@ -14,12 +14,8 @@ FILE, LEVEL, FRONT = "RELASCOPE_RECORD", "RELASCOPE_RECORD_LEVEL", "RELASCOPE_RE
 
 
 def variables(path: Path, level: str, python_path: str) -> dict[str, str]:
-    """What has a program, and those that it starts, recorded.
-
-    Args:
-        path: of the file.
-        python_path: PYTHONPATH as it is.
-    """
+    """What has a program and those that it starts recorded, in the file `path`; `python_path` is
+    PYTHONPATH as it is."""
     start = Path(__file__).parent / "start"
     paths = os.pathsep.join(filter(None, (str(start), python_path)))
     front = str(Path(str(sys.modules["relascope"].__file__)).absolute())

@@ -79,11 +79,7 @@ class _Thread(threading.local):
 @dataclass
 class Events:
     """Of one recording. Any thread may tell it of passes; a copy of the process (a fork) begins a
-    file of its own.
-
-    Args:
-        tvm: the package.
-    """
+    file of its own. `tvm` is the package."""
 
     tvm: Any
     writer: Writer
@@ -223,11 +219,8 @@ class Events:
     def _written(
         self, fields: dict[str, Any], mod: Any, like: list[_RecordedModule | None]
     ) -> _RecordedModule | None:
-        """Write an event with its module, as what it differs in from the nearest of some others.
-
-        Args:
-            like: modules that it may be like, beside the last of this thread.
-        """
+        """Write an event with its module, as what it differs in from the nearest of `like` and the
+        last module of this thread."""
         self._here.busy = True  # to draw a graph may need a pass
         try:
             functions = self.contents.functions(mod)

@@ -31,11 +31,8 @@ _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, Recursion
 
 @dataclass(frozen=True)
 class Context:
-    """A `tvm.transform.PassContext`, as far as it can be read.
-
-    Args:
-        config: what was set, as texts.
-    """
+    """A `tvm.transform.PassContext`, as far as it can be read; of `config` what was set, as
+    texts."""
 
     opt_level: int
     required: tuple[str, ...] = ()
@@ -269,11 +266,8 @@ class Recording:
 
 
 def read(path: Path) -> Recording:
-    """A recording from its file.
-
-    Raises:
-        EngineError: kind "file"; it is none, or damaged before its last line.
-    """
+    """A recording from its file; EngineError, kind "file", of none, or one damaged before its last
+    line."""
     found: Recording | None = None
     number = 0
     try:
@@ -389,7 +383,6 @@ def _module(found: Recording, fields: dict[str, Any]) -> tuple[int | None, dict[
 
 
 def _take(found: Recording, entries: int) -> None:
-    """Count what is kept or compared of modules."""
     found._entries += entries
     if found._entries > _MOST:
         message = f"The modules of {found.path.name} have more than {_MOST:,} functions in all."

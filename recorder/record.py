@@ -38,7 +38,6 @@ class Record:
 
 
 def _begun(path: str | os.PathLike[str], level: str, claim: bool = False) -> tuple[Any, Events]:
-    """An instrument, and what it tells of passes."""
     if level not in LEVELS:
         raise ValueError(f"There is no level {level!r}; choose of {', '.join(LEVELS)}.")
     import tvm
@@ -109,12 +108,7 @@ _HOOKED: list[Events] = []
 
 @contextmanager
 def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """See errors of passes that the program handles, and what code is generated, which no
-    instrument is told of.
-
-    Args:
-        before: called before every pass that Python calls.
-    """
+    """See errors that the program handles and generated code, which instruments are not told of."""
     if events in _HOOKED:
         yield
         return
@@ -177,8 +171,7 @@ def _generating(events: Events, name: str, generate: Callable[..., Any]) -> Call
 
 
 def _code(made: Any) -> list[list[str]]:
-    """The source of a generated module, with what TVM calls its language; nothing where it has
-    none to show."""
+    """A generated module's source, with TVM's name of its language; nothing where there is none."""
     read = getattr(made, "inspect_source", None) or getattr(made, "get_source", None)
     try:
         text = str(read()) if read is not None else ""

@@ -68,11 +68,8 @@ class Writer:
             self._write(fields)
 
     def content(self, kind: str, name: str, about: Callable[[], dict[str, Any]]) -> None:
-        """Write something that is named by its hash, unless it is there.
-
-        Args:
-            about: its fields; text at "zlib" is compressed.
-        """
+        """Write something that is named by its hash, unless it is there; of its fields text at
+        "zlib" is compressed."""
         if (kind, name) not in self._known:
             self._known.add((kind, name))
             fields = {kind: name, **about()}

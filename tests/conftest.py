@@ -27,7 +27,6 @@ from browser import LONG, OPEN_SIDEBAR, Server, browsing  # noqa: E402
 
 @pytest.fixture(scope="session", autouse=True)
 def own_settings(tmp_path_factory) -> None:
-    """No test reads or changes what the page, or tuning, keeps for the person who runs it."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     os.environ["RELASCOPE_TOKEN"] = "off"  # what asks for one has tests of its own
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))

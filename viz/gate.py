@@ -158,10 +158,8 @@ class Gate:
         )
 
     def _let_in(self, asked: HTTPConnection) -> HTMLResponse:
-        """Sets the cookie, and has the browser ask again without the token.
-
-        Not by a redirect: a browser that came from another site would not send the cookie along.
-        """
+        """Sets the cookie and has the browser ask again without the token; a redirect from another
+        site would not send the cookie along."""
         there = escape(_rest(asked), quote=True)
         answer = _plain("relascope", f"<a href='{there}'>Open the page</a>", refresh=there)
         answer.status_code = 200

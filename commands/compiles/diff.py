@@ -145,7 +145,6 @@ def _open_page(args: argparse.Namespace, first: Command, second: Command) -> NoR
 
 
 def _kept_session(side: Command, made: Callable[[Session], Session], about: str) -> str:
-    """One side as a session that is kept, by its id."""
     args, path = side.args, Path(side.args.model)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         files: list[tuple[str, str]] = []

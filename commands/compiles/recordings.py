@@ -163,11 +163,8 @@ def needs_engine(args: argparse.Namespace) -> bool:
 
 
 def numbers(command: Command, recording: Recording) -> Document:
-    """Run a recording's modules and compare them, or look for the pass that breaks them.
-
-    Raises:
-        EngineError: kind "file"; they cannot be run.
-    """
+    """Run a recording's modules and compare them, or look for the pass that breaks them;
+    EngineError, kind "file", where they cannot be run."""
     args = command.args
     if args.reduce:
         check_folder(args.reduce, "report", "--reduce")

@@ -90,11 +90,7 @@ def _text(path: Path) -> str:
 
 
 def _as_then(command: Command, then: Document) -> None:
-    """Take from the baseline which program it is of, where that is not said.
-
-    Raises:
-        EngineError: kind "usage"; it is said, and is another.
-    """
+    """Take what the command line leaves open from the baseline; refuse what is said otherwise."""
     args = command.args
     if args.engine not in (ENGINES[0], then["engine"]):
         _differs("engine", then["engine"], args.engine, "--engine")

@@ -59,11 +59,7 @@ def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
 
 
 def _tasks(command: Command) -> Iterator[Task]:
-    """Every model with every pipeline.
-
-    Raises:
-        EngineError: kind "usage" or "file"; a model or a pipeline is none.
-    """
+    """Every model with every pipeline; EngineError, kind "usage" or "file", where one is none."""
     args = command.args
     test = own_test(args, slow=args.slow)
     for model in _models(args.models):

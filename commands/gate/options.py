@@ -93,7 +93,6 @@ def coverage(command: ArgumentParser) -> None:
 
 
 def _workers(command: ArgumentParser) -> None:
-    """Who works, and where lines go."""
     add = command.add_argument
     about = "engines to run at once; default: one per core"
     add("--workers", type=options.positive, metavar="N", help=about)

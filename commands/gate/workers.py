@@ -91,7 +91,6 @@ def on_dask(
 
 
 def _killed(task: Task) -> Row:
-    """The line of a task that several workers were killed at."""
     about = {"key": task.key, "engine": task.engine, "model": task.model, "pipeline": task.name}
     said = "Every worker that tried it was killed."
     more = {"outcome": "crash", "culprits": [], "verdict": said, "tries": 4, "seconds": 0.0}

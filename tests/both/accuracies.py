@@ -34,7 +34,6 @@ def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stag
 
 
 def check_all_passed(rows, dtypes):
-    """Every row agrees with PyTorch, and says of what; no node is blamed."""
     for key, row in rows.items():
         assert row.failure is None, (key, row.failure)
         assert row.passed, (key, row)

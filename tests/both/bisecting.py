@@ -94,7 +94,6 @@ class Wide(nn.Module):
 
 
 def small(folder, make=Small, **options):
-    """A source of such a module, in a file."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module, x = make(), torch.randn(32, 256) if make is Wide else torch.randn(3, 8)
@@ -102,12 +101,10 @@ def small(folder, make=Small, **options):
 
 
 def model_of(fault):
-    """A module that a fault strikes."""
     return {"softmax_axis": Attention, "slow": Wide}.get(fault, Small)
 
 
 def offer(monkeypatch, file):
-    """Offer the passes of a file; only while the test runs."""
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     monkeypatch.setenv(user.VARIABLE, "")
     user.name_files([str(file)])
@@ -121,7 +118,6 @@ def planted(ir, fault, after):
 
 
 def search(session, source, pipeline, **options):
-    """Bisect, on the CPU."""
     question = bisection.Question(source, pipeline, QUICK, **options)
     return bisection.bisect(asking(session), session.ir, question)
 
@@ -229,8 +225,6 @@ def test_values_that_are_too_large_to_hand_to_a_test_are_refused(session, tmp_pa
 
 
 class Integers(nn.Module):
-    """Looks up rows by two inputs, and computes with a third and with numbers."""
-
     def __init__(self):
         super().__init__()
         self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))

@@ -28,8 +28,6 @@ PATH = "encoder.layer.3"
 
 
 class ByHand(nn.Module):
-    """A layer with its two tensors, as a person would write it."""
-
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
@@ -40,7 +38,6 @@ class ByHand(nn.Module):
 
 
 def small_bert() -> Opened:
-    """A BERT of four layers of width 32."""
     config = BertConfig(
         hidden_size=32,
         num_hidden_layers=4,
@@ -58,7 +55,6 @@ def small_bert() -> Opened:
 
 
 def whole_bert() -> Opened:
-    """The sample."""
     module, inputs = build("bert")
     return Opened(module, ("input_ids", "attention_mask"), inputs)
 
@@ -67,7 +63,6 @@ def whole_bert() -> Opened:
     "make", [small_bert, pytest.param(whole_bert, marks=pytest.mark.exhaustive)]
 )
 def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand(make: Any) -> None:
-    """Both ways to cut a layer out say the same of it, to the last bit."""
     opened: Opened = make()
     seen: list[Any] = []
     layer: Any = opened.module.get_submodule(PATH)
@@ -96,8 +91,6 @@ def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand(make: Any) -> 
 
 
 class Net(nn.Module):
-    """Has something of each that an import changes, drops or moves out."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear, self.unread = nn.Linear(4, 4), nn.Linear(4, 4)
@@ -146,8 +139,6 @@ def test_what_an_import_did_is_listed_with_its_nodes() -> None:
 
 
 class _Run(nn.Module):
-    """A layer, and what runs behind it."""
-
     def __init__(self, run: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
         self.layer, self.run = nn.Linear(4, 4), run

@@ -1,7 +1,4 @@
-"""TVM in training code, against the same code without it: the tests that every engine passes.
-
-Each engine's folder runs them by importing them, in a process that holds its TVM.
-"""
+"""TVM in training code, against the same code without it: the tests that every engine passes."""
 
 import collections
 import copy
@@ -33,8 +30,6 @@ def add_tvm_dispatch(module, *samples, **options):
 
 
 class Net(nn.Module):
-    """Dropout, layer norm, outputs in a dict with a tuple and something that is no tensor."""
-
     def __init__(self, rate=0.3):
         super().__init__()
         self.a, self.drop, self.norm = nn.Linear(8, 16), nn.Dropout(rate), nn.LayerNorm(16)
@@ -64,7 +59,6 @@ def counted(module):
 
 
 def train(module, steps=6):
-    """Losses of some steps of AdamW under one seed."""
     torch.manual_seed(3)
     optimiser = torch.optim.AdamW(module.parameters(), 1e-2)
     losses = []
@@ -164,8 +158,6 @@ Point = collections.namedtuple("Point", "left right")
 
 @dataclasses.dataclass
 class Plain:
-    """No pytree of PyTorch's."""
-
     tensor: torch.Tensor
     word: str = "as it was"
 
@@ -186,7 +178,6 @@ class Nests(nn.Module):
 
 
 def nested():
-    """Arguments of `Nests` by position and by name."""
     draw = torch.Generator().manual_seed(3)
     a, b, c, d, e, f, g = (torch.randn(3, 4, generator=draw) for _ in range(7))
     batch = {"image": [e], "point": Point(f, g)}
@@ -487,8 +478,6 @@ def test_what_tvm_cannot_differentiate_is_said_at_once_in_train_mode():
 
 
 class Block(nn.Module):
-    """Two layers, a buffer, and a forward() that is given."""
-
     def __init__(self, run):
         super().__init__()
         self.a, self.b, self.run = nn.Linear(8, 8), nn.Linear(8, 8), run
@@ -677,8 +666,6 @@ def test_hooks_of_the_module_itself_run_once(net):
 
 
 class Off:
-    """A step with one gradient that is wrong."""
-
     def __init__(self, own):
         self.own = own
 
@@ -741,7 +728,6 @@ class Two(Block):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_of_other_kinds_are_verified(monkeypatch, kind):
-    """A step that is wrong of them alone."""
     run, second = KINDS[kind]
     module = Two(run)
     add_tvm_dispatch(module, (sample(), second))

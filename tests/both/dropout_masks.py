@@ -23,7 +23,6 @@ COUNTS = (1, 2, 311, 312, 313, 1000, 5000)
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> mersenne_twister.Kernel:
-    """That of the engine whose folder the test is in."""
     engine = importlib.import_module(
         f"relascope.engine.{request.path.parents[1].name}.building.runtime"
     )
@@ -34,11 +33,7 @@ def kernel(request: pytest.FixtureRequest) -> mersenne_twister.Kernel:
 def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
     kernel: mersenne_twister.Kernel, before: int
 ) -> None:
-    """It draws what Python's Mersenne Twister gives from the same state, pair by pair.
-
-    Args:
-        before: how many words are drawn first.
-    """
+    """It draws what Python's Mersenne Twister gives from the same state, pair by pair."""
     for count in COUNTS:
         for keep in (0.9, 0.5, 1e-4):
             torch.manual_seed(count)
@@ -61,7 +56,6 @@ def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
 
 
 def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
-    """Under the same seed, large and small in turn."""
     shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
     masks = [
         Mask(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
@@ -85,7 +79,6 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
 
 
 def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
-    """PyTorch draws then."""
     drawing = MaskDrawing()
     assert drawing.kernel() is None
     drawing.provide(lambda: lambda tensors: tensors[3].fill_(1))

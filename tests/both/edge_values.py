@@ -1,7 +1,4 @@
-"""Values at the edges of what operators take, in both engines: outputs and gradients are PyTorch's.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""Values at the edges of what operators take: outputs and gradients are PyTorch's."""
 
 from functools import partial, reduce
 
@@ -19,7 +16,6 @@ from relascope.engine.pytorch.model import model_from_module
 
 
 def program(function, inputs, target=None, training=True):
-    """A function, imported by the engine whose TVM this process holds."""
     names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=training)
     model = model_from_module(Fn(function), tuple(names), inputs, source, quiet)
     return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target), dict(
@@ -39,7 +35,6 @@ def together(cases):
 
 
 def forwards_agree(cases, target=None, limit=ELEMENTWISE):
-    """The output of each function of a table; see `together`."""
     function, inputs = together(cases)
     live, values = program(function, inputs, target)
     ours, theirs = (
@@ -365,7 +360,6 @@ def test_gradients_where_a_step_of_the_way_has_none():
 
 
 def test_gradients_of_logarithms_times_anything():
-    """At their edges, beyond them, of what is not finite, and where no gradient comes back."""
     values = torch.tensor([0.0, -0.0, 1.0, -1.0, -2.5, 0.5, INF, -INF, NAN])
     pairs = torch.cartesian_prod(values, values).T.contiguous()
     cases = {"xlogy": (torch.xlogy, *pairs), "xlog1py": (torch.special.xlog1py, *pairs)}

@@ -22,24 +22,20 @@ LIMIT = {"float32": OUTPUT, "float64": EPSILON}
 
 
 def apply(entry, example):
-    """An example's program after its pass."""
     return entry.applied(example.program, Step(entry.name, True, example.params))
 
 
 def documented(ir, name):
-    """The block in a pass's section."""
     text = (ROOT / PAGES[ir]).read_text(encoding="utf-8")
     section = re.search(rf"^### {name}$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.search(r"^```\n(.*?)\n```$", section[1], re.MULTILINE | re.DOTALL)[1]
 
 
 def printed(session, name):
-    """The block that the engine prints."""
     return texts.example_block(plain(session.example(name, progress=quiet)))
 
 
 def stepwise(ir):
-    """What a script sees that runs the passes one by one."""
     out = StringIO()
     run = Stepwise(ir, ModelSource("mlp"), out)
     imported = len(run.graph)
@@ -90,7 +86,6 @@ class Run:
         return [t.numpy() for t in (*outputs, *gradients.values())]
 
     def __getitem__(self, name):
-        """An argument as a NumPy array."""
         return self.values[name].numpy()
 
 

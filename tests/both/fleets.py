@@ -24,8 +24,6 @@ SOURCE = ModelSource("mlp", batch=2)
 
 
 class FleetTests:
-    """Tests of one engine; a subclass has `ir`, `other` and `library`."""
-
     ir: str
     other: str
     library: str

@@ -84,8 +84,6 @@ def operators():
 
 
 class Branches(nn.Module):
-    """Two dropouts in another order of execution than the order of a walk over the graph."""
-
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(6, 6)
@@ -107,8 +105,6 @@ class Several(nn.Module):
 
 
 class Net(nn.Module):
-    """Small, with dropout, a softmax, and an output that the backward reads."""
-
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
@@ -131,7 +127,6 @@ class Engine:
         self.split, self.runtime = split, runtime
 
     def imported(self, module, *inputs, training=True, dtype="float32"):
-        """A module's model and its program; the inputs are called x0, x1 and so on."""
         names = tuple(f"x{i}" for i in range(len(inputs)))
         source = ModelSource("module", training=training, dtype=dtype)
         model = model_from_module(module.train(training), names, inputs, source, quiet)
@@ -144,16 +139,13 @@ class Engine:
         return program
 
     def joint(self, program):
-        """The program after the default training pipeline."""
         return self.passes(program, [s.name for s in default_pipeline(self.ir, True)])
 
     def split_by(self, program, strategy="keep_all"):
-        """A joint program, split by a strategy."""
         graph, exprs = self.to_graph(program)
         return self.split(program, graph, exprs, cut(graph, strategy).ids)
 
     def step(self, model, program, strategy="keep_all", target=QUICK):
-        """Outputs and gradients of a joint program, split and built."""
         parts = self.split_by(program, strategy)
         built = self.runtime.step(program, parts, BuildOptions(target, opt_level=1))
         values = values_of(model, program)
@@ -183,7 +175,6 @@ def total(engine, model, program, strategy):
 
 
 def values_of(model, program):
-    """Everything that a training step reads but captures, by name."""
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
     floating = [g for g in model.grad_outs() if g.is_floating_point()]
     return {

@@ -30,7 +30,6 @@ def profile(session, source, pipeline, target=TARGET, repeats=2):
 
 
 def check_figures(found, repeats=2):
-    """What is true of every profile."""
     assert found.repeats == repeats
     assert found.notes == ()
     assert all(c.max_rel < GRADIENT for c in found.comparisons)
@@ -62,7 +61,6 @@ def check_figures(found, repeats=2):
 
 
 def check_node(kernel, ident, values):
-    """The kernel's only output is the value of this node."""
     (output,) = kernel.outputs
     value = values[ident]
     assert math.prod(output.shape) == value.numel(), kernel.name
@@ -77,8 +75,6 @@ def check_node(kernel, ident, values):
 
 
 class Overflow(torch.nn.Module):
-    """Its second operator divides by zero."""
-
     def forward(self, x):
         return torch.tanh(torch.relu(x) / (x - x)).softmax(-1)
 

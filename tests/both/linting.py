@@ -44,14 +44,11 @@ def check_fusion_finds_nothing(session, source, pipeline):
 
 
 class Casts(torch.nn.Module):
-    """It goes to float64 and back for nothing."""
-
     def forward(self, x):
         return torch.tanh(x.to(torch.float64).to(torch.float32))
 
 
 def traced(folder, module, shape):
-    """The source of a module's trace."""
     file = folder / "traced.pt"
     torch.jit.trace(module, torch.ones(*shape)).save(str(file))
     return source_from_file(str(file), f"{'x'.join(map(str, shape))}:float32")

@@ -38,7 +38,6 @@ MOST = {
 
 
 def written(report, folder):
-    """The folder of a report, its files written."""
     for name, content in report.files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +83,6 @@ def fixed(folder, fault):
 
 
 def narrowed(session, source, pipeline, **options):
-    """Bisect, then narrow."""
     found = search(session, source, Pipeline.parse(pipeline), **options)
     return reduce.narrow(asking(session), session.ir, found)
 

@@ -22,8 +22,6 @@ pytestmark = pytest.mark.browser
 
 
 class Opened:
-    """A file in a page of its own, with what it asked for and what went wrong."""
-
     def __init__(self, browser, path: Path, place: str = "", **how) -> None:
         size = {"width": 1280, "height": 900}
         self.context = browser.new_context(offline=True, **{"viewport": size, **how})

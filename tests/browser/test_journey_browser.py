@@ -18,8 +18,6 @@ pytestmark = pytest.mark.browser
 
 
 class Journey:
-    """The page and what the tests do with it."""
-
     def __init__(self, page, folder) -> None:
         self.page, self.folder = page, folder
         page.get_by_role("tab", name="Graph").wait_for(timeout=2 * LONG)
@@ -57,7 +55,6 @@ class Journey:
         self.page.screenshot(path=str(self.folder / f"{name}.png"))
 
     def viewer(self):
-        """The drawing on the page, as the browser knows it."""
         self.page.locator(".rs[data-ready]").wait_for(timeout=2 * LONG)
         return self.page.locator(".rs").evaluate(
             "root => { const v = root.getRootNode().relascopeViewer, d = v.drawing;"

@@ -21,8 +21,6 @@ ADDED = "cse"
 
 
 class Hand:
-    """Does things to the page, and knows what should come of them."""
-
     def __init__(self, page, seed):
         self.page, self.draw = page, random.Random(seed)
         self.batch, self.seed, self.tab, self.mode = None, 0, "Graph", "inference"
@@ -40,7 +38,6 @@ class Hand:
         return len(self.pipeline) - 1 if step is None else min(step, len(self.pipeline) - 1)
 
     def act(self):
-        """One thing, after a moment; which of them there are depends on the tab."""
         ways = [self.type_batch, self.type_seed, self.open_tab, self.choose_mode]
         if self.tab == "Passes":
             ways += 2 * [self.walk, self.choose_row, self.press_keys, self.switch, self.keep_layout]

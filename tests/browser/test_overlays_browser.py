@@ -140,7 +140,6 @@ def test_closed_groups_say_what_is_captured_in_them(view):
 
 
 def test_roles_are_an_overlay_and_stand_beside_every_other(view):
-    """Forward, captured and backward are told by bars, whatever the colours say."""
     seen = view("joint")
     page = seen.page
     colours = page.get_by_role("combobox", name="What the colours say")

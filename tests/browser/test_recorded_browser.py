@@ -45,7 +45,6 @@ def chosen(page):
 
 
 def simplify(page):
-    """Goes to the pass that simplifies loops, by keys."""
     page.locator(".scroll").focus()
     page.keyboard.press("Home")
     for _ in range(4):

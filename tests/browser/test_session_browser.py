@@ -17,7 +17,6 @@ def opened(page):
 
 
 def choose(page):
-    """A screen that is not the first: a step of the passes, and a node."""
     page.get_by_role("tab", name="Passes").click()
     settle(page)
     page.get_by_role("button", name="Previous").click()
@@ -30,7 +29,6 @@ def choose(page):
 
 
 def screen(page):
-    """What is on the screen: the chosen step, the selected node, the tab, and the address."""
     wait(page, 0, "v.selected === 'd1'")
     settle(page)
     assert not page.locator("[data-testid=stException]").count()
@@ -43,7 +41,6 @@ def screen(page):
 
 
 def look_elsewhere(page):
-    """Close a module, zoom and pan; what is then seen of the graph."""
     group = ask(page, 0, "Object.keys(d.groups).find(g => d.groups[g].open)")
     ask(page, 0, "v.setToggles({[a]: false})", group)
     wait(page, 0, "!d.groups[a].open", group)

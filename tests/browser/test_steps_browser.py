@@ -11,7 +11,6 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def opened(streamlit_page):
-    """Opens the tab, in Relay unless told otherwise."""
     pages = []
 
     def open_(query=""):
@@ -120,7 +119,6 @@ _PLACE = (
 
 
 def fold(page):
-    """Chooses the step that leaves a transpose out."""
     index = [s.name for s in default_pipeline("relay", False)].index("fold")
     page.locator(f".row[data-row='{index + 1}'] .title").click()
     settle(page)

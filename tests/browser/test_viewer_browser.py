@@ -214,7 +214,6 @@ _CALLS = (
 
 
 def test_a_frame_of_a_big_graph_is_few_calls(graph_page):
-    """What takes the time of a frame: styles painted, words, and outlines that are in sight."""
     page = graph_page("big")
     view = View(page)
     page.get_by_role("button", name="Open all").click()

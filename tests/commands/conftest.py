@@ -12,14 +12,12 @@ from relascope.viz.panels.shell import tab_engines
 
 @pytest.fixture
 def connect():
-    """Gives clients of the faulty engine."""
     yield lambda ir="relay": shared(ir, "faulty_session:FaultySession")
     shared("relay", "faulty_session:FaultySession").stop()
 
 
 @pytest.fixture
 def page(monkeypatch, connect):
-    """The tab of the passes."""
     monkeypatch.setattr(tab_engines, "EngineClient", connect)
     st.cache_resource.clear()
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)

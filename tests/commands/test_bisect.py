@@ -173,8 +173,6 @@ PIPELINE = "bind|fold|cse|fuse"
 
 @pytest.fixture
 def asked(connect, capsys):
-    """Runs `bisect` on the command line; returns its document."""
-
     def run(seed, *options, status=0):
         arguments = ["bisect", "mlp", "--seed", str(seed), "--json", *options]
         assert cli.main([*arguments], connect) == status
@@ -332,7 +330,6 @@ def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
 
 
 def open_graph(size="n"):
-    """Of an input with an open size, and an `if`."""
     kinds = TensorType((size, 4), "float32"), TensorType((), "bool")
     nodes = (
         Node("x", Kind.INPUT, name="x", outputs=kinds[:1]),
@@ -565,7 +562,6 @@ def test_a_search_can_be_given_up(page):
 
 @pytest.fixture
 def own(monkeypatch, tmp_path):
-    """A file with passes; what is entered of it is taken out again."""
     before = dict(catalogue.CATALOGUE)
     monkeypatch.setenv(user.VARIABLE, "")
     file = tmp_path / "mine.py"

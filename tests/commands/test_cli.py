@@ -650,7 +650,6 @@ def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
 
 
 def read_all(terminal):
-    """What was written to a terminal whose other end is closed."""
     shown = b""
     while True:
         try:

@@ -33,7 +33,6 @@ def anchor(heading):
 
 
 def commands():
-    """Every command of the parser, with the option strings that its help shows."""
     (group,) = (a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
     return {
         name: {s for a in sub._actions if a.help != argparse.SUPPRESS for s in a.option_strings}

@@ -30,7 +30,6 @@ def made():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A trace, an exported program with an open size, a person's own code, and saved inputs."""
     folder = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
     model, x = Pair(), torch.randn(2, 4)

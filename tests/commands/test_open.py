@@ -137,7 +137,6 @@ def test_there_are_only_so_many_passes_and_functions_that_they_change(tmp_path, 
 
 
 def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
-    """With work for a few lines, what is left counts as changed, and a page leaves texts out."""
     was = [str(i % 7) for i in range(60)]
     before, after = "\n".join(was), "\n".join(reversed(was))
     lines, least = columns(before, after), columns(before, after, DiffEffort(0))
@@ -206,7 +205,6 @@ def _found(part, kind):
 
 
 def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
-    """A part that cannot be searched hides no fault of another, and none passes for right."""
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     recording = written(tmp_path / "both.rsc", passes)
     (part,) = parts(recording)

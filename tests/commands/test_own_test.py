@@ -22,7 +22,6 @@ from relascope.passes.search.bisect import IMPORT, Culprits
 
 
 def script(folder, body, name="mine.sh"):
-    """An executable shell script."""
     path = folder / name
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -199,8 +198,6 @@ def test_one_bad_run_of_several_is_bad(tmp_path):
 
 @pytest.fixture
 def narrowed(tmp_path):
-    """Narrows what bisection with a test found, of a chain of six nodes."""
-
     def run(body, suspects, bad, good=None):
         ask, test = Answers(), OwnTest.of(script(tmp_path, body))
         parts = (Pipeline.parse(bad), None if good is None else Pipeline.parse(good))

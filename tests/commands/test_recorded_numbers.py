@@ -19,7 +19,6 @@ BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
 
 @pytest.fixture(params=["relay", "relax"])
 def compiled(request, tmp_path, monkeypatch):
-    """The recording of a script, by the command that records."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     script, path = SCRIPTS / request.param / "support" / "wrong_pass.py", tmp_path / "run.rsc"
     program = [sys.executable, str(script)]

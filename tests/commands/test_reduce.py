@@ -44,7 +44,6 @@ TENSOR = TensorType((2,), "float32")
 
 
 def graph(edges, outputs, kinds=None):
-    """A graph from each node's inputs; "x" is its argument."""
     kinds = kinds or {}
     nodes = [Node("x", Kind.INPUT, name="x", outputs=(TENSOR,))]
     nodes += [
@@ -71,8 +70,6 @@ def random_graph(count, chance):
 
 
 class Oracle:
-    """A piece shows the fault if it computes all of some nodes."""
-
     def __init__(self, fault, dark=None):
         self.fault, self.dark, self.asked = set(fault), dark, []
 
@@ -282,8 +279,6 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
 
 
 class Answers:
-    """An engine of one function of four nodes; `narrow` answers as it is told to."""
-
     def __init__(self, narrow, near=()):
         self.graph = graph({"a": "x", "b": "a", "c": "b", "d": "c"}, ["d"])
         self._narrow, self._near, self.asked = narrow, near, []
@@ -476,8 +471,6 @@ PIPELINE = "bind|fold|cse|fuse"
 
 @pytest.fixture
 def asked(connect, capsys, tmp_path):
-    """Runs `reduce` on the command line; returns its document."""
-
     def run(seed, *options, status=0, json_=True):
         arguments = ["reduce", "mlp", "--seed", str(seed), "--out", str(tmp_path / "out")]
         arguments += ["--json"] if json_ else []

@@ -156,8 +156,6 @@ with recording({run!r}, "modules"):
 
 
 class Small(nn.Module):
-    """A layer and gelu: (3, 8) to (3, 8)."""
-
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(8, 8)
@@ -198,7 +196,6 @@ TVMS, OURS_NAME = ("cse", "EliminateCommonSubexpr"), "transpose_dedup"
 
 
 def model_of(row, folder):
-    """What a command opens."""
     if row.of == "model":
         return "mlp"
     if row.of == "file":

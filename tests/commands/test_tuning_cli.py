@@ -99,7 +99,6 @@ def test_training_needs_a_cut_and_takes_a_strategy():
 
 
 def test_progress_has_the_best_so_far_and_the_time_left():
-    """On a terminal; then Ctrl-C: what was found is printed, and no process is left."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", FAKE, "tune", "mlp", "--trials", str(SLOW_TRIALS), "--json"]
     process = subprocess.Popen(

@@ -23,7 +23,6 @@ def pattern(line):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """Runs a command line in the test's folder and returns what it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "mine.py"))  # read when the engine starts
     engines, known = [], dict(CATALOGUE)

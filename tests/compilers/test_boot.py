@@ -30,7 +30,6 @@ from relascope.engine.relay.tvm.cuda_stubs import (
 
 
 def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with no compiler, no library path and no home but what is given."""
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
     variables = {"PATH": str(empty), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **environment}
@@ -40,7 +39,6 @@ def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedPr
 
 
 def answer(code: str, tmp_path: Path, **environment: str):
-    """What the code prints last, as JSON."""
     done = run(code, tmp_path, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

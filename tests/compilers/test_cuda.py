@@ -71,7 +71,6 @@ print(json.dumps([before, said, after, asked]))
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A place where CUDA's libraries are looked for, and nothing is found elsewhere."""
     (tmp_path / "lib64").mkdir()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     found = cuda_compiler._nvrtc
@@ -119,7 +118,6 @@ def test_nvrtc_is_told_the_architecture_and_given_what_it_lacks(home, tmp_path, 
 
 
 def test_relax_finds_cudas_runtime_where_the_loader_does_not_and_compiles_by_ours(home):
-    """TVM's part for GPUs loads beside stand-ins that pass for the driver and the runtime."""
     spec = importlib.util.find_spec("tvm")
     assert spec is not None and spec.origin is not None
     needs = read_needs(Path(spec.origin).parent / "lib/libtvm_runtime_cuda.so")
@@ -137,7 +135,6 @@ def test_relax_finds_cudas_runtime_where_the_loader_does_not_and_compiles_by_our
 
 @pytest.fixture
 def rounding():
-    """PyTorch's convolutions round to TF32, as they do by themselves; afterwards as before."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = True
     yield

@@ -19,7 +19,6 @@ RUNS = {
 
 
 def stepped(ir):
-    """Each step of each pipeline: its name, the graph before, and what `carry_identity` says."""
     ask = shared(ir).call
     for training, gradient in RUNS[ir]:
         source = ModelSource("bert_layer", training=training, gradient=gradient)
@@ -36,7 +35,6 @@ def steps(request):
 
 
 def calls(graph):
-    """What each node is and what it really reads."""
     made_by = makers(graph)
     return {
         n.id: (own_key(n), *(made_by.get(i, i) if isinstance(i, str) else i for i in n.inputs))

@@ -243,8 +243,6 @@ class Device:
 
 
 class Module:
-    """A TVM with some GPUs."""
-
     def __init__(self, gpus, functions):
         self.gpus, self.functions = gpus, functions
 

@@ -10,8 +10,6 @@ X = torch.ones(8, 4)
 
 
 class Two(torch.nn.Module):
-    """tanh(x @ w), twice reshaped, and dropped out."""
-
     def __init__(self, drop=0.0):
         super().__init__()
         self.linear = torch.nn.Linear(4, 4)
@@ -78,8 +76,6 @@ def test_measuring_leaves_the_inputs_alone():
 
 
 class Norm(torch.nn.Module):
-    """A batch norm and a dropout: a forward changes its buffers and draws."""
-
     def __init__(self):
         super().__init__()
         self.norm, self.drop = torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5)

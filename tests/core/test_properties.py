@@ -13,7 +13,6 @@ from relascope.core.identity import carry_identity
 
 
 def renamed(graph, name):
-    """The same graph under other ids."""
     nodes = [
         replace(
             n, id=name(n.id), inputs=tuple(name(i) if isinstance(i, str) else i for i in n.inputs)

@@ -153,8 +153,6 @@ def test_what_an_engine_started_counts_and_shared_pages_count_once():
 
 
 class Scripted:
-    """A process that says what it is given, with what it has used by then."""
-
     def __init__(self, *script):
         self.script = iter(script)
         self.used = Usage()

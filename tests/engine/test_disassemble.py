@@ -120,7 +120,6 @@ def test_kernels_of_a_gpu_are_found_in_each_language():
 
 
 def object_file(functions, wide=True):
-    """An ELF file with functions of these sizes, and a section of the code."""
     names = b"\0" + b"".join(n.encode() + b"\0" for n in functions)
     titles = b"\0.symtab\0.strtab\0.text.add_kernel\0"
     symbols, at = b"", 1

@@ -250,7 +250,6 @@ def get_pretrained_cfg(name, allow_unregistered):
 
 @pytest.fixture
 def libraries(tmp_path, monkeypatch):
-    """Stand-ins for torchvision and timm, with as much of them as is asked."""
     models = tmp_path / "lib" / "torchvision" / "models"
     models.mkdir(parents=True)
     (models.parent / "__init__.py").write_text("")

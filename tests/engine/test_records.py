@@ -128,7 +128,6 @@ def test_two_processes_do_not_tune_in_one_folder_and_a_killed_one_does_not_block
 
 
 def test_lines_are_on_disk_when_a_process_is_killed_in_the_middle(tmp_path):
-    """The writer prints the number of each batch behind `add`; nothing that it printed is lost."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom relascope.engine.protocol import records\n"
         "from relascope.engine.protocol.records import Trial\n"

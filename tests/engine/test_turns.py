@@ -32,7 +32,6 @@ def told(tmp_path, monkeypatch):
 
 @contextmanager
 def another(path, kind, said):
-    """A process that is in the room until this one says that it waits."""
     command = [sys.executable, "-c", HOLD, path, str(kind)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
@@ -50,7 +49,6 @@ def another(path, kind, said):
 
 
 def free(path):
-    """Whether another process could be alone in the room."""
     program = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, 6, 1, 1)"
     command = [sys.executable, "-c", program, path]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -32,8 +32,6 @@ def test_errors_arrive_whole(monkeypatch):
 
 
 class Reduced:
-    """Pickles as a call of anything."""
-
     def __init__(self, *parts):
         self.parts = parts
 

@@ -174,7 +174,6 @@ def test_nothing_is_lost_when_one_of_two_workers_is_killed():
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("ir", ["relay", "relax"])
 def test_a_tvms_lines_are_all_there_when_a_worker_is_killed(ir):
-    """Each worker has a TVM of its own; one is killed amid a line, and its engine goes with it."""
     from distributed import Client, LocalCluster
 
     texts = ["", "cse", "bind", "fold", "cse|fold", "bind|fold", "cse|bind|fold", "cse|bind"]

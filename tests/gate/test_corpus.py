@@ -65,7 +65,6 @@ def fails_while_the_pass_runs(folder, ir, report, culprit, said):
 
 @cache
 def with_relay():
-    """The variables with which a Python finds the TVM that has Relay."""
     code = "from relascope.engine.relay.tvm import boot\nimport json\n"
     code += "boot.boot()\nprint(json.dumps(boot.child_environment()))"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

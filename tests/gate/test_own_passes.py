@@ -93,7 +93,6 @@ def before_soft_nothing(new):
 
 @pytest.fixture
 def own(request, tmp_path, monkeypatch, capsys):
-    """Runs a command with one's own passes and those of the docs, in an engine that has them."""
     ir = request.param
     file, documented = tmp_path / "own.py", tmp_path / "documented.py"
     file.write_text(OWN[ir] + COMMON)

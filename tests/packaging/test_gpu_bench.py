@@ -42,7 +42,6 @@ else:
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch):
-    """Parts that do as the tests wish, on a GPU that is not here."""
     (tmp_path / "fake_parts.py").write_text(FAKE)
     monkeypatch.setenv("FAKE_GPU", "NVIDIA Made-Up 9000")
     monkeypatch.setattr(gpu, "RESULTS", tmp_path / "figures")
@@ -57,12 +56,10 @@ def parts(tmp_path, monkeypatch):
 
 @pytest.fixture
 def figures(parts, tmp_path):
-    """Where what is found on that GPU is written."""
     return tmp_path / "figures/nvidia-made-up-9000.json"
 
 
 def run(parts, part=None, engine=None, dry_run=False, output=None):
-    """The bench, as its options ask for it."""
     args = SimpleNamespace(part=part, engine=engine, dry_run=dry_run, output=output)
     return gpu.run(args, parts)
 

@@ -70,8 +70,6 @@ class Environment:
 
 
 class Saved(torch.nn.Module):
-    """A small model with dropout, for a file."""
-
     def __init__(self) -> None:
         super().__init__()
         self.body = torch.nn.Sequential(
@@ -254,8 +252,6 @@ def test_without_relay_a_sentence_names_the_command_that_installs_it(environment
 
 
 class Installed(Server):
-    """The page as the console script opens it."""
-
     def __init__(self, environment: Environment) -> None:
         super().__init__(ROOT / "app.py")
         self.environment = environment

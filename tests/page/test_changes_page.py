@@ -18,7 +18,6 @@ FOLD = [s.name for s in INFERENCE].index("fold")
 
 @pytest.fixture
 def fold(page):
-    """The page at the step that leaves the transpose out."""
     open_tab(page, "Passes")
     page.session_state["step_inference"] = FOLD
     return settle(page.run())

@@ -14,8 +14,6 @@ from relascope.viz.rows import tables
 
 
 class Cards:
-    """What is told on the card of the chosen node, and its buttons."""
-
     def __init__(self, monkeypatch) -> None:
         self.pressed = self.card = self.act = None
         draw, controls = cut_tab.graph_view, cut_tab.controls

@@ -8,8 +8,6 @@ from relascope.viz.panels.shell import tab_engines
 
 
 class Client:
-    """What a tab's engine is told."""
-
     idle = 0.0
     limits = of_page()
 
@@ -33,8 +31,6 @@ class Client:
 
 
 class Clock:
-    """Time that passes when a test says so."""
-
     now = 1000.0
 
     def monotonic(self):

@@ -6,7 +6,6 @@ from streamlit.testing.v1 import AppTest
 
 
 def controls():
-    """A page with a control that is not always drawn, and a button that sets another."""
     import streamlit as st
 
     from relascope.viz.panels.shell.holding import keeping_widget_values, put
@@ -37,7 +36,6 @@ def test_a_value_outlives_its_control_and_is_not_sent_over_what_is_typed(page):
 
 
 def chosen():
-    """A page that has chosen for the person."""
     import streamlit as st
 
     from relascope.viz.panels.shell.holding import keeping_widget_values

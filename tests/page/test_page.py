@@ -360,7 +360,6 @@ def test_a_target_that_is_none_is_a_sentence(page):
 
 @pytest.fixture
 def timing(page):
-    """The page while it times, which takes long."""
     open_tab(page, "Compile & time")
     page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
     page.button(key="run").click()
@@ -460,8 +459,6 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
 
 
 class Job:
-    """A job that the test finishes."""
-
     def __init__(self):
         self.done, self.progress, self.outcome, self.cancelled = False, (0.0, ""), None, False
 
@@ -478,8 +475,6 @@ class Job:
 
 
 class Client:
-    """A client that starts jobs and leaves them alone."""
-
     def __init__(self):
         self.jobs = []
 

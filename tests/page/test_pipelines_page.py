@@ -24,7 +24,6 @@ NAMES = ["default", "tvm:O0", "tvm:O3", "tvm:O3|-FuseOps", "DeadCodeElimination|
 
 @pytest.fixture
 def passes(monkeypatch):
-    """Opens the tab of a model with a seed."""
     client = shared("relay", "faulty_session:FaultySession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     st.cache_resource.clear()
@@ -44,7 +43,6 @@ def said(page):
 
 
 def lines(page):
-    """Pipelines and results, as the table has them."""
     (found,) = [d.value for d in page.dataframe if "result" in d.value]
     assert list(found.columns) == ["pipeline", "result", "seconds"]
     return dict(zip(found["pipeline"], found["result"], strict=True))
@@ -87,8 +85,6 @@ def test_what_is_stopped_keeps_its_lines_and_goes_on_from_there(passes):
 
 
 class Done:
-    """A job that is done when it is begun."""
-
     done, progress = True, (0.0, "")
 
     def __init__(self, outcome):

@@ -33,8 +33,6 @@ def own_data(monkeypatch, tmp_path):
 
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
-    """Opens the page on a file, or by an address."""
-
     def open_(path=None, **query):
         monkeypatch.setenv(keeping.OPEN, str(path or ""))
         page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)

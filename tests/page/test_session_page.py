@@ -23,7 +23,6 @@ def own_data(monkeypatch, tmp_path):
 
 
 def opened(**query):
-    """The page as one opens it by an address."""
     page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
     page.query_params.update(query)
     return settle(page.run())
@@ -95,7 +94,6 @@ def test_forced_tensors_that_are_gone_can_be_taken_back(page):
 
 
 def timed(page):
-    """A screen with a timing and a cut, kept under an id."""
     page.sidebar.segmented_control(key="keep_mode").set_value("Training")
     open_tab(page, "Passes")
     open_tab(page, "Gradient & cut")

@@ -8,7 +8,6 @@ from relascope.passes import cost
 
 
 def call(op, read, shape, **attrs):
-    """A graph with one call on inputs of the given shapes; returns it and the call."""
     b = Builder()
     inputs = [b.add(Kind.INPUT, s, name=f"x{i}") for i, s in enumerate(read)]
     result = b.call(op, *inputs, shape=shape, **attrs)

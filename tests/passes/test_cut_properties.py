@@ -56,7 +56,6 @@ def test_a_budget_is_never_exceeded_and_no_worse_than_the_frontier(graph, share)
 
 
 def kept(document):
-    """The sum of the sizes in the table of what is kept."""
     return sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
 
 

@@ -10,7 +10,6 @@ def graph(text, outputs=""):
 
 
 def chain(*sizes):
-    """Each value from the one before; the first is an input."""
     last = f"; f0 exp x :{sizes[1]}"
     rest = (f"; f{i} exp f{i - 1} :{s}" for i, s in enumerate(sizes[2:], 1))
     return graph(f"x :{sizes[0]}" + last + "".join(rest))

@@ -127,14 +127,12 @@ def chain_of(op):
 
 
 def test_a_chain_that_readers_compute_on_the_way_is_not_saved():
-    """Nothing is written or read for it, which is more than its arithmetic takes."""
     found = cut(chain_of("tanh"), "min_cut")
     assert (found.ids, found.recomputed) == ((), ("a", "b"))
     assert found.share > SHARE > 0 > found.net_share
 
 
 def test_a_chain_of_calls_of_the_c_library_is_saved():
-    """They take longer than writing and reading what they return."""
     found = cut(chain_of("cos"), "min_cut")
     assert (found.ids, found.recomputed) == (("a", "b"), ())
 
@@ -342,7 +340,6 @@ def test_a_graph_of_10000_nodes_is_cut_with_work_that_its_size_explains():
 
 
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
-    """Two pointwise values of one size, each read by the backward; either could be made again."""
     graph = graph_of(
         "x; w; g; d nn.dense x w :50x4; a tanh x :4x4; b exp x :4x4;"
         " y add d a b :50x4; ga multiply g a; gb multiply ga b",

@@ -23,7 +23,6 @@ sys.exit(cli.main(connect=connect))
 
 
 def run(*args: str, real: bool = False) -> CompletedProcess[str]:
-    """Run a command here, with the engines that all tests share."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -83,7 +83,6 @@ class LocalFleet:
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

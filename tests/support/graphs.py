@@ -52,7 +52,6 @@ def nodes_of(text: str, of: str = "2x4") -> list[Node]:
 
 
 def group(ident: str, op: str, read: str, body: Graph, of: str = "2x4") -> Node:
-    """A fused function of one result."""
     return Node(ident, Kind.FUNCTION, op, inputs=(read,), outputs=(_type(of),), body=body)
 
 
@@ -81,8 +80,6 @@ def graph_of(
 
 
 class Builder:
-    """Adds nodes one after the other."""
-
     def __init__(self, name: str = "main") -> None:
         self.name = name
         self.nodes: list[Node] = []
@@ -225,7 +222,6 @@ def random_graph(seed: int, nodes: int = 120, scopes: int = 6) -> Graph:
 
 
 def chain(nodes: int) -> Graph:
-    """One long chain."""
     b = Builder("chain")
     last = b.add(Kind.INPUT, name="x")
     for _ in range(nodes - 1):

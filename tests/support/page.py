@@ -27,7 +27,6 @@ def page(monkeypatch):
 
 
 def settle(page, seconds=LONG):
-    """Run the page until nothing is under way."""
     until = time.monotonic() + seconds
     while any((b.key or "").startswith("cancel") for b in page.button):
         assert time.monotonic() < until, "the page still waits for its engine"
@@ -51,7 +50,6 @@ def training(page):
 
 
 def words(page):
-    """Everything the page says, as one text."""
     parts = [m.value for m in (*page.markdown, *page.caption, *page.info, *page.warning)]
     parts += [e.value for e in page.error]
     parts += [h.proto.body for h in page.get("html")]

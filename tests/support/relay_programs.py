@@ -24,8 +24,6 @@ def _var(name, *shape, dtype="float32"):
 
 
 def _plain(operator, *shapes, low=-2.0, high=2.0, dtype="float32", **options):
-    """A call of an operator of drawn arguments."""
-
     def made():
         args = [_var(f"x{i}", *s, dtype=dtype) for i, s in enumerate(shapes)]
         found = operator(*args, **options)

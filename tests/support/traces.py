@@ -35,14 +35,12 @@ class Net(nn.Module):
 
 
 def net(training=False):
-    """The net and its inputs, seeded."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Net().train(training), (torch.randn(3, 8), torch.randn(3, 8))
 
 
 def save(module, inputs, path, **options):
-    """Trace a module into a file."""
     torch.jit.trace(module, inputs, check_trace=False, **options).save(str(path))
     return path
 

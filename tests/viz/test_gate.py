@@ -44,7 +44,6 @@ def asked(path="/", *, host="127.0.0.1:8501", kind="http", token=TOKEN, hosts=()
 
 
 def let_in():
-    """The cookie of one who came by the link."""
     return asked(f"/?{LINK}")[1]["set-cookie"].partition(";")[0]
 
 

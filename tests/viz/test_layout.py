@@ -194,7 +194,6 @@ def test_place_puts_ports_at_the_ends_and_lanes_through_every_rank():
 
 
 def _effort(graph: Graph, modules: bool) -> int:
-    """Calls of built-in functions made to lay out a graph, all its groups open."""
     tree = module_groups(graph)
     groups = tree.groups if modules else []
     return builtins_called(*OUTSIDE, question(graph, groups))
@@ -202,8 +201,6 @@ def _effort(graph: Graph, modules: bool) -> int:
 
 @pytest.mark.parametrize("modules", [True, False])
 def test_work_grows_with_the_graph_and_hardly_faster(modules):
-    """With modules, and flat with edges over many ranks, as a gradient makes them."""
-
     def made(layers):
         if modules:
             return fold_constants(transformer(layers))

@@ -36,7 +36,6 @@ def test_each_step_of_the_ramp_differs_in_lightness(theme):
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance of WCAG 2."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

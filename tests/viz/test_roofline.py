@@ -205,7 +205,6 @@ def test_what_a_kernel_reads_of_weights_and_of_tables():
 
 
 def convolved(*kernels):
-    """A profile of two convolutions, the second followed by an addition, and its document."""
     text = "x; w! :4x4x1x1; first nn.conv2d x w; second nn.conv2d first w; total add second x"
     graph = graph_of(text, of="1x4x8x8")
     made = [

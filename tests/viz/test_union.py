@@ -11,7 +11,6 @@ TYPE = (TensorType((4, 4), "float32"),)
 
 
 def graph(*calls):
-    """A graph of (id, what it reads, module) over one input, "x"."""
     text = (f"; {i} add {' '.join(reads)} {scope and '@' + scope}" for i, reads, scope in calls)
     return graph_of("x" + "".join(text), of="4x4")
 

@@ -196,11 +196,8 @@ def _line(points: Sequence[Row]) -> list[Row]:
 
 
 def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
-    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes.
-
-    Args:
-        down: where its name stands, in pixels from the top.
-    """
+    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes, with its name
+    `down` pixels from the top."""
     named = {"what": what, "label": what.replace(" ", "\n", 1)}
     frame = pd.DataFrame([{"bytes": held, "size": size(held), **named}])
     told, right = tips("what:N; what", "size:N; kept"), held > 0.5 * most

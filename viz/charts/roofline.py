@@ -74,7 +74,6 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
 
 
 def _log(form: str, low: float, high: float) -> dict[str, Any]:
-    """A logarithmic scale and its axis."""
     axis = alt.Axis(format=form, tickCount=6, grid=True, gridOpacity=0.4)
     return {"scale": alt.Scale(type="log", domain=[low, high], nice=False), "axis": axis}
 
@@ -111,7 +110,6 @@ _BESIDE = ("right", -8, -6), ("left", 8, 10)  # words beside the roofs of cache 
 
 
 def _label(intensity: float, rate: float, word: str, align: str, dx: int, dy: int) -> Row:
-    """Words at a point of the chart."""
     about = {"word": word, "align": align, "dx": dx, "dy": dy}
     return {"intensity": intensity, "rate": rate, **about}
 

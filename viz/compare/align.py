@@ -108,10 +108,8 @@ class _ModelSide:
         return tuple(sorted(set(ids), key=self.place.__getitem__))
 
     def called(self, key: Key) -> dict[str, int]:
-        """How often each operator is called for a key, fused bodies included.
-
-        Operators that only move data about stand last.
-        """
+        """How often each operator is called for a key, fused bodies included; those that only move
+        data about stand last."""
         calls: Counter[str] = Counter()
         other: Counter[str] = Counter()
         for node_id in self.nodes_of(key):
@@ -169,11 +167,7 @@ class _ModelSide:
 
 
 def _pair(left: _ModelSide, right: _ModelSide, matching: Matching) -> dict[int, int]:
-    """For occurrences of the left side their partners on the right.
-
-    They are those that most of their nodes are matched with; what no node tells goes in order,
-    where as many are left on both sides.
-    """
+    """The right side's partners of the left's occurrences: by most matched nodes, else in order."""
     shared = set(left.by_key) & set(right.by_key)
     votes: dict[tuple[int, int], float] = defaultdict(float)
     for pair in matching.pairs:

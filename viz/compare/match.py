@@ -280,12 +280,8 @@ class _NodeMatcher:
     def _classes(
         self, key: Callable[[_GraphSide, str], Hashable], alike: bool = False, groups: bool = False
     ) -> Iterator[tuple[str, str]]:
-        """Pairs of free nodes whose key only they have.
-
-        Args:
-            alike: also of those whose key as many have on both sides, in order.
-            groups: of fused groups alone; else of all other nodes.
-        """
+        """Pairs of free nodes, or of fused `groups`, whose key only they have; if `alike`, also
+        those whose key as many have on both sides, in order."""
         ours, theirs = (side.by_key(key, groups) for side in (self.left, self.right))
         for value, ids in ours.items():
             others = theirs.get(value, ())

@@ -173,7 +173,6 @@ class _OriginSearch:
                 self._move(node.id, node.body, chosen)
 
     def _is_open(self, new: str) -> bool:
-        """Whether a node was added, and where it came from is not known yet."""
         return new in self.added and new not in self.came
 
     def _move(self, old: str, body: Graph, new: str) -> None:

@@ -73,7 +73,6 @@ def compare(a: ComparedRun, b: ComparedRun) -> Row:
     made: dict[tuple[int, int], tuple[Graph, Graph, Row]] = {}
 
     def program(i: int, j: int) -> Row | None:
-        """Two programs beside each other; None where one of them has no graph."""
         left, right = a.graph(i), b.graph(j)
         if left is None or right is None:
             return None

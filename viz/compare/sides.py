@@ -122,8 +122,7 @@ def _ended(passes: Iterable[PassRun]) -> list[PassRun]:
 
 
 def _code(found: Recording) -> dict[str, dict[str, int | str]]:
-    """Of the code that was generated, by its language: how many modules, and what tells it from
-    another."""
+    """Of the generated code, by its language: how many modules, and what tells it from another."""
     texts: dict[str, list[str]] = {}
     for code in found.kernels:
         text = _hash(_ADDRESS.sub("", found.text(code.text)))

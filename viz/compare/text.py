@@ -80,7 +80,6 @@ def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "afte
 
 
 def _range(start: int, end: int) -> str:
-    """Lines from `start` up to `end`, counted from 0, as a unified diff counts them."""
     length = end - start
     return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 

@@ -46,11 +46,8 @@ def drawn_block(
 def _lists(
     graph: Graph, tree: GroupTree, strings: Strings, by_slot: Mapping[str, Node] | None = None
 ) -> dict[str, Any]:
-    """Nodes field by field, groups by id and in their order.
-
-    Args:
-        by_slot: what is written in the boxes, where that is of other nodes than the graph's.
-    """
+    """Nodes field by field, groups by id and in their order; `by_slot` are the nodes whose words
+    stand in the boxes, where these are others."""
     nodes = graph.nodes
     named = [by_slot[n.id] for n in nodes] if by_slot else nodes
     index = {n.id: i for i, n in enumerate(nodes)}

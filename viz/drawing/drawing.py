@@ -289,8 +289,7 @@ class Drawing:
         return {"nodes": len(self.graph) - len(gone), "edges": self.graph.edge_count - edges}
 
     def _groups(self, view: View, styles: Mapping[str, str]) -> dict[str, Any]:
-        """By its id what is told of a module, and how it looks closed: like the strongest of the
-        styles that shine through it, else like the half of a joint graph that it stands in."""
+        """What is told of each module, and how it looks closed: like the strongest style inside."""
         tree, kinds = self.tree, view.shines_through
         shown: dict[str, str] = {}
         for ident, style in styles.items():

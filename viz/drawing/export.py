@@ -89,7 +89,6 @@ def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
 
 
 def _escaped(attributes: dict[str, str]) -> dict[str, str]:
-    """Texts as DOT shows them, whatever backslashes they hold; line breaks stay line breaks."""
     return {
         k: graphviz.nohtml(graphviz.escape(visible(v)).replace("\n", "\\n"))  # "<b>" is no HTML
         if "\\" in v or visible(v) != v or k in ("label", "tooltip")

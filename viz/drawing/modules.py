@@ -280,10 +280,8 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
 def _rolled_up(
     graph: Graph, groups: dict[str, Group], group_of: Mapping[str, str]
 ) -> dict[str, Group]:
-    """Put modules that are alike and numbered, one after the other, into one group.
-
-    Where a group holds nothing else, it becomes that group itself.
-    """
+    """Put modules that are alike and numbered, one after the other, into one group, which takes the
+    place of a group that holds nothing else."""
     numbered = _numbered(groups.values())
     if not numbered:
         return groups

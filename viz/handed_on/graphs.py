@@ -18,11 +18,7 @@ _FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sa
 
 
 def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dict[str, Any]:
-    """What the viewer draws of a graph; it lays it out itself, and opens and closes modules.
-
-    Args:
-        union: steps of which the graph is one, in whose places it is drawn.
-    """
+    """What the viewer draws of a graph, in the places of the steps of `union` if it is one."""
     made = drawing_of(graph, view.fewer_than, union)
     data = made.data(_settled(view, made.family, made.focus(view.focus)))
     return {**data, "toggles": {}, "told": "", "recalled": False, "token": "drawn"}

@@ -17,11 +17,8 @@ _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its p
 
 
 def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as GraphML: what each node is, and of each edge its argument and type.
-
-    Args:
-        fewer_than: constants with fewer elements than this are written into their readers.
-    """
+    """The graph as GraphML; constants with fewer elements than `fewer_than` are in their
+    readers."""
     graph = fold_constants(graph, fewer_than)
     made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
     rows = node_rows(graph)

@@ -41,11 +41,8 @@ class NotebookView:
         return self.file(".html").decode()
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, in the format that its name ends in.
-
-        Raises:
-            EngineError: kind "usage" or "file"; there is no such format, or it cannot be written.
-        """
+        """Write it in the format that its name ends in; EngineError, kind "usage" or "file", where
+        there is no such format, or it cannot be written."""
         path = Path(path)
         ending = ending_of(path.name, self.formats, "save")
         try:

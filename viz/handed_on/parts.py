@@ -56,17 +56,12 @@ def sheet_of(
 
 
 def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:
-    """Add the tab of a graph.
-
-    Args:
-        info: of the model whose graph it is, where that is known.
-    """
+    """Add the tab of a graph; `info` is of the model whose graph it is, where that is known."""
     shown = tables.graph_sections(tables.graph_facts(graph, info))
     file.tab("graph", "Graph", _around(sheet.graph(file.block(drawing(graph, view))), shown))
 
 
 def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:
-    """Sections with a graph before the first table."""
     at = next(i for i, s in enumerate(shown) if s["kind"] == "table")
     return [*shown[:at], graph, *shown[at:]]
 
@@ -74,11 +69,8 @@ def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:
 def cut_tab(
     file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
 ) -> None:
-    """Add the tab of a cut: the joint graph in its colours, the frontier, each capture and why.
-
-    Args:
-        saved: what PyTorch keeps, where that is known.
-    """
+    """Add the tab of a cut: the joint graph in its colours, the frontier, each capture and why;
+    `saved` is what PyTorch keeps, where that is known."""
     joint = cut.joint
     coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
     rivals = tables.torch_saved_document(saved) if saved else None
@@ -101,10 +93,6 @@ def overview(joint: Graph) -> tuple[str, ...]:
 
 
 def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Add the tab of timings, the newest first, each with its errors beside it.
-
-    Args:
-        runs: of each its title, and the document as of `timings.run_document`.
-    """
+    """Add the tab of timings, the newest first: of each a title and its `timings.run_document`."""
     shown = [section for title, run in runs for section in timings.run_sections(dict(run), title)]
     file.tab("time", "Times", shown)

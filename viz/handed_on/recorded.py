@@ -18,11 +18,7 @@ _GRAPH_STEPS = 5  # of work, for a character of a graph
 
 
 def recording_sheet(recording: Recording) -> Sheet:
-    """The file of a recording.
-
-    Raises:
-        EngineError: kind "file"; it cannot be read any more.
-    """
+    """The file of a recording; EngineError, kind "file", where it can no longer be read."""
     rows = rows_of.pass_rows(recording)
     about = recording.about
     arguments = about.get("arguments")
@@ -90,8 +86,7 @@ def _said(run: PassRun) -> Iterator[Section]:
 
 
 def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[str, Pair, str]]:
-    """The functions that a pass changed, each with what it held and what became of it; of a pass
-    that changed none, the first one that has a graph, or the first."""
+    """The functions that a pass changed, each before and after, and in words; else one to show."""
     before, after = run.before, run.after
     if before is None:
         return

@@ -73,7 +73,6 @@ def _refuse(file: Sheet, key: str, title: str, error: EngineError) -> None:
 
 
 def _findings(session: Session) -> list[Section]:
-    """What reports, searches and profiles of the session found, each with its verdict."""
     sections: list[Section] = []
     compared = (session.results.get("errors") or {}).get("comparisons")
     if compared:

@@ -158,7 +158,6 @@ class _Drawings:
         self.seen[pair] = change, union
 
     def picture(self, pair: Pair) -> int | None:
-        """The block of a graph, with what changed in it; None where there is none."""
         if pair not in self.seen:
             return None
         key = "graph", pair
@@ -174,7 +173,6 @@ class _Drawings:
         return self.blocks[key]
 
     def text(self, pair: Pair) -> int:
-        """The block of texts side by side."""
         key = "text", pair
         if key not in self.blocks:
             effort, found, same = self.answers.effort, [], _FULL
@@ -220,11 +218,7 @@ def steps_of(
     stepped: Stepped,
     errors: Mapping[int, Row] | None = None,
 ) -> StepsSheet:
-    """The steps of a pipeline, asked of an engine.
-
-    Args:
-        errors: by a step's index, its row of `step --check`, where that was done.
-    """
+    """The steps of a pipeline, asked of an engine; `errors` has by step rows of `step --check`."""
     pipeline = stepped.pipeline
     listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
     steps = [StepSheet("Imported program", [("", (-1, -1), "")])]

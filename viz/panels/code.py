@@ -136,7 +136,6 @@ def commands(screen: Screen) -> list[str]:
 
 
 def _cut(screen: Screen) -> list[str]:
-    """The options that make the chosen cut."""
     choice = chosen(screen)
     cut = ["--strategy", choice.strategy]
     if choice.limit is not None:

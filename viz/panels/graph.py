@@ -47,7 +47,6 @@ def show(screen: Screen) -> None:
 
 
 def _import(screen: Screen, info: ModelInfo, rows: list[Row]) -> None:
-    """What the import changed, left out and moved out, and what a person should read of it."""
     heading("What the import did")
     if info.changes:
         table(rows, key=_key(screen), on_select="rerun", wide={"what": "large"})

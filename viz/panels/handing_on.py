@@ -81,11 +81,7 @@ def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
 
 
 def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:
-    """A page is put together when it is asked for, which may take the engine a while.
-
-    Args:
-        place: names what it is of; of something else it is asked for anew.
-    """
+    """A page, put together when it is asked for, and anew if `place` names something else."""
     state = st.session_state
     if state.get(f"{key}_page_of") != place:
         if not pressed(f"Put {what} into one page", f"{key}_page", width="stretch"):

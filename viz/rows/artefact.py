@@ -58,8 +58,6 @@ def compiled_sections(document: Row) -> list[Section]:
 
 
 def _cells(kernel: Row) -> Row:
-    """A kernel of `document` as cells of a table; its launches on a GPU one beside the other."""
-
     def cell(field: str, write: Callable[[Any], str] = str) -> str:
         values = [launch[field] for launch in kernel["launches"]]
         return ", ".join(write(v) for v in values if v is not None and v != "")

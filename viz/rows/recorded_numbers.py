@@ -75,11 +75,8 @@ def check(recording: Recording) -> None:
 
 
 def ir_of(recording: Recording) -> str:
-    """Which engine reads a recording's modules: "relay" or "relax".
-
-    Raises:
-        EngineError: kind "file"; as of `check`, or it has no module at all.
-    """
+    """Which engine reads a recording's modules: "relay" or "relax"; EngineError, kind "file", as of
+    `check`, or where it has no module."""
     check(recording)
     for run in recording.passes:
         text = recording.module(run.number, after=False)
@@ -217,7 +214,6 @@ def _signature(recording: Recording, run: PassRun, after: bool) -> _Signature:
 
 
 def _same(before: _Signature, after: _Signature) -> bool:
-    """Whether two modules take and return the same, as far as sizes are known."""
     return all(
         len(a) == len(b) and all(n == m and t.fits(u) for (n, t), (m, u) in zip(a, b, strict=True))
         for a, b in zip(before, after, strict=True)
@@ -295,21 +291,14 @@ class RecordedNumbers:
     _written: set[int] = field(default_factory=set)
 
     def source(self, part: Part) -> ModelSource:
-        """The first module of a part as a model.
-
-        Raises:
-            EngineError: kind "file"; a module cannot be read or written.
-        """
+        """The first module of a part as a model; EngineError, kind "file", where a module cannot be
+        read or written."""
         self._write(part.first, part.by, part.after)
         source = source_from_file(self.folder / recorded.file_name(part.first), seed=self.seed)
         return replace(with_tensors(source, self.tensors), kernels=self.kernels)
 
     def pipeline(self, part: Part) -> Pipeline:
-        """The passes of a part.
-
-        Raises:
-            EngineError: as of `source`.
-        """
+        """The passes of a part; raises as `source`."""
         steps = []
         for one in part.made:
             self._write(one.module, one.by, True)
@@ -375,11 +364,8 @@ class RecordedNumbers:
         return rows
 
     def readable(self, ask: Ask, part: Part) -> tuple[Pipeline, str]:
-        """The pipeline of a part without modules that cannot be read, and what to say of those.
-
-        Raises:
-            EngineError: none can be, or as of `source`.
-        """
+        """The pipeline of a part without modules that cannot be read, and what to say of those;
+        EngineError where none can be."""
         stepped = step(ask, self.source(part), self.pipeline(part))
         pairs = list(zip(part.made, stepped.records, strict=True))
         # An ill-formed module is a finding, and none that cannot be read.

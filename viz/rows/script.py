@@ -11,11 +11,8 @@ from relascope.samples import SAMPLES
 
 
 def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
-    """Python code that loads the model, runs the passes one by one, and compares with PyTorch.
-
-    Args:
-        label: the name of a model's file, where `source.model` is no sample.
-    """
+    """Python code that loads the model, by its file's `label` where it is no sample, runs the
+    passes one by one, and compares with PyTorch."""
     name = source.model if _is_named(source) else label or source.model
     return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *_END])
 
@@ -105,7 +102,6 @@ def _file(ir: str, step: Step) -> str:
 
 
 def _quoted(value: object) -> str:
-    """As Python writes it, with double quotes."""
     if isinstance(value, str) and re.fullmatch(r'[^"\\\x00-\t\x0b-\x1f]*', value):
         return '"' + value.replace("\n", "\\n") + '"'
     return repr(value)

@@ -201,13 +201,8 @@ def pass_row(entry: PassInfo) -> Row:
 
 
 def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
-    """One row a step of a pipeline, as `step MODEL` prints them.
-
-    Args:
-        records: what the engine's `step` returned.
-        errors: by step, the numeric error against PyTorch after it, or why there is none, where it
-            was looked for.
-    """
+    """One row a step, as `step MODEL` prints them; `errors` has by step its error against PyTorch,
+    or why there is none, where it was looked for."""
     return [
         {
             "pass": r.pass_name,
@@ -284,12 +279,8 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
 
 
 def cut_sections(document: Row) -> list[Section]:
-    """What `captures MODEL` says.
-
-    Args:
-        document: of `cut_document`; where they are known, also "rivals" of `torch_saved_document`,
-            and what `frontier_document` has.
-    """
+    """What `captures MODEL` says: a `cut_document`, with "rivals" of `torch_saved_document` and a
+    `frontier_document` where they are known."""
     title = STRATEGIES[document["strategy"]].title
     kept, spared = saved_rows(document), spared_rows(document)
     rivals = document.get("rivals")

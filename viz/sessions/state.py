@@ -258,12 +258,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class SavedSearch:
-    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found.
-
-    Args:
-        suspects: names of the steps that are to blame.
-        verdict: the same in sentences.
-    """
+    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found;
+    suspects by name."""
 
     target: str = ""
     asked: str = ""

@@ -1,7 +1,4 @@
-"""Complex tensors as pairs, and Fourier transforms: values and gradients are PyTorch's.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""Complex tensors as pairs, and Fourier transforms: values and gradients are PyTorch's."""
 
 import pytest
 import torch

@@ -37,7 +37,6 @@ class Draws(nn.Module):
 
 
 def opened(ending, folder):
-    """The model, live or from a file of each kind."""
     torch.manual_seed(0)
     module, x = Draws().train(), torch.randn(2, 4)
     if not ending:
@@ -53,7 +52,6 @@ def opened(ending, folder):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_a_module_draws_is_an_input_that_pytorch_fills(ending, tmp_path):
-    """Outputs, gradients, and where PyTorch's generator stands afterwards."""
     model = opened(ending, tmp_path)
     live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
     x = model.inputs[0]

@@ -248,7 +248,6 @@ class RandomModule(nn.Module):
         return (x * 2, {"more": more}) if more else x * 2
 
     def inputs(self, dtype: torch.dtype, flows: bool) -> tuple[torch.Tensor, ...]:
-        """Inputs by PyTorch's generator as it stands."""
         batch, tokens, width = self.sizes
         x, y = (torch.randn(batch, tokens, width).to(dtype) for _ in range(2))
         ids = torch.randint(tokens, (batch, tokens))
@@ -368,7 +367,6 @@ def fewest(seed: int, engine: str, target: str | None, recipe: Sequence[str]) ->
 
 
 def main() -> int:
-    """Try modules; 1 where one is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--engine", choices=("relay", "relax"), default="relax")
     parser.add_argument("--count", type=int, default=50)

@@ -1,7 +1,4 @@
-"""The way to the gradient, in the engine whose TVM is here.
-
-Each engine's folder runs these tests by importing them.
-"""
+"""The way to the gradient, in the engine whose TVM is here."""
 
 import pytest
 import torch
@@ -28,7 +25,6 @@ def sample_in_train_mode_agrees(sample, dtype):
 
 
 def traced(module, image, dtype="float32"):
-    """The model and its program, each submodule in the mode that it is in."""
     to = getattr(torch, dtype)
     source = ModelSource("module", training=True, dtype=dtype)
     model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)

@@ -1,7 +1,4 @@
-"""Models in 16 bits, whole or under autocast: values and gradients are PyTorch's.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""Models in 16 bits, whole or under autocast: values and gradients are PyTorch's."""
 
 import pytest
 import torch
@@ -24,8 +21,6 @@ AXES = ("block", "net"), HALVES, (True, False), (".pt", ".pt2")
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward part around an embedding."""
-
     def __init__(self):
         super().__init__()
         self.table, self.norm = nn.Embedding(20, 16), nn.LayerNorm(16)
@@ -41,8 +36,6 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """A convolution, a norm by the batch, a pooling and a recurrent layer."""
-
     def __init__(self):
         super().__init__()
         self.conv, self.norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
@@ -111,8 +104,6 @@ def test_values_and_gradients_in_16_bits(kind, dtype, whole, ending, tmp_path):
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_rounding_is_where_pytorch_has_it(dtype):
-    """Bit by bit, of what no order of sums can change, in one kernel and in several."""
-
     def chain(x, y):
         given = x.to(dtype), y.to(dtype)
         product = given[0] * given[1] + 0.1

@@ -1,7 +1,4 @@
-"""ONNX's own node tests (`bench/oracles/onnx_nodes.py`): none is wrong, none crashes.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""ONNX's own node tests (`bench/oracles/onnx_nodes.py`): none is wrong, none crashes."""
 
 import importlib
 import subprocess

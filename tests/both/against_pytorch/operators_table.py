@@ -1,7 +1,4 @@
-"""PyTorch's own table of operators (`bench/oracles/operators.py`): none is wrong, none crashes.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""PyTorch's own table of operators (`bench/oracles/operators.py`): none is wrong, none crashes."""
 
 import subprocess
 import sys
@@ -73,7 +70,6 @@ SWEPT = (
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_an_argument_that_is_not_the_default_is_right_or_refused(name):
-    """On values that the samples do not show: labels to ignore, small and large numbers."""
     entry = next(c for c in defaults.calls() if c.formatted_name == name)
     backend, rows = load_engine(ENGINE), []
     for job in operators.jobs(entry, 3):

@@ -1,7 +1,4 @@
-"""Modules drawn at random, through the dispatch without its own check: none may be wrong.
-
-Each engine's folder runs these tests by importing them, in a process that holds its TVM.
-"""
+"""Modules drawn at random, through the dispatch without its own check: none may be wrong."""
 
 import pytest
 

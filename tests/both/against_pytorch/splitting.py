@@ -1,7 +1,4 @@
-"""The forward and the backward program of a joint program, in the engine whose TVM is here.
-
-Each engine's folder runs these tests by importing them.
-"""
+"""The forward and the backward program of a joint program, in the engine whose TVM is here."""
 
 import pytest
 import torch

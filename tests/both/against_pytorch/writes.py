@@ -171,7 +171,6 @@ def through_what_may_be_a_copy(y, table):
 
 
 def opened(module, x, path):
-    """A program from a file that the module is written to."""
     saved, own = path.with_suffix(".inputs.pt"), copy.deepcopy(module)
     torch.save([x], saved)
     if path.suffix == ".pt2":
@@ -192,7 +191,6 @@ def test_a_write_through_what_may_be_a_copy_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("function", "ending"), cases())
 def test_a_write_into_a_part_is_as_in_pytorch(function, ending, tmp_path):
-    """Outputs, the buffer's new value and the gradient of a program opened from a file."""
     torch.manual_seed(0)
     module, x = Written(function), torch.randn(4, 6)
     model, live = opened(module, x, tmp_path / f"written{ending}")

@@ -49,7 +49,6 @@ def changed_by_hand(graph: Graph, count: int, seed: int) -> Changed:
 
 
 def without_origins(graph: Graph) -> Graph:
-    """The same graph with no node saying where in the model it comes from."""
     return _each(graph, lambda n: replace(n, scope="", source=""))
 
 

@@ -23,7 +23,6 @@ OWN = {"relax": ["ReluAway"], "relay": ["InferType", "ReluAway"]}[ENGINE]
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """A recording of a person's script, one of whose passes is wrong."""
     path = tmp_path_factory.mktemp("recorded") / "run.rsc"
     with recording(path, "modules"):
         runpy.run_path(_script())
@@ -70,7 +69,6 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
 
 
 def reduced(ask, compiled, folder):
-    """The last part's fault, narrowed, and the folder of its report."""
     part, held = parts(compiled)[0], RecordedNumbers(compiled, folder)
     (found,) = held.search(ask, ENGINE, (part,), QUICK, OURS)
     made = reduce.narrow(ask, ENGINE, found.result)

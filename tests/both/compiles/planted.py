@@ -120,7 +120,6 @@ class Planted:
     training: bool = False
 
     def says(self, ir: str) -> str:
-        """What the sentence must have, of an engine."""
         return self.words if isinstance(self.words, str) else self.words[ir]
 
 

@@ -49,7 +49,6 @@ class Planting:
     "title", [t if t in FEW else pytest.param(t, marks=pytest.mark.exhaustive) for t in BY_TITLE]
 )
 def test_a_planted_regression_is_named(title, session, tmp_path, monkeypatch):
-    """By its kind and its words, and nothing is named where there is none."""
     planted, planting = BY_TITLE[title], Planting(type(session), tmp_path, monkeypatch)
     then = planting.taken(None, planted.training)
     now = planting.taken(planted, planted.training)

@@ -461,7 +461,6 @@ def test_what_is_no_recording_is_refused(tmp_path):
 
 
 def compiled(session, path, target="llvm", opt_level=3):
-    """A compile as a person's script does it, recorded; as it is held against another."""
     program = session.program_after(ModelSource("bert_layer"), Pipeline())
     with recording(path, "graphs"), tvm.transform.PassContext(opt_level=opt_level):
         if ENGINE == "relay":

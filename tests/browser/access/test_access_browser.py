@@ -219,12 +219,10 @@ def test_nothing_is_cut_off_or_stands_over_another(opened, width, dark):
 
 
 def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
-    """Tab to each control of the bar, and Enter; lists, dialog and table by their own keys."""
     page = streamlit_page(VIEWER, query="graph=joint")
     view = View(page)
 
     def to(selector, key="Enter"):
-        """Tab until the focus is there, from the search on."""
         view.ask("v.input.focus()")
         for _ in range(40):
             if view.ask("root.getRootNode().activeElement.matches(a)", selector):

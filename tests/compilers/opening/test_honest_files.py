@@ -50,7 +50,6 @@ def classes():
 
 
 def file_of(name, way, folder):
-    """A model's file, the model, and its tensors in the order in which it takes them."""
     made, inputs, named, dynamic = honest_models.CASES[name]
     torch.manual_seed(0)
     path, module = folder / f"{name}.{way}", made().eval()

@@ -34,8 +34,6 @@ from relascope.passes.catalogue import default_pipeline
 
 
 class Words(nn.Module):
-    """Ids that are looked up, a mask, and sizes that are read from shapes."""
-
     def __init__(self):
         super().__init__()
         self.words, self.linear = nn.Embedding(50, 8), nn.Linear(8, 8)
@@ -55,7 +53,6 @@ SIZES = {0: Dim("batch", min=2, max=64), 1: Dim("tokens", max=128)}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Paths of the model as a trace and as a program with dynamic dimensions."""
     torch.manual_seed(0)
     folder, module = tmp_path_factory.mktemp("inputs"), Words().eval()
     torch.jit.trace(module, EXAMPLE).save(folder / "words.pt")

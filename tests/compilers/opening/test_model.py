@@ -106,7 +106,6 @@ class Several(nn.Module):
 
 
 def opens(path, module, x, known=lambda name: True):
-    """Open a module as a file of its ending, or as it is, with the operators that are known."""
     if path.suffix == ".pt":
         torch.jit.trace(module, x, check_trace=False).save(path)
     elif path.suffix:
@@ -239,8 +238,6 @@ def test_other_inputs_keep_masks_and_stay_in_range():
 
 
 class Looking(nn.Module):
-    """Looks up rows by two of its inputs, of which one may count from the end."""
-
     def __init__(self):
         super().__init__()
         self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))
@@ -393,7 +390,6 @@ def test_gradients_agree_with_finite_differences(name):
 
 
 def test_masks_are_those_that_pytorch_draws():
-    """Dropout of ones drawn apart equals dropout inside the model, in execution order."""
     model = load("bert_layer", training=True)
     drawn = {}
 
@@ -667,8 +663,6 @@ def test_errors_survive_the_way_between_processes(tmp_path):
 
 
 class Around(torch.nn.Module):
-    """A module in a module."""
-
     def __init__(self, inner):
         super().__init__()
         self.inner = inner

@@ -28,7 +28,6 @@ UNSHARE, LANDLOCK = {"x86_64": (272, 444), "aarch64": (97, 444)}[os.uname().mach
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """Folders that are none of an engine's affair, and a file in one of them."""
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv(records.VARIABLE, str(tmp_path / "records"))
@@ -44,7 +43,6 @@ def outside(tmp_path, monkeypatch):
 
 @pytest.fixture
 def reach(outside):
-    """Ask a client what can be reached from its process."""
     victim = outside["home"] / "victim"
     before = victim.stat()
 

@@ -188,8 +188,6 @@ def scaled_by_a_function_with_a_long_name(
 
 
 class Scripted(nn.Module):
-    """What the printer of TorchScript writes in ways of its own."""
-
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Dropout(0.5))])

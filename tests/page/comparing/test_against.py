@@ -24,7 +24,6 @@ def opened(**state):
 
 
 def kept(path, ident="other"):
-    """A recording as a kept session."""
     digest = file_digest(path)
     store.keep_model(str(path), digest)
     store.put(ident, Session(model=ModelChoice(path.name, digest)), path.name)
@@ -33,7 +32,6 @@ def kept(path, ident="other"):
 
 @pytest.fixture
 def beside(clients, monkeypatch, tmp_path):
-    """A page on a recording, held against another one that is kept."""
     monkeypatch.setenv(keeping.OPEN, str(recorded(tmp_path / "a.rsc")))
     ident = kept(recorded(tmp_path / "b.rsc", passes=2, code="store"))
     return opened(

@@ -16,8 +16,6 @@ from relascope.viz.panels.shell import settings
 
 @pytest.fixture
 def new_page(clients):
-    """Opens the page, as a browser does that has not been here in this session."""
-
     def open_it():
         return settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
 
@@ -111,12 +109,10 @@ def choose(both, monkeypatch):
 
 
 def asked(page):
-    """What either view was asked to select."""
     return [page.session_state[f"against_asked_{side}"] for side in (0, 1)]
 
 
 def became(page):
-    """The table of what each operator became."""
     (rows,) = (d.value for d in page.dataframe if "only in" in d.value)
     return rows
 

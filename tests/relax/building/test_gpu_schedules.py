@@ -25,7 +25,6 @@ CUDA = "cuda -arch=sm_80"
 
 
 def built(shapes, make, options=CUDA):
-    """How the kernels of a function of some tensors are launched."""
     given = [relax.Var(f"x{i}", relax.TensorType(s, "float32")) for i, s in enumerate(shapes)]
     builder = relax.BlockBuilder()
     with builder.function("main", given):

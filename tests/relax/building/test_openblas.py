@@ -48,7 +48,6 @@ class Layer(nn.Module):
 
 
 def module_of(program, target):
-    """As it is given to TVM to compile."""
     mod = runtime.module_of(program, "main", program.mod["main"])
     return native(runtime.dispatched(mod, target))
 

@@ -110,8 +110,6 @@ def test_what_follows_is_computed_on_each_tile():
 
 
 def product(shape, weight, turned, dtype="float32"):
-    """A matmul of two arguments, the right one turned or not, plus one."""
-
     def of(x, w):
         right = relax.op.permute_dims(w) if turned else w
         return relax.op.add(relax.op.matmul(x, right), relax.const(1.0, dtype))

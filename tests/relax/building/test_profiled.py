@@ -32,8 +32,6 @@ LAYER = ModelSource("bert_layer", tokens=6)
 
 @pytest.fixture(scope="module")
 def profiled(session):
-    """A profile of the layer for a target, in training or not; each is made once."""
-
     @functools.cache
     def make(training, target):
         source = replace(LAYER, training=training)

@@ -36,7 +36,6 @@ def scale_first(mod, context):
 
 @pytest.mark.exhaustive
 def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
-    """The product is another one after the pass, and right."""
     with recording(tmp_path / "run.rsc", "modules"):
         scale_first(scaled(True, False))
     found = read(tmp_path / "run.rsc")

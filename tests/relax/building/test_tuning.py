@@ -70,7 +70,6 @@ def found_for(target):
 
 
 def compared(model, program, target, place):
-    """Largest errors against PyTorch of a program in which every kernel has its record."""
     options = BuildOptions(target, records=TuningRecords(place, "", always=True))
     built = Built(model, program, runtime.step(program, None, options), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
@@ -264,7 +263,6 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
 
 
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):
-    """The process that ends is the first kernel's; the others' is another."""
     _, program = imported(Fn(torch.matmul), draw(8, 16), draw(16, 4))
     (task,) = tuning.tunable(main_of(program), "llvm", None).workloads
     _, runner = tuning.measures("llvm", 1, None)

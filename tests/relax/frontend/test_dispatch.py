@@ -11,8 +11,6 @@ from dispatching import add_tvm_dispatch, counted, sample
 
 
 class Masked(nn.Module):
-    """Attention to what is not masked; another value is filled in place."""
-
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(8, 8)

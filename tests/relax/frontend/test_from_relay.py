@@ -67,7 +67,6 @@ def test_all_that_has_no_counterpart_is_named(folder, tmp_path):
 
 
 def changed(path, folder, change):
-    """The program with its JSON's nodes changed."""
     document = json.loads(path.read_text())
     change(document["nodes"], document)
     (folder / "mod.json").write_text(json.dumps(document))

@@ -25,7 +25,6 @@ from training import ENGINE
 
 
 def imported(module, *inputs, dtype="float64", training=True):
-    """A module's model and its joint program."""
     kind = getattr(torch, dtype)
     inputs = tuple(i.to(kind) if i.is_floating_point() else i for i in inputs)
     source = ModelSource("module", training=True, dtype=dtype, gradient="pytorch")
@@ -35,7 +34,6 @@ def imported(module, *inputs, dtype="float64", training=True):
 
 
 def errors(model, program):
-    """The joint program, built whole, against PyTorch: by name, the largest relative errors."""
     step = runtime.step(program, None, BuildOptions(QUICK))
     found = compare_built(Built(model, program, step, None, 0.0), quiet)
     assert {c.dtype for c in found if c.name.startswith("gradient")} == {model.source.dtype}

@@ -52,7 +52,6 @@ class Open:
 
 
 def saved(folder, suffix, mod=None):
-    """The module with its parameters, in one archive."""
     mod = Plain if mod is None else mod
     text = mod.script(show_meta=True) if suffix == "py" else tvm.ir.save_json(mod)
     (folder / f"mod.{suffix}").write_text(text)

@@ -56,7 +56,6 @@ def test_batch_norm_by_the_batch_returns_its_updates(dtype):
 
 
 def batch_norm(training):
-    """A program of one batch norm in a mode."""
     types = [(2, 3, 4, 4), (3,), (3,), (3,), (3,)]
     arguments = [
         relax.Var(n, relax.TensorType(t, "float32"))

@@ -144,8 +144,6 @@ def test_an_operator_agrees_with_tvms(name):
 def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
     session, tmp_path, monkeypatch, dtype
 ):
-    """Each operator is rounded once: what is off by a fifth is wrong."""
-
     def made(x, w):
         return _op.nn.relu(_op.matmul(x, w))
 

@@ -69,7 +69,6 @@ class Other(PyExprMutator):
 
 
 def planted(operator, program):
-    """A pass that takes an operator for addition."""
     other = Other(program.mod)
     other.instead = operator
     functions = {v: other.visit_expr(f) for v, f in program.mod.functions.items()}

@@ -37,8 +37,6 @@ def case():
 
 
 class Gelu(nn.Module):
-    """Gelu, and one operator more."""
-
     def forward(self, x):
         return nn.functional.gelu(x).sin()
 

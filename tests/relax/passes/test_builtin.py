@@ -20,8 +20,6 @@ DTYPES = ["float32", "float64"]
 
 
 class Adapted(nn.Module):
-    """A linear layer with a low-rank adapter, as its weight."""
-
     def __init__(self):
         super().__init__()
         self.w = nn.Linear(16, 16)

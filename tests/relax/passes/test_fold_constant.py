@@ -18,7 +18,6 @@ def const(dtype, *shape):
 
 
 def value(made):
-    """The constant that is added to the input of a folded program."""
     ((_, call),) = [(v, b) for v, b in bindings(made.main)]
     return call.args[1].value.numpy()
 

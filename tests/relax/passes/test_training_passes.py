@@ -24,7 +24,6 @@ def number(value):
 
 
 def program(*results):
-    """A program that returns the given nests of calls of X, W and ROW."""
     builder = relax.BlockBuilder()
     with builder.function("main", [X, W, ROW]):
         with builder.dataflow():
@@ -34,14 +33,12 @@ def program(*results):
 
 
 def run(made):
-    """Its results on drawn numbers."""
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
     step = ENGINE.runtime.step(made, None, BuildOptions(QUICK))
     return step.forward(values)[0]
 
 
 def operators(made):
-    """Names of the operators that the program calls, in order."""
     return [n for n in (op_name(value) for _, value in bindings(made.main)) if n]
 
 

@@ -41,7 +41,6 @@ def saved(folder, mod):
 
 
 def broken(name):
-    """A module with a fault of TVM's that others reported."""
     return ModelSource(str(ROOT / f"corpus/relax/broken/{name}.relax"))
 
 

@@ -105,7 +105,6 @@ def breaks_every_second_run(program):
 
 
 def sleeps(program):
-    """Takes 0.3 s."""
     time.sleep(0.3)
     return program
 
@@ -117,5 +116,4 @@ def leaks(program):
 
 
 def raises(program):
-    """Raises."""
     raise ValueError(f"no good after {len(program.params)} parameters")

@@ -30,7 +30,6 @@ LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def main_of(program):
-    """The function "main" as a session hands it on."""
     return options.Function(program, "main", *to_graph(program))
 
 
@@ -58,7 +57,6 @@ def program(operator, *arguments):
 
 
 def compiled(mod, target):
-    """A module as a function of NumPy's arrays."""
     main = relax.VirtualMachine(make(mod, BuildOptions(target)), tvm.cpu())["main"]
     return lambda *values: main(*map(tvm.runtime.tensor, values)).numpy()
 

@@ -134,7 +134,6 @@ def test_a_layout_that_came_before_the_build_is_served_too():
 
 
 def test_sums_of_a_tile_take_the_room_of_a_tile(monkeypatch):
-    """In the kernel that TVM makes: 4 pixels of 16 channels."""
     rooms = []
 
     @tvm.tir.transform.prim_func_pass(opt_level=0)

@@ -65,7 +65,6 @@ def test_records_of_templates_on_a_gpu_are_such_as_are_read(template):
 
 
 def built(function, options: str) -> tuple[Launches, str]:
-    """How a function's kernels are launched, and TVM's loops of all that it lowers."""
     watch, kinds = launches(), []
 
     @tvm.instrument.pass_instrument

@@ -18,7 +18,6 @@ TREE = ("body", "block")
 
 
 def product(kind, rows, inner, columns, lanes):
-    """A product that is scheduled, and its tile."""
     x = te.placeholder((rows, inner), name="x")
     turned = kind == "turned"
     registers = schedules._REGISTERS[lanes]

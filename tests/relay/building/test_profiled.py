@@ -28,7 +28,6 @@ def test_kernels_of_a_training_step_put_out_the_values_of_their_nodes(session):
 
 
 def check_nodes(found, graph, values):
-    """Figures, and what each kernel of one operator puts out."""
     check_figures(found)
     checked = 0
     for kernel in found.kernels:

@@ -203,7 +203,6 @@ def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
 
 
 def test_a_trial_measures_a_configuration_and_the_whole_kernel(session):
-    """What the process of its own is sent, in this one."""
     program, options = session.program_after(MLP, PIPELINE), BuildOptions(PLAIN)
     function = runtime.prepared(program, program.main, options)
     task = workload(operators(optimised(function, options), options)[0], runtime.parse(PLAIN))

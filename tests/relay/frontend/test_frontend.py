@@ -309,8 +309,6 @@ def test_dropout_follows_the_train_flag():
 
 
 def test_masks_come_in_execution_order_not_in_graph_order():
-    """The graph is walked along arguments; PyTorch ran the second argument first."""
-
     def crossed(x):
         late = F.dropout(x, 0.5, training=True)
         early = F.dropout(x, 0.3, training=True)

@@ -37,7 +37,6 @@ WEIGHTS = {
 
 
 def module():
-    """Of a convolution and a product."""
     x = relay.var("x", shape=(2, 3, 8, 8))
     first, second = (relay.var(n, shape=w.shape) for n, w in WEIGHTS.items())
     made = relay.nn.conv2d(x, first, padding=(1, 1), channels=4, kernel_size=(3, 3))
@@ -55,7 +54,6 @@ def product():
 
 
 def saved(folder, suffix, mod=None):
-    """The module with its parameters, in one archive."""
     mod = module() if mod is None else mod
     text = mod.astext() if suffix == "relay" else tvm.ir.save_json(mod)
     (folder / f"mod.{suffix}").write_text(text)

@@ -24,7 +24,6 @@ pytest.mark.exhaustive(test_gradients_and_running_statistics_agree)  # noqa: F40
 
 
 def agree(functions, limits=None):
-    """The gradients of functions, in one program."""
     inputs = [x for _, (x, *_) in functions]
     model, program = imported(Many(functions).double(), *inputs, training=True, dtype="float64")
     compare(model, *step(model, joint(program)), limits)

@@ -45,7 +45,6 @@ def run(program, inputs):
 
 
 def program_of(body, **values):
-    """A program over float32 variables, with inputs drawn for them."""
     mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
     return RelayProgram(relay.transform.InferType()(mod), {}, tuple(values), 1)
 

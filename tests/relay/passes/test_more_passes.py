@@ -45,7 +45,6 @@ class Block(nn.Module):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A trace of a block whose batch norm has seen something, in a dtype."""
     torch.manual_seed(3)
     block = Block()
     with torch.no_grad():
@@ -74,7 +73,6 @@ PIPELINES = {
 
 
 def after(source, text):
-    """The graph at the end of a pipeline of which no step failed."""
     pipeline = read_pipeline("relay", text)
     records = SESSION.step(source, pipeline, progress=quiet)
     assert not [r.error for r in records if r.error]

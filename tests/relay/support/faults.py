@@ -111,7 +111,6 @@ def breaks_every_second_run(program):
 
 
 def sleeps(program):
-    """Takes 0.3 s."""
     time.sleep(0.3)
     return program
 
@@ -123,5 +122,4 @@ def leaks(program):
 
 
 def raises(program):
-    """Raises."""
     raise ValueError(f"no good after {len(program.params)} parameters")

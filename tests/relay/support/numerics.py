@@ -14,7 +14,6 @@ from relascope.engine.relay.frontend.importer import import_model
 
 
 def imported(module, *inputs, training=False, dtype="float32"):
-    """A module's model and its program."""
     names = tuple(f"x{i}" for i in range(len(inputs)))
     source = ModelSource("module", training=training, dtype=dtype)
     model = model_from_module(module.train(training), names, inputs, source, quiet)

@@ -94,7 +94,6 @@ def _node(**more):
 
 
 def _graphs(depth):
-    """A graph in a graph in a graph."""
     head = '{"name": "g", "arg": {"as_graph": {"name": "g", "graph": {"nodes": [{"inputs": ['
     return json.loads(head * depth + "]}]}}}}" * depth)
 
@@ -121,7 +120,6 @@ def _linked(folder):
 
 
 def _computed(op, *inputs):
-    """A constant that is computed of numbers, and reduced to one."""
     tensors = [onnx.numpy_helper.from_array(np.array(v), f"c{i}") for i, v in enumerate(inputs)]
     names = " ".join(t.name for t in tensors)
     nodes = [onnx._node(op, names, "k"), onnx._node("Cast", "k", "f", to=1)]
@@ -130,7 +128,6 @@ def _computed(op, *inputs):
 
 
 def _loop(turns):
-    """A loop whose body adds, with a count that is constant."""
     info = onnx.helper.make_tensor_value_info
     body = [onnx._node("Identity", "c", "d"), onnx._node("Add", "v v", "w")]
     given = [info("i", 7, []), info("c", 9, []), info("v", 1, [2, 4])]
@@ -141,7 +138,6 @@ def _loop(turns):
 
 
 def _doubled(times):
-    """A tensor laid beside itself again and again."""
     names = ["x", *(f"k{i}" for i in range(times)), "y"]
     pairs = pairwise(names)
     return onnx._model([onnx._node("Concat", f"{a} {a}", b, axis=0) for a, b in pairs])

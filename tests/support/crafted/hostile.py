@@ -30,8 +30,6 @@ BOMB = 400 << 20
 
 
 class Small(nn.Module):
-    """A weight, a buffer, an operator."""
-
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(4, 4)
@@ -91,7 +89,6 @@ def members(data):
 
 
 def packed(parts, method=zipfile.ZIP_STORED, folder="archive"):
-    """An archive of members."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", method) as archive:
         for name, content in parts.items():
@@ -114,7 +111,6 @@ def changed(kind, mark, **new):
 
 
 def _saved(value):
-    """What torch.save writes of a value."""
     data = io.BytesIO()
     torch.save(value, data)
     return data.getvalue()
@@ -622,7 +618,6 @@ def crafted_sessions():
 
 
 def _array(descr, shape, kind, mark, then=_MAKES):
-    """An array whose header says what follows it."""
     head = b"\x93NUMPY\x01\0v\0{'descr': '%s', 'fortran_order': False, 'shape': (%s), }"
     data = (head % (descr, shape)).ljust(127) + b"\n" + then(mark)
     return data if kind == ".npy" else packed({"x.npy": data}, zipfile.ZIP_DEFLATED, "")

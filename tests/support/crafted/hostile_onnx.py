@@ -64,7 +64,6 @@ def _declares(*dims):
 
 
 def _computed(op, *inputs, **attributes):
-    """A constant that is computed, and is large."""
     tensors = [_ints(f"c{i}", *v) if isinstance(v, tuple) else v for i, v in enumerate(inputs)]
     names = " ".join(t.name for t in tensors)
     nodes = [_node(op, names, "k", **attributes), _node("Cast", "k", "f", to=_FLOAT)]
@@ -97,7 +96,6 @@ def _functions(count, calls):
 
 
 def _hidden():
-    """A function that calls itself in a branch."""
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     call = helper.make_node("f", ["a"], ["o"], domain="own")
     result = helper.make_tensor_value_info("o", _FLOAT, None)

@@ -85,7 +85,6 @@ def honest(kind):
 
 
 def packed(parts):
-    """An archive of members."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name, content in parts.items():

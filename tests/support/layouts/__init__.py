@@ -135,7 +135,6 @@ class Flaws(NamedTuple):
 
 
 def flaws(drawn: Layout) -> Flaws:
-    """Find what is wrong with a drawing."""
     found = javascript.call(str(Path(__file__).parent / "flaws"), "flaws", drawn.raw)
     ids = [b.id for b in drawn.boxes]
     return Flaws(

@@ -13,12 +13,10 @@ PARAMETERS = 8_544
 
 
 def relay() -> Any:
-    """Relay's session."""
     return _session("relay")
 
 
 def relax() -> Any:
-    """Relax's session."""
     return _session("relax")
 
 

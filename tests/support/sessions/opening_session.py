@@ -12,8 +12,6 @@ from relascope.engine.sandbox import restrictions
 
 
 class OpeningSession:
-    """Opens model files."""
-
     def describe(self, *, progress):
         return EngineInfo("none", "0", "", (), sandbox=restrictions())
 
@@ -49,7 +47,6 @@ class OpeningSession:
             return load_model(source, progress).source.inputs if model else ()
 
     def readable(self, paths, *, progress):
-        """Which of some files can be read."""
         found = []
         for path in paths:
             try:

@@ -38,7 +38,6 @@ FAILING_SEED = 14
 
 
 def tensor(*shape: int) -> TensorType:
-    """A float32 type."""
     return TensorType(shape, "float32")
 
 
@@ -54,12 +53,10 @@ def forward_nodes(transposed: bool = True) -> list[Node]:
 
 
 def forward_graph(transposed: bool = True) -> Graph:
-    """The model's graph."""
     return Graph("main", "relay", tuple(forward_nodes(transposed)), ("x", "w0", "w1"), ("d1",))
 
 
 def joint_graph() -> Graph:
-    """Forward, and the gradients of both weights."""
     forward, captured = Role.FORWARD, Role.CAPTURED
     roles = {"d0": captured, "r": captured, "d1": forward}
     nodes = [replace(n, role=roles.get(n.id, Role.NONE)) for n in forward_nodes(False)]
@@ -193,7 +190,6 @@ class PageSession(FakeTuning):
         return None
 
     def compile_times(self, request, rounds, seconds, *, progress):
-        """Ten times as long with SLOW_SEED."""
         taken = 0.1 if request.source.seed == SLOW_SEED else 0.01
         on = (i for i, s in enumerate(request.pipeline) if s.enabled)
         passes = tuple((i, (taken, 2 * taken)) for i in on)

@@ -57,7 +57,6 @@ def test_groups_tell_what_each_operator_became():
 
 
 def views(order):
-    """Three views in one module, each of another layer's result, in some order."""
     text = "x"
     for n in order:
         text += (

@@ -59,7 +59,6 @@ class _Comparison:
 
     @property
     def graphs(self) -> tuple[Graph, Graph]:
-        """A's and B's."""
         return self.matching.left, self.matching.right
 
     def drawn(self, side: int, ident: str | None) -> str | None:
@@ -67,7 +66,6 @@ class _Comparison:
         return None if ident is None else self.outer[side].get(ident, ident)
 
     def pair(self, side: int, ident: str) -> Pair | None:
-        """The pair that a node of a side is in."""
         matching = self.matching
         return (matching.by_right if side else matching.by_left).get(ident)
 
@@ -92,7 +90,6 @@ def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None
 
 
 def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
-    """A table of the steps; the row that is chosen in it, if one is."""
     heading("Steps beside each other")
     differ = [r for r in rows if step_differs(r, first)]
     listed, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
@@ -201,7 +198,6 @@ def _held(place: str, left: Graph, right: Graph) -> _Comparison:
 
 
 def _outer(graph: Graph) -> dict[str, str]:
-    """For every node in a fused function the node of the graph that it is in."""
     bodies = ((n.id, n.body) for n in graph if n.body is not None)
     return {inner.id: ident for ident, body in bodies for inner in flat(body)}
 

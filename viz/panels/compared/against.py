@@ -43,13 +43,8 @@ _READ = "against_read"  # by a digest, the run of a recording
 
 @dataclass(frozen=True)
 class _ChosenSide:
-    """One of two.
-
-    Args:
-        make: the run; raises `Waiting` or EngineError.
-        key: names it, and all that it depends on.
-        cache: that answers for it; None of a recording.
-    """
+    """One of two: what makes its run (raises `Waiting` or EngineError), what names all that it
+    depends on, and its cache, None of a recording."""
 
     make: Callable[[], ComparedRun]
     key: Hashable

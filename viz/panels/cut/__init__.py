@@ -105,7 +105,6 @@ def show(screen: Screen) -> None:
 
 
 def _in_its_colours(part: Graph, joint: Graph) -> Graph:
-    """Forward or backward in the joint graph's colours."""
     roles = {n.id: joint.by_id[n.id].role for n in part if n.id in joint.by_id}
     return part.with_roles(roles)
 

@@ -62,7 +62,6 @@ def force_in_graph(screen: Screen, node_id: str, way: str | None) -> None:
 
 
 def _listed(cut: Cut) -> dict[str, tuple[str, ...]]:
-    """The nodes of each table's rows."""
     saved = set(cut.ids)
     return {
         "captures_table": (*cut.ids, *(m.id for m in cut.masks)),

@@ -54,7 +54,6 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
 
 
 def _clicked(key: str) -> None:
-    """Choose the cut of the frontier, or the strategy, whose point was clicked."""
     told = st.session_state[key]["selection"].get(charts.CLICKED) or []
     if told and (name := told[0].get("strategy")):
         put("keep_strategy", name)

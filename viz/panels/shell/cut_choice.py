@@ -21,11 +21,7 @@ SAVE, RECOMPUTE = "save", "recompute"
 
 
 def joint_graph(screen: Screen) -> Graph:
-    """The graph at the end of the training pipeline.
-
-    Raises:
-        EngineError: kind "usage", where the pipeline takes no gradient.
-    """
+    """The graph after the training pipeline; EngineError, kind "usage", without a gradient."""
     return cutting.joint_graph(screen.cache.ask, screen.source, screen.pipeline)
 
 
@@ -46,11 +42,7 @@ def chosen(screen: Screen) -> CutChoice:
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
-    """The chosen cut, and the joint graph in its colours.
-
-    Raises:
-        EngineError: kind "usage"; the graph cannot be cut so.
-    """
+    """The chosen cut, and the joint graph in its colours; EngineError, kind "usage", of none."""
     joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:

@@ -27,11 +27,7 @@ def control() -> None:
 
 
 def request_of(screen: Screen) -> BuildRequest:
-    """What is timed of a split, as chosen under "Compile & time".
-
-    Raises:
-        EngineError: kind "target"; nothing runs here.
-    """
+    """What is timed, as chosen under "Compile & time"; EngineError, kind "target", of none."""
     state = st.session_state
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]

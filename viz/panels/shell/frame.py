@@ -146,12 +146,8 @@ def progress_bar(cache: RequestCache, fraction: float, text: str, key: str, **mo
 
 
 def show_error(error: EngineError, cache: RequestCache | None = None, key: str = "") -> None:
-    """An error as sentences: what was wrong, with what, and what to do.
-
-    Args:
-        cache: that answered so; with it there are buttons to try again, and to look at a submodule
-            in place of a model that cannot be opened.
-    """
+    """An error as sentences: what was wrong, with what, and what to do; with the cache that
+    answered so, buttons to try again or to open a submodule instead."""
     if error.kind == "cancelled":
         st.info(plain_text(error.message))
     else:

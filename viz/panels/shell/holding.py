@@ -19,10 +19,8 @@ _RAN = "controls_ran"  # set at the end of a run, and new until the browser says
 
 @dataclass
 class _Controls:
-    """Of a tab: the keys on its screen, and what was put by key: before, now, and in which run.
-
-    And the buttons that were pressed and have not been drawn since.
-    """
+    """Of a tab: keys on its screen; what was put by key: before, now, in which run; and buttons
+    that were pressed and not drawn since."""
 
     shown: set[str] = field(default_factory=set)
     put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)

@@ -257,12 +257,8 @@ def current(screen: Screen) -> Session:
 def _look(
     tab: str, step: str, drawn: Iterable[str], views: Iterable[str], **more: Any
 ) -> ScreenState:
-    """What is on the screen.
-
-    Args:
-        step: where the chosen step is remembered.
-        drawn: graphs one of which is drawn; views: those whose modules may be open.
-    """
+    """What is on the screen; `step` is the key of the chosen step, `drawn` are graphs one of which
+    is drawn, `views` those whose modules may be open."""
     state = st.session_state
     selected = next((s for view in drawn if (s := selected_of(view))), "")
     choices = {n: state[n] for n in _SWITCHES if state.get(n) is not None}

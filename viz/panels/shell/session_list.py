@@ -53,7 +53,6 @@ def _content() -> None:
 
 
 def _this(session: Session, mine: store.Entry | None) -> None:
-    """The session of this tab: its name, and its file."""
     name, file = st.columns([3, 1.3], vertical_alignment="bottom")
     given = name.text_input(
         "This session",
@@ -77,7 +76,6 @@ def _this(session: Session, mine: store.Entry | None) -> None:
 
 
 def _kept(ident: str, entries: list[store.Entry]) -> None:
-    """All sessions; one that is chosen can be opened and deleted, two can be compared."""
     rows = [
         {
             "changed": datetime.fromtimestamp(e.changed).strftime("%d %b, %H:%M"),

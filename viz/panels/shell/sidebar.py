@@ -216,7 +216,6 @@ def piece(screen: Screen) -> None:
 
 
 def _gradient(ir: str) -> str:
-    """Whose gradient, where the IR leaves a choice."""
     known = gradients(ir)
     if len(known) < 2:
         return known[0]
@@ -455,8 +454,7 @@ def _without_tensors() -> None:
 
 
 def _guessed(cache: RequestCache, source: ModelSource) -> None:
-    """What a file says of its inputs, and a field for each size that it leaves open. Where it
-    cannot be opened, the tabs say why."""
+    """What a file says of its inputs, and a field for each size that it leaves open."""
     state = st.session_state
     whole = replace(source, module="", call=1, gradient="tvm")
     try:

@@ -90,11 +90,7 @@ def settled() -> None:
 
 
 def _keep_heaps_few() -> None:
-    """Have glibc keep two heaps, and give what is large back to the system.
-
-    Each run of the page is a thread of its own. As glibc is set, there may be a heap for 8 threads
-    a core, none of which shrinks below what stands at its end.
-    """
+    """As glibc is set, each thread, so each run of the page, may keep a heap that never shrinks."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another library's heap
@@ -124,12 +120,8 @@ def engines() -> Engines:
 
 
 def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
-    """The request cache of this browser session, with its own engine.
-
-    Args:
-        first: the model that the page opens with. Engines load it while they wait, which imports
-            all that loading needs.
-    """
+    """The request cache of this browser session, with its own engine, which loads the model `first`
+    while it waits: that imports all that loading needs."""
     key = f"cache_{ir}"
     if key not in st.session_state:
         context = get_script_run_ctx()

@@ -63,8 +63,7 @@ def show(screen: Screen) -> None:
 
 
 def _draw(screen: Screen) -> None:
-    """The list and every other control stand there while the engine works: what is clicked while
-    a control goes away would be lost."""
+    """Controls stay while the engine works: a click on one that goes away would be lost."""
     known = _known(screen)
     left, right = beside("steps", "Steps")
     with left.container(key="steps_head"):
@@ -126,7 +125,6 @@ def _known(screen: Screen) -> _StepState:
 
 
 def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
-    """The list, and below it what else can be done to the pipeline."""
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
@@ -152,12 +150,8 @@ def _idle(row: StepListRow) -> bool:
 
 
 def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> None:
-    """The graph after the chosen step, with what the step added and changed in colour.
-
-    Args:
-        focus: id of the node to look at.
-        keep: whether what was drawn before stays where it stands.
-    """
+    """The graph after the chosen step, with what it added and changed in colour, at the node
+    `focus`; `keep` leaves what was drawn before where it stands."""
     if known.problem is not None:
         raise known.problem
     assert known.model is not None
@@ -211,7 +205,6 @@ def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
 
 
 def _changes(known: _StepState, change: StepChange) -> None:
-    """What the chosen step changed, below list and graph."""
     graph = change.matched.graph
     plan = known.alive.upto(known.index).derive(lambda: memory_document(graph), "memory")
     if errors.shows_errors():

@@ -36,13 +36,8 @@ class BisectQuestion:
 
 @dataclass
 class BisectSearch:
-    """A search as far as it has come on this run of the page.
-
-    Args:
-        log: the tries that are done.
-        result: what was found, once it is.
-        problem: why it is not, where it waits for the engine or was given up.
-    """
+    """A search as far as it has come on this run of the page: tries, the result once it is found,
+    and why it waits or was given up."""
 
     log: list[Try] = field(default_factory=list)
     result: Bisection | None = None

@@ -75,7 +75,6 @@ def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str]
 
 
 def _overlay(inside: Inside) -> Overlay:
-    """Each node's error over its limit."""
     ratios = ((n.id, inside.ratio(n.id)) for n in inside.graph)
     return Overlay(
         "error",
@@ -140,7 +139,6 @@ def _against(screen: Screen) -> str:
 
 
 def _choice(screen: Screen) -> bool:
-    """Whether the model can be compared in either precision."""
     return screen.source.dtype == node_accuracy.SINGLE and _against(screen) == PYTORCH
 
 

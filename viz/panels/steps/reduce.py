@@ -26,11 +26,7 @@ _BEFORE, _AFTER = "before the pass", "after the pass"
 
 @dataclass
 class _ReduceQuestion:
-    """A search that was asked for, and the engine's answers to it.
-
-    Every run of the page starts the search anew. It may ask more than the request cache
-    keeps, so the answers are kept here as long as the question stands.
-    """
+    """A search that was asked for; it keeps more of the engine's answers than the request cache."""
 
     question: Question
     answers: dict[Request, Any] = field(default_factory=dict)

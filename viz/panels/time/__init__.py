@@ -40,12 +40,8 @@ _HELP = {
 
 @dataclass(frozen=True)
 class _Run:
-    """A timing under way: what the history will call it, and the arguments of `time`.
-
-    Args:
-        method: of the engine: `time`, or `time_remote` on a fleet.
-        facts: what a file of the history has of it, beside the result.
-    """
+    """A timing under way: what the history will call it, the method (`time`, or `time_remote` on a
+    fleet), its arguments, and facts for the history."""
 
     title: str
     method: str
@@ -165,7 +161,6 @@ def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Targe
 
 
 def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
-    """What else is timed, beside PyTorch eager."""
     offered = BASELINES[:2] if target.startswith("cuda") else (BASELINES[0], BASELINES[2])
     picked = place.pills(
         "Time beside PyTorch eager, too",
@@ -202,7 +197,6 @@ def _variants(
 
 
 def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
-    """A request for training, split by the strategy that is chosen in the tab before."""
     if not screen.training:
         return request
     return request.split_at(cut_of(replace(screen, pipeline=request.pipeline))[0].ids)
@@ -263,7 +257,6 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
 
 
 def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
-    """All runs, the newest first, as a page that is handed on."""
     file = Sheet(f"Times of {screen.label}", {"engine": screen.ir.capitalize()})
     times_tab(file, [(t.title, t.run) for t in reversed(list(history.values()))])
     return file.html()

@@ -72,7 +72,6 @@ def _run(
 
 
 def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:
-    """The graph of a stage at its first bad node, and how it was found."""
     against = f"; held against {bad.counterpart}" if bad.counterpart else ""
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.cache):

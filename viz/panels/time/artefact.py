@@ -42,7 +42,6 @@ def _largest_first(found: Artefact) -> tuple[Artefact, list[Section]]:
 
 
 def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: list[Row]) -> None:
-    """The kernels as a table, with `cells` of each, and the code of one of them."""
     languages = artefact.languages(found)
     if not languages:
         return

@@ -80,7 +80,6 @@ def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, 
 
 
 def _hazard(screen: Screen, hazard: Row, index: int) -> None:
-    """One sort of hazard in a line, with a button for its pass."""
     words, button = st.columns([5, 1.6], vertical_alignment="center")
     with words:
         count = hazard["found"]

@@ -78,7 +78,6 @@ def _show(screen: Screen, request: BuildRequest) -> None:
 
 
 def _overlays(profile: Profile) -> list[Overlay]:
-    """The time of each node's kernels, and which they are."""
     kernels: dict[str, str] = {}
     for kernel in profile.kernels:
         for node in kernel.nodes:
@@ -110,7 +109,6 @@ def _peaks(cache: RequestCache, profile: Profile, request: BuildRequest) -> Peak
 
 
 def _roofline(document: Row) -> None:
-    """The kernels under the machine's roofs; a click on one chooses it, as one in the table."""
     chosen = picked("kernel_table", len(document["kernels"]))
     chart = roofline(document, None if chosen is None else st.session_state.get(_CHOSEN))
     if chart is not None:
@@ -135,7 +133,6 @@ def _roofline(document: Row) -> None:
 
 
 def _from_chart() -> None:
-    """A click on a dot, or beside one."""
     points = st.session_state["roofline_chart"]["selection"].get(CHOICE) or []
     st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
 

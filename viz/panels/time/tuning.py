@@ -144,7 +144,6 @@ def _start(
     listed: tuple[TuneTask, ...],
     chosen: tuple[str, ...],
 ) -> None:
-    """What is tuned and how long, and the button that starts it."""
     state = st.session_state
     state.setdefault("keep_trials", 32)
     words, trials, start = st.columns([4.3, 1.3, 1.1], vertical_alignment="bottom")
@@ -176,7 +175,6 @@ def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
 
 @st.fragment(run_every=_TICK)
 def _live(cache: RequestCache, run: _TuningRun) -> None:
-    """The progress of a run, with the best so far of each kernel."""
     by_the_clock()
     running = cache.running
     if running is None or cache.collect():
@@ -242,16 +240,12 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
 
 
 def _use(target: str) -> None:
-    """Choose the target that builds with the records."""
     put("keep_target", f"{target} {RECORDS}")
 
 
 def chosen_fleet() -> Fleet | None:
-    """Draw the controls; whose devices measure, or None for this machine.
-
-    Raises:
-        EngineError: kind "usage"; what was typed is no tracker, or half of what it takes.
-    """
+    """Draw the controls; whose devices measure, None for this machine; EngineError, kind "usage",
+    where what was typed is no tracker."""
     state = st.session_state
     named = bool(state.get("keep_tracker") or state.get("keep_fleet_key"))
     with st.expander("Measure on a fleet", expanded=named, icon=":material/lan:"):

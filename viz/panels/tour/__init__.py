@@ -71,7 +71,6 @@ def _go(number: int) -> None:
 
 
 def _end() -> None:
-    """Back to what was looked at before."""
     state = st.session_state
     ident, session = state.pop(_BEFORE, ("", None))
     state.pop(_NAME, None)

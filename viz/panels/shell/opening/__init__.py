@@ -61,12 +61,10 @@ def recent() -> None:
 
 
 def _dropped() -> None:
-    """The uploader is wanted, in which the browser puts what was dropped."""
     put("keep_model", FILE)
 
 
 def _again(ident: str) -> None:
-    """Open the file of a session, on a screen of its own."""
     try:
         found = store.get(ident)
     except EngineError as error:  # kept by another version, say

@@ -21,7 +21,6 @@ from relascope.viz.sessions.state import RECORDED_TABS
 
 
 def _against(opened: OpenedRecording) -> None:
-    """Tab "Side by side" of a recording."""
     against.of_recording_at(opened.path, opened.digest, opened.derive)
 
 
@@ -57,7 +56,6 @@ def show(path: str, unread: Sequence[str]) -> None:
 
 
 def _facts(opened: OpenedRecording) -> None:
-    """In the sidebar: which compile this was."""
     about = opened.recording.about
     arguments = about.get("arguments")
     seconds = formats.milliseconds(opened.document["seconds"])
@@ -73,6 +71,5 @@ def _facts(opened: OpenedRecording) -> None:
 
 
 def _notes(opened: OpenedRecording) -> None:
-    """Above a tab: what is missing of the recording."""
     for said in gaps(opened.document):
         st.warning(plain_text(said))

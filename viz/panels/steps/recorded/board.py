@@ -167,7 +167,6 @@ def _graph(
 
 
 def _walk(opened: OpenedRecording, row: Row) -> None:
-    """Which pass this is, and the way to those that changed something before and after it."""
     head = st.container(horizontal=True, vertical_alignment="center")
     words = head.container(width="stretch")
     for label, key, way in (
@@ -200,7 +199,6 @@ def _go(opened: OpenedRecording, way: int) -> None:
 
 
 def _as_model(opened: OpenedRecording, row: Row) -> None:
-    """Buttons that open the modules before and after a pass as models, in an engine."""
     place = st.container(horizontal=True, vertical_alignment="center")
     for label, after in (("Open what it was given", False), ("Open what it made", True)):
         place.button(

@@ -94,10 +94,7 @@ def _search(
     found: tuple[Part, ...],
     chosen: Part,
 ) -> None:
-    """The button and, where it was pressed for any part, the search of all, in order.
-
-    The first with a fault is shown, else the chosen one, with what was found in each.
-    """
+    """The button and, once pressed, the search of all parts: the first with a fault is shown."""
     asked: bisect.BisectQuestion | None = st.session_state.get("bisect")
     searching = asked is not None and asked.source in [held.source(p) for p in found]
     done: list[PartSearch] = []

@@ -133,11 +133,8 @@ class OpenedRecording:
 
 
 def opened(path: str) -> OpenedRecording:
-    """The recording of a file, read once in a session as long as it is the same file.
-
-    Raises:
-        EngineError: kind "file"; as of `recorder.reading.read`.
-    """
+    """The recording of a file, read once a session while that is the same; EngineError, kind
+    "file", as of `recorder.reading.read`."""
     about = Path(path).stat()
     place = path, about.st_size, about.st_mtime_ns
     known: tuple[object, OpenedRecording] | None = st.session_state.get("recording_opened")
