@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4525,
-    "commands": 3459,
+    "bench": 4388,
+    "commands": 3431,
     "core": 1238,
     "engine": 43210,
     "passes": 11069,
-    "recorder": 1504,
+    "recorder": 1470,
     "samples": 550,
-    "viz": 26406,
+    "viz": 26193,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
