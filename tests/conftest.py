@@ -124,10 +124,8 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
 
 @pytest.fixture
 def graph_page(chromium, tmp_path) -> Iterator[Callable]:
-    """Opens a graph as it is handed on: the viewer alone, for a third of the work with Streamlit.
-
-    `page = graph_page("layer")`; keywords: `width`, `dark`. Errors are in `page.problems`.
-    """
+    """Opens a graph as it is handed on, for a third of the work with Streamlit:
+    `graph_page("layer")`; keywords: `width`, `dark`. Errors are in `page.problems`."""
     from graphs import GRAPHS
     from relascope.viz.handed_on.formats import Appearance, graph_file
 

@@ -54,15 +54,8 @@ def stepwise(ir):
 
 
 class Run:
-    """An example's program before and after the pass, run on random inputs.
-
-    Args:
-        build: makes of a program what runs; None builds it as the engine does.
-
-    Attributes:
-        values: tensors by name: inputs drawn, parameters as the program has them.
-        before, after: flat results, as NumPy arrays.
-    """
+    """An example's program before and after the pass, on inputs drawn, and parameters as it has
+    them; results are NumPy arrays. `build` makes of a program what runs."""
 
     def __init__(self, backend, name, dtype, build=None):
         self._build = build or (lambda p: backend.build(p, None, QUICK))

@@ -91,19 +91,17 @@ class FleetTests:
     def test_pytorchs_library_is_not_there(self, session, fleet):
         pipeline = default_pipeline(self.ir, False)
         target = f"{PLAIN} {self.library}"
-        with pytest.raises(EngineError, match="has no PyTorch") as caught:
+        with refused(match="has no PyTorch", hint=self.library):
             session.time_remote(BuildRequest(SOURCE, pipeline, target, 1, 3), fleet, progress=quiet)
-        assert self.library in caught.value.hint
         with pytest.raises(EngineError, match="has no PyTorch"):
             session.tune(BuildRequest(SOURCE, pipeline, target, 1), (), 1, fleet, progress=quiet)
 
     @pytest.mark.exhaustive
     def test_the_other_engine_is_told_that_the_server_is_not_its_own(self, fleet):
         pipeline = default_pipeline(self.other, False)
-        with EngineClient(self.other) as client, pytest.raises(EngineError) as caught:
+        told = refused(says="does not understand this TVM", hint="relascope.engine.serve")
+        with EngineClient(self.other) as client, told:
             client.call("time_remote", BuildRequest(SOURCE, pipeline, PLAIN, 1, 3), fleet)
-        assert "does not understand this TVM" in caught.value.message
-        assert "relascope.engine.serve" in caught.value.hint
 
     def test_a_device_that_others_use_is_waited_for_and_no_longer(self, fleet):
         in_use = pytest.raises(EngineError, match="are in use")
@@ -113,9 +111,8 @@ class FleetTests:
             pass  # it was given back
 
     def test_a_key_that_nobody_has_names_those_there_are(self, fleet):
-        with pytest.raises(EngineError, match="No device has registered") as caught:
+        with refused(match="No device has registered", hint=KEY):
             check(Fleet(fleet.tracker, "elsewhere"))
-        assert KEY in caught.value.hint
 
     def test_where_there_is_no_tracker_it_says_so_at_once(self):
         with refused(match="nothing listens there", hint="relascope.engine.serve"):

@@ -115,12 +115,7 @@ class Net(nn.Module):
 
 
 class Engine:
-    """What tests of training do in either engine: import, take the gradient, split, run.
-
-    Args:
-        ir: its name in the catalogue.
-        import_model, to_graph, split, runtime: the engine's own.
-    """
+    """What tests of training do in either engine: import, take the gradient, split, run."""
 
     def __init__(self, ir, import_model, to_graph, split, runtime):
         self.ir, self.import_model, self.to_graph = ir, import_model, to_graph
@@ -239,12 +234,8 @@ def bert_layer(hidden=32, heads=2, dropout=0.1, dtype=torch.float32):
 
 
 def hold_against_itself(session, path, weight):
-    """Holds a module from a file against itself, as nothing else judges its gradients; returns what
-    its nodes were held against both whole and split.
-
-    Args:
-        weight: the name of its one parameter; its one argument is x.
-    """
+    """Holds a module from a file, with one parameter and one argument x, against itself; what its
+    nodes were held against, whole and split."""
     source, pipeline = source_from_file(path, training=True), default_pipeline(session.ir, True)
     info = session.load(source, progress=silent)
     assert info.against.endswith("operator by operator (its gradients with the imported program)")

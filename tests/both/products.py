@@ -49,11 +49,8 @@ def check_product(
     turn_b: bool,
     dtype: str,
 ) -> None:
-    """A product by one thread, and by all, is what PyTorch computes in float64.
-
-    Args:
-        build: a kernel that writes the product of two tensors into a third.
-    """
+    """A product by one thread, and by all, is what PyTorch computes in float64; `build` makes a
+    kernel that writes it into a third tensor."""
     load()
     torch.manual_seed(0)
     kind = getattr(torch, dtype)

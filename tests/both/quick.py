@@ -22,17 +22,9 @@ QUICK = "llvm -opt-level=0"
 
 
 def linking(owner: type, module_of: Callable[[Any], Any], load: Callable[[str], Any]) -> Any:
-    """While it is entered, what is built for `QUICK` runs from a shared library, not from memory.
-
-    Where LLVM compiles in memory it does so at its highest level, whatever the target asks for,
-    which takes most of a quick build; into a file it does as it is asked. Without a linker all
-    runs from memory.
-
-    Args:
-        owner: whose `__init__` takes what was built.
-        module_of: TVM's module of what was built.
-        load: TVM's function that loads a shared library.
-    """
+    """While it is entered, what is built for `QUICK` is loaded from a shared library by `load`:
+    LLVM compiles in memory at its highest level, whatever the target asks for, which takes most of
+    a quick build. Without a linker all runs from memory."""
     begin, linker = owner.__init__, shutil.which("ld")
 
     @functools.wraps(begin)
@@ -72,11 +64,8 @@ def small_peaks() -> Any:
 
 
 def combinations(*axes: Sequence[Any]) -> list[Any]:
-    """All combinations, as parameters of a test.
-
-    By default only those run that the axes give when all are walked in step, the shorter ones
-    again and again, so that each value is in one at least; the others are exhaustive.
-    """
+    """All combinations, as parameters of a test; exhaustive but for those that the axes give when
+    all are walked in step, so that each value is in one at least."""
     longest = max(map(len, axes))
     default = [tuple(i % len(a) for a in axes) for i in range(longest)]
     return [

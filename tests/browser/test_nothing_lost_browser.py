@@ -167,10 +167,8 @@ class Hand:
         self.page.get_by_role("option", name=option, exact=True).click()
 
     def look(self):
-        """Once the page says that it is done: what it took is what was done.
-
-        A busy machine's browser may not yet have told the page, which then says that it is done.
-        """
+        """What the page took is what was done, once it says that it is done, also to a busy
+        browser."""
         for _ in range(20):
             settle(self.page)
             said, expected = self._said()

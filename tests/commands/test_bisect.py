@@ -30,12 +30,8 @@ GOOD, BAD, DARK = Verdict
 
 
 class Oracle:
-    """Judges a pipeline whose steps are named after their places: "p0", "p1", …
-
-    Args:
-        culprit: a place, or IMPORT, from which on it is bad; None: it never is.
-        needs: place of a step to those without which it fails, unknown to the search.
-    """
+    """Judges a pipeline of steps named after their places ("p0"): bad from `culprit` on (None:
+    never); a step of `needs` fails without those that it needs, unknown to the search."""
 
     def __init__(self, culprit, needs=None):
         self.culprit, self.needs, self.asked = culprit, needs or {}, []
@@ -340,11 +336,8 @@ def open_graph(size="n"):
 
 
 class WithoutPyTorch:
-    """An engine of a program that came without PyTorch.
-
-    Args:
-        bad: of a run, whether `cse` is wrong in it; unfit: whether it cannot be run at all.
-    """
+    """An engine of a program that came without PyTorch; `bad` says of a run whether `cse` is wrong
+    in it, `unfit` whether it cannot be run."""
 
     def __init__(self, graph=None, bad=lambda run: False, unfit=lambda run: False, branches=None):
         self.graph = open_graph() if graph is None else graph

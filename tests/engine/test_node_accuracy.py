@@ -17,12 +17,7 @@ CALLS = [n.id for n in GRAPH if n.op]
 
 
 def asked(sizes, results=(), against=PYTORCH):
-    """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept.
-
-    Args:
-        results: what it says of what the program returns.
-        against: whom the model's numbers are held against.
-    """
+    """An engine whose nodes are off by `sizes[dtype]`, node by node; the calls are kept."""
     calls = []
 
     def ask(method, *rest):

@@ -29,12 +29,8 @@ RELAY_WHEEL = ("bitblas", "bitblas-0.1.0.dist-info")
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with the wheel, and a folder outside any checkout to work in.
-
-    Args:
-        folder: the environment.
-        relay: where the wheel with Relay's TVM lies, if that is not the environment itself.
-    """
+    """A virtual environment with the wheel, and a folder outside any checkout; `relay` is where the
+    wheel with Relay's TVM lies, if elsewhere."""
 
     folder: Path
     relay: Path | None = None
@@ -106,11 +102,8 @@ def wheel(tmp_path_factory) -> Path:
     scope="session", params=["borrowed", pytest.param("own", marks=pytest.mark.exhaustive)]
 )
 def environment(request, wheel, tmp_path_factory) -> Environment:
-    """A fresh environment with the wheel in it.
-
-    What relascope depends on is borrowed from the environment of the tests, or comes from the
-    registry, as the constraints pin it.
-    """
+    """A fresh environment with the wheel in it; what relascope depends on is the tests' own, or
+    comes from the registry, as the constraints pin it."""
     folder = tmp_path_factory.mktemp("environment")
     if request.param == "own":
         python("venv", folder)

@@ -43,10 +43,8 @@ def linked():
 
 @pytest.fixture(scope="session", autouse=True)
 def unfolded():
-    """What is built for `QUICK` computes its constants when it runs.
-
-    TVM's FoldConstant compiles a kernel for each, which takes more than half of such a build.
-    """
+    """`QUICK` builds compute constants at run time: TVM's FoldConstant compiles a kernel for
+    each."""
     from quick import QUICK
     from relascope.engine.relay.building import runtime
 

@@ -66,10 +66,7 @@ _STILL = (
 
 
 def choose_row(page, row):
-    """Click on the mark before a row of the first table, counted from 0.
-
-    Before the table is drawn and stands still, a click finds nothing there, or another row.
-    """
+    """Click on the mark before a row of the first table, counted from 0, once it stands still."""
     settle(page)
     table = page.locator("[data-testid=stDataFrame]").first
     table.scroll_into_view_if_needed()

@@ -24,11 +24,7 @@ LONG = 120_000  # ms; only what hangs takes so long, on a busy machine too
 
 @contextmanager
 def browsing() -> "Iterator[Browser]":
-    """A headless Chromium.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """A headless Chromium; FileNotFoundError where there is none."""
     from playwright.sync_api import sync_playwright
 
     if not CHROMIUM.exists():

@@ -18,12 +18,8 @@ _types = st.builds(TensorType, _sizes, st.sampled_from(["float32", "float64", "i
 
 @st.composite
 def graphs(draw, most: int = 14, known: bool = False, scopes: bool = True) -> Graph:
-    """A graph of up to `most` operators over inputs, parameters and constants.
-
-    Args:
-        known: whether all dimensions are known, and types of one size.
-        scopes: whether nodes belong to modules.
-    """
+    """A graph of up to `most` operators over inputs, parameters and constants, with all dimensions
+    `known` or not, with modules if `scopes`."""
     types = st.just(TensorType((4, 8), "float32")) if known else _types
     scope = st.sampled_from(SCOPES) if scopes else st.just("")
     nodes: list[Node] = []
@@ -59,10 +55,8 @@ _values = st.one_of(st.integers(-2, 3), st.booleans(), st.lists(st.integers(0, 2
 
 @st.composite
 def joint_graphs(draw, most: int = 8) -> Graph:
-    """A joint graph: a forward, and for each of its operators one of the backward that reads it.
-
-    Some of the forward's inputs are dropout masks.
-    """
+    """A joint graph: a forward, some inputs of which are masks, and a backward operator that reads
+    each."""
     forward = draw(graphs(most, known=True, scopes=False))
     calls = [n for n in forward.nodes if n.kind is Kind.CALL]
     end = calls[-1]

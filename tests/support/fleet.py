@@ -18,11 +18,7 @@ KEY = "here"
 
 
 class LocalFleet:
-    """Use it as a context manager: the processes, and what they start, end with the block.
-
-    Args:
-        ir: whose TVM serves.
-    """
+    """A context manager: the processes that serve an IR's TVM, and what they start, end with it."""
 
     def __init__(self, ir: str) -> None:
         self.ir = ir

@@ -64,11 +64,8 @@ def graph_of(
     gradients: str = "",
     name: str = "main",
 ) -> Graph:
-    """A graph of nodes, as text or between others; its result is the last, or the ids in a text.
-
-    Args:
-        gradients: ids of the gradients of a joint graph.
-    """
+    """A graph of nodes, as text or between others; its result is the last, or the ids in a text;
+    `gradients` are those of a joint graph."""
     parts = [made] if isinstance(made, str) else made
     found = [n for p in parts for n in (nodes_of(p, of) if isinstance(p, str) else [p])]
     inputs = tuple(n.id for n in found if n.kind in (Kind.INPUT, Kind.PARAMETER))

@@ -22,15 +22,8 @@ CONFIG = {
 def losses(
     engine: str | None, steps: int, seconds: list[float] | None = None, layers: int = 2
 ) -> list[float]:
-    """The loss of each step of AdamW, dropout on.
-
-    The made data can be learned: a sequence belongs to the second class if token 1 is in it.
-
-    Args:
-        engine: "relay", "relax", or None for PyTorch alone.
-        seconds: is given what each step took.
-        layers: of BERT.
-    """
+    """The loss of each step of AdamW in an engine (None: PyTorch alone), dropout on, on made data
+    that can be learned; `seconds` is given what each step took."""
     torch.manual_seed(0)
     model = BertForSequenceClassification(BertConfig(**CONFIG, num_hidden_layers=layers)).train()
     data = torch.Generator().manual_seed(1)

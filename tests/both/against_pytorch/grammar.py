@@ -209,14 +209,7 @@ STEPS = {f"{group}: {n}": step for group, steps in GRAMMAR.items() for n, step i
 
 
 class RandomModule(nn.Module):
-    """A module drawn from a seed.
-
-    Attributes:
-        recipe: names of its steps in order.
-
-    Args:
-        recipe: other steps than those that the seed draws.
-    """
+    """A module drawn from a seed, or of the steps of `recipe`, which has their names in order."""
 
     def __init__(self, seed: int, recipe: Sequence[str] | None = None) -> None:
         super().__init__()
@@ -257,12 +250,8 @@ class RandomModule(nn.Module):
 
 
 def results(module: nn.Module, plain: RandomModule, seed: int) -> dict[str, Any]:
-    """What calls in both modes give: outputs, gradients, buffers and the generator's state.
-
-    Args:
-        module: what is called, in float32 or float64.
-        plain: knows the inputs.
-    """
+    """What calls of a float32 or float64 module in both modes give: outputs, gradients, buffers and
+    the generator's state; `plain` knows the inputs."""
     found: dict[str, Any] = {}
     dtype = module.get_buffer("mean").dtype
     runs = [(True, True), (True, True), (False, True), (seed % 2 == 0, False)][: 3 + (seed % 3 > 0)]

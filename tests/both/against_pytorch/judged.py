@@ -135,12 +135,8 @@ def target_of(ir: str) -> str:
 
 
 def child(work: Callable[[Connection], None], seconds: float) -> Iterator[Row]:
-    """The rows that a forked process sends; where it dies, at last one with `died`, in words.
-
-    Args:
-        work: sends rows and closes its end.
-        seconds: after which a row is waited for no longer, and the process is killed.
-    """
+    """The rows that a forked process sends until it closes its end; where it dies, or sends none
+    for so many seconds and is killed, at last one with `died`, in words."""
     forking = multiprocessing.get_context("fork")
     receive, send = forking.Pipe(False)
     process = forking.Process(target=work, args=(send,))

@@ -12,13 +12,8 @@ KINDS = ("attribute", "shape", "cast", "removed", "swapped", "operator", "consta
 
 @dataclass(frozen=True)
 class Changed:
-    """A graph after changes.
-
-    Args:
-        graph: under ids that say nothing of the old ones.
-        truth: for the id of each node that stayed, the one it has now.
-        touched: by the id of each node that was changed or removed, or reads a new one, how.
-    """
+    """A graph after changes, under new ids; by the old ids `truth` has the new one of what stayed,
+    and `touched` how others were changed or removed, or what they read."""
 
     graph: Graph
     truth: dict[str, str]
@@ -26,11 +21,7 @@ class Changed:
 
 
 def changed_by_hand(graph: Graph, count: int, seed: int) -> Changed:
-    """Change nodes of a graph, each in a way drawn of those that fit it.
-
-    Args:
-        count: of nodes, at most as many as there are calls.
-    """
+    """Change so many nodes of a graph, each in a way drawn of those that fit it."""
     draw = random.Random(seed)
     nodes = [n for n in flat(graph) if n.kind in (Kind.CALL, Kind.CONSTANT) and n.body is None]
     draw.shuffle(nodes)
@@ -140,11 +131,8 @@ def _edited(graph: Graph, plan: dict[str, str], names: dict[str, str]) -> Graph:
 
 
 def without_layer(graph: Graph, scope: str) -> Changed:
-    """The same graph without a layer that hands on one value of the type of one that it reads.
-
-    Args:
-        scope: the layer's module.
-    """
+    """The same graph without a layer, named by its module, that hands on one value of the type of
+    one that it reads."""
     below = f"{scope}."
     layer = {n.id for n in graph if n.scope == scope or n.scope.startswith(below)}
     read = {i for n in graph if n.id in layer for i in n.edges} - layer

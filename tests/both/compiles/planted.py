@@ -101,16 +101,8 @@ SOUND = "def own(program):\n    return program\n"
 
 @dataclass(frozen=True)
 class Planted:
-    """A regression.
-
-    Args:
-        title: what happened.
-        kind: of the difference that must name it, in `viz.rows.gate.baseline.KINDS`.
-        words: that its sentence must have, of any engine; else by engine.
-        own: the pass `own` that does it.
-        model: what stands in the model's file instead: (before, after).
-        training: it shows in training.
-    """
+    """A regression: what happened, the kind of the difference that must name it, words that its
+    sentence must have (of any engine, or by engine), and the pass `own` or model that does it."""
 
     title: str
     kind: str

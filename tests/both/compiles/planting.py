@@ -20,11 +20,7 @@ FEW = ("a fusion lost", "a cast added")[: 1 if ENGINE == "relay" else 2]
 
 
 class Planting:
-    """One engine, asked anew each time, so that nothing of an earlier compile is remembered.
-
-    Args:
-        session: the engine's class.
-    """
+    """One engine, asked anew each time, so that nothing of an earlier compile is remembered."""
 
     def __init__(self, session, folder, monkeypatch):
         self.session, self.folder = session, folder

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers import refused
 from limits import OUTPUT, close
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -132,7 +133,5 @@ def free_variable(nodes, document):
 )
 def test_what_cannot_be_told_is_refused_by_its_reason(folder, tmp_path, name, change, why):
     path = changed(folder / f"{name}.json", tmp_path, change)
-    with pytest.raises(EngineError) as refused:
+    with refused(says=why, hint="Choose the engine Relay"):
         read_program(path, ModelSource("mod.json"), silent)
-    assert why in refused.value.message, refused.value.message
-    assert "Choose the engine Relay" in refused.value.hint

@@ -158,9 +158,8 @@ EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
 )
 def test_what_is_no_module_of_relax_is_refused(tmp_path, text, why):
     (tmp_path / "mod.py").write_text(text)
-    with pytest.raises(EngineError) as refused:
+    with refused(says=why):
         read_program(tmp_path / "mod.py", ModelSource(""), silent)
-    assert why in refused.value.message, refused.value.message
 
 
 PAIR = 'x: R.Tuple(R.Tensor((2,), "float32"))'
@@ -288,15 +287,10 @@ def test_relays_text_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_what_json_holds_beside_plain_functions_is_refused(tmp_path):
-    path = tmp_path / "mod.json"
-
-    def refused(made):
-        path.write_text(tvm.ir.save_json(made))
-        with pytest.raises(EngineError) as caught:
-            read_program(path, ModelSource(""), silent)
-        return caught.value.message
-
-    assert "no module" in refused(relax.Var("x", relax.TensorType((2,), "float32")))
+    variable = relax.Var("x", relax.TensorType((2,), "float32"))
+    (tmp_path / "mod.json").write_text(tvm.ir.save_json(variable))
+    with refused(says="no module"):
+        read_program(tmp_path / "mod.json", ModelSource(""), silent)
 
 
 def test_a_function_that_json_calls_by_name_is_told(tmp_path):

@@ -71,12 +71,7 @@ _JSON = {
 
 @cache
 def honest(kind):
-    """The bytes of an honest file.
-
-    Args:
-        kind: ".relay", ".relay.json", ".py", ".relax.json", or ".relay.tar" or ".relax.tar", which
-            has parameters with the JSON.
-    """
+    """The bytes of an honest file of a kind; ".relay.tar" and ".relax.tar" have parameters, too."""
     if not kind.endswith(".tar"):
         return (_SAVED / _NAMES[kind]).read_bytes()
     json = kind.replace(".tar", ".json")

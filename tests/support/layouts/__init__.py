@@ -68,11 +68,8 @@ class Edge:
 
 @dataclass(frozen=True)
 class Layout:
-    """A drawing: boxes (a group before what is in it), edges, size in pixels.
-
-    `shown` gives for every node of the graph the box that stands for it; `raw` is all of it as the
-    viewer's JavaScript has it.
-    """
+    """A drawing: boxes (a group before what is in it), edges, size in pixels; `shown` has every
+    node's box, `raw` all that the viewer's JavaScript said."""
 
     boxes: tuple[Box, ...]
     edges: tuple[Edge, ...]
@@ -83,17 +80,8 @@ class Layout:
 
 
 def layout(graph: Graph, open_groups: Iterable[str], union: Union | None = None) -> Layout:
-    """Lay a graph out.
-
-    Args:
-        graph: what to draw; it should be valid (producers first).
-        open_groups: ids of the groups to draw open; a group inside a closed one does not show,
-            an id that is no group is ignored.
-        union: steps of which the graph is one, to draw it in the places that all of them have.
-
-    Returns:
-        The same drawing for the same arguments, always.
-    """
+    """Lay a graph out, with groups open by their ids, in the places of the steps of `union`; always
+    the same."""
     drawn = javascript.call(*OUTSIDE, question(graph, open_groups, union))
     box, edge = drawn["box"], drawn["edge"]
     ids = box["id"]
@@ -123,12 +111,7 @@ def question(
 
 
 class Flaws(NamedTuple):
-    """What is wrong with a drawing, by its geometry.
-
-    Args:
-        through: edges (source, target) with a box that they run through and do not touch.
-        overlaps: pairs of boxes that meet, neither an open group around the other.
-    """
+    """Edges (source, target) with a box that they run through, and pairs of boxes that overlap."""
 
     through: tuple[tuple[str, str, str], ...]
     overlaps: tuple[tuple[str, str], ...]

@@ -57,13 +57,8 @@ class OpeningSession:
         return tuple(found)
 
     def reach(self, folders, victim, socket_path, port, *, progress):
-        """Which ways out of the sandbox succeed.
-
-        Args:
-            folders: each to be written to, by what it is called.
-            victim: a file to be read and changed.
-            socket_path, port: of servers outside.
-        """
+        """Which ways out of the sandbox succeed: writing to folders, reading and changing the file
+        `victim`, servers outside."""
         libc = ctypes.CDLL(None, use_errno=True)
         Path(tempfile.gettempdir(), "own").write_text("own")
 
