@@ -1,7 +1,7 @@
-"""An engine as the app uses it: ask, wait, cancel.
+"""An engine as the app uses it: ask, wait, cancel. Imports neither a TVM nor torch.
 
-Nothing here imports a TVM or torch. Requests run one at a time, in order, in a process of its own.
-Every request says in full what it is about, so a new process answers it as the last one would.
+Requests run one at a time in a process of its own. Each is complete, so a new process gives the
+same answer.
 """
 
 import weakref
@@ -20,13 +20,13 @@ __all__ = ["EngineClient", "Job"]
 class EngineClient:
     """An engine in a process of its own, which starts at the first request.
 
+    The process ends when the client is closed or collected, or the interpreter exits.
+
     Args:
         session: "module:Class" of another session than the IR's own, importable in the child.
 
     Raises:
         EngineError: kind "usage", for an IR that no engine speaks.
-
-    When the client is closed, collected as garbage, or the interpreter exits, the process ends.
     """
 
     def __init__(self, ir: str, session: str | None = None) -> None:
@@ -56,9 +56,8 @@ class EngineClient:
     ) -> Any:
         """Ask and wait, with `on_progress(fraction, text)` called in this thread.
 
-        Progress that comes faster than it is taken is skipped, except the last. When the wait is
-        left by an exception (an interrupt, or one that `on_progress` raises), the request is
-        cancelled: nobody could receive its result.
+        Progress that comes faster than it is taken is skipped, except the last. An exception that
+        ends the wait (an interrupt, or one of `on_progress`) cancels the request.
 
         Raises:
             EngineError: as `Job.result`.
@@ -74,8 +73,7 @@ class EngineClient:
     def limit(self, limits: Limits) -> None:
         """Set what each pass and each build may take from now on.
 
-        One that crosses a limit is ended with its process, and raises in the next one, as often as
-        it comes up while this client lives.
+        Crossing a limit ends the process; the next one raises at that unit while this client lives.
         """
         self._supervisor.limits = limits
 
@@ -92,10 +90,10 @@ class EngineClient:
         return self._supervisor.limits
 
     def rest(self, busy: bool = False) -> bool:
-        """End the process until the next request; whether that was done, or there was none.
+        """End the process until the next request; whether there was one to end.
 
         Args:
-            busy: cancel what is not done, too; else nothing happens while there is such a request.
+            busy: cancel unfinished requests too; else they keep the process.
         """
         return self._supervisor.rest(busy)
 

@@ -1,19 +1,12 @@
 """TVM in training code: a module whose forward and backward run what TVM built.
 
-    from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
-
-    add_tvm_dispatch(model.encoder.layer[0], (hidden_states, attention_mask))
-    ...  # train as before
-    remove_tvm_dispatch(model.encoder.layer[0])
-
 Calls with inputs like the samples (shapes, dtypes, device) go through TVM, inside one
-`torch.autograd.Function`; any other call goes to the module's own forward. Dropout masks are drawn
-by PyTorch's generator in the order in which the module's own dropouts draw, so under one seed the
-numbers are the same.
+`torch.autograd.Function`; any other call runs the module's own forward. PyTorch's generator draws
+the dropout masks in the order of the module's own dropouts, so one seed gives the same numbers.
 
-What TVM runs is what the module did when it was traced, in the mode (train, eval, each submodule
-for itself) that it is called in. What hooks on submodules computed then is part of it, and so is a
-number that it read out of a tensor (`x.sum().item()`, `if x.any()`): a warning names where it did.
+TVM runs what the module did when it was traced, hooks on submodules included, in the mode (train,
+eval, each submodule for itself) that it is called in. Numbers that the trace read out of a tensor
+(`x.sum().item()`, `if x.any()`) are fixed; a warning names where.
 """
 
 import inspect
@@ -71,7 +64,7 @@ def add_tvm_dispatch(
 
     The module is traced and imported now, in train mode with its gradient taken, so what TVM cannot
     do is said here. It is built when it is first called, once for each mode and each set of wanted
-    gradients. May be called again with other samples; all of them are served then.
+    gradients. Further calls add samples.
 
     Args:
         module: any module whose parameters and inputs are dense tensors on one device.
@@ -81,13 +74,13 @@ def add_tvm_dispatch(
         sample_kwargs: arguments of forward() by name, the same way.
         engine: "relay" or "relax"; one process can have one of them.
         captures: name of a strategy in `passes.cuts.cut.STRATEGIES`: what the forward saves.
-        budget: most bytes to save, for the strategies that have one: a float is a fraction of what
-            everything that crosses takes, an int is bytes; None takes half of it.
+        budget: most bytes to save, for the strategies that have one: an int is bytes, a float a
+            fraction of what everything that crosses takes; None is 0.5.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
-        verify: compare what was built with the module's own `forward` before it is first used, on
-            the samples and on values of other kinds that the module takes (see `_other_values`):
-            outputs, gradients, changed buffers, and the state of PyTorch's generator. The call that
-            it was built for raises an EngineError of kind "engine" where they differ.
+        verify: before its first use, compare a build with the module's own `forward`, on the
+            samples and on other values (see `_other_values`): outputs, gradients, changed buffers,
+            and the generator's state. Where they differ, that call raises an EngineError of kind
+            "engine".
 
     Warns:
         UserWarning: the module reads a number out of a tensor, which stays as it is with the
@@ -95,9 +88,9 @@ def add_tvm_dispatch(
 
     Raises:
         EngineError: kind "usage" for wrong arguments; kind "engine" if the engine's TVM cannot be
-            loaded, or another TVM is imported already; kind "input" if the module does not run
-            with these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if
-            TVM cannot take its gradient.
+            loaded, or another TVM is imported already; kind "input" if the module does not run with
+            these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if TVM
+            cannot take its gradient.
     """
     _check_options(engine, captures, budget)
     args = (sample_inputs,) if isinstance(sample_inputs, torch.Tensor) else sample_inputs
@@ -150,12 +143,7 @@ def _taken_apart(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Given:
-    """Samples, copied; each tensor is one of its own.
-
-    Raises:
-        EngineError: kind "usage"; forward() does not take them; kind "input"; they hold something
-            else than tensors and constants.
-    """
+    """Samples, copied; each tensor is one of its own."""
     try:
         inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as wrong:
@@ -286,11 +274,11 @@ class _Route:
 
 
 class _Mode:
-    """One trace of a module, what was built of it, and how its outputs are put together.
+    """One trace of a module, its builds, and how outputs are put together.
 
     Args:
-        differentiable: whether gradients may be taken; without them a resize, say, stays TVM's
-            own, which has none.
+        differentiable: whether gradients may be taken; without them TVM's own operators, such as
+            resize, serve.
     """
 
     def __init__(self, route: _Route, differentiable: bool) -> None:
@@ -365,11 +353,7 @@ class _Mode:
         return True
 
     def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
-        """Run through TVM, with autograd where it records.
-
-        Raises:
-            EngineError: kind "engine"; what was built now does not compute what the module does.
-        """
+        """Run through TVM, with autograd where it records; verify a build that is new."""
         tensors = dict(zip(self.inputs, inputs, strict=True))
         tensors.update({n: getattr(*self.owners[n]) for n in self.live.program.params})
         buffers = self.live.program.buffers
@@ -431,11 +415,7 @@ class _Mode:
         return [*found, *(set() for _ in self.replaced)]
 
     def _verify(self, wanted: frozenset[str]) -> None:
-        """Compare runs with the module's own, on the samples and on values of other kinds.
-
-        Raises:
-            EngineError: kind "engine"; names the tensor that differs most, and its error.
-        """
+        """Compare runs with the module's own, on the samples and on values of other kinds."""
         module, samples = self.route.module, self.route.samples
         first = self._results(samples, wanted, module)
         worst, words = self._difference(samples, wanted, first), "on the samples"
@@ -470,7 +450,8 @@ class _Mode:
     ) -> tuple[str, float]:
         """The tensor that differs most from the module's own run, and by how many limits.
 
-        Where one does, the module in float64 decides: its own rounding is no error of ours.
+        Beyond a limit the module in float64 decides, as the module's own rounding is no error of
+        ours.
 
         Args:
             least: what errors are relative to at least, by a tensor's name.
@@ -545,7 +526,7 @@ def _worst(
 
     Args:
         scales: what errors are relative to.
-        exact: what `theirs` are in float64, where that is known.
+        exact: `theirs` in float64, where known.
     """
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     worst = "", 0.0
@@ -583,14 +564,14 @@ def _gradients(
 def _other_values(
     module: torch.nn.Module, samples: tuple[torch.Tensor, ...], ties: bool
 ) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
-    """Inputs that differ from samples in kind, and what they are called.
+    """Inputs that differ from samples in kind, and their names.
 
-    Integers that stand for nothing (-100, and what submodules call padding or ignored) at every
-    second place and everywhere; masks that hide a row, and all; numbers that are all 0, small and
-    negative, large. What the module does not take, it refuses.
+    Integers without a meaning (-100, and what submodules use for padding or ignored) at every
+    second place and everywhere; masks that hide one row, or all; all 0, small and negative, large
+    numbers. The module refuses what it does not take.
 
     Args:
-        ties: whether it is free which of equal numbers the module takes.
+        ties: whether the module may take any of equal numbers.
     """
 
     def instead(kind: Callable[[torch.dtype], bool], change: Callable[[torch.Tensor], Any]) -> Any:

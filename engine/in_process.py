@@ -1,7 +1,6 @@
 """A live PyTorch module as functions that TVM built; what `engine.dispatch` runs, for every IR.
 
-Functions are built when they are first needed: one for inference, and a forward and a backward for
-each set of gradients that is asked for.
+Built on first use: one for inference, and a forward and a backward per set of wanted gradients.
 """
 
 import importlib

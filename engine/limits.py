@@ -1,10 +1,8 @@
 """Limits of what passes, builds, files and calls may take; crossing one is an error like others.
 
-An engine says when a unit (a pass, a build, the opening of a file) begins and ends (`limited`).
-`engine.supervisor` measures the engine from outside meanwhile, and ends the process where it
-crosses a limit. If the call cannot go on without the unit, it fails at once; else a new process is
-asked the same, which raises at that unit instead of running it. A whole call has a limit, too, by
-its kind.
+An engine reports when a unit (a pass, a build, opening a file) begins and ends (`limited`).
+`engine.supervisor` measures it from outside and ends the process if it crosses a limit. A final
+unit fails the call; else a new process is asked the same, and raises at that unit.
 """
 
 import os
@@ -46,7 +44,7 @@ def calls_of(text: str) -> dict[str, float]:
     """Limits of calls, such as "import=60,build=600".
 
     Raises:
-        ValueError: it cannot be read so.
+        ValueError: another form.
     """
     found = {}
     for part in filter(None, text.split(",")):
@@ -64,9 +62,8 @@ class Unit:
     Args:
         what: it is, at the head of a sentence.
         kind: of the error where it crosses a limit.
-        seconds: of processor time that it may take by itself, whatever the limits are; 0 where they
-            alone count.
-        memory: bytes that it may take by itself; 0 where the limits alone count.
+        seconds: of processor time that it may take whatever the limits; 0 where they alone count.
+        memory: bytes, likewise.
         final: whether the call fails with it.
     """
 
@@ -81,13 +78,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and those that it started have used.
-
-    Args:
-        wall: seconds.
-        processor: seconds of all processors together.
-        memory: bytes.
-    """
+    """What a process and its children have used: seconds of wall clock and of all processors, and
+    bytes."""
 
     wall: float = 0.0
     processor: float = 0.0
@@ -108,10 +100,10 @@ class Limits:
 
     Args:
         seconds: of wall clock.
-        memory: MiB of the process's own memory, beyond what it had when the unit began. A GPU's
-            does not count.
+        memory: MiB of the process's own memory (not a GPU's) beyond what it had at the unit's
+            begin.
         calls: seconds of a whole call, by its kind.
-        idle: seconds after which an engine rests that is asked nothing.
+        idle: seconds without a request after which an engine rests.
     """
 
     seconds: float = 0.0
@@ -122,8 +114,8 @@ class Limits:
     def crossed(self, unit: Unit, used: Usage) -> EngineError | None:
         """The error of a unit that has used too much, else None.
 
-        A unit's own seconds are counted by the clock as long as the process gets a processor, and
-        by its processor time where it has to wait for one, up to `_PATIENCE` times as long.
+        A unit's own seconds are counted by the clock while the process gets a processor, and by
+        processor time while it waits for one, up to `_PATIENCE` times as long.
         """
         seconds = max(min(used.wall, used.processor), used.wall / _PATIENCE)
         if 0 < unit.seconds < seconds:
@@ -171,8 +163,8 @@ class Watched:
     """Who watches this process; nobody does in a script.
 
     Args:
-        tell: called with a unit that begins, and with None where the last begun ends.
-        pause: called with why nothing counts for a while, and with "" where it does again.
+        tell: called with a unit that begins, and with None where it ends.
+        pause: called with why nothing counts now, and with "" where it does again.
     """
 
     tell: Callable[[Unit | None], None] = lambda unit: None
@@ -197,7 +189,7 @@ def limited(
 
     Args:
         what, where, kind, seconds, memory, final: as of `Unit`.
-        about: plain data that tells it from other units.
+        about: plain data that identifies the unit.
 
     Raises:
         EngineError: of this kind; it crossed a limit before.
@@ -223,11 +215,11 @@ def uncounted(why: str) -> Iterator[None]:
 
 
 def of_page() -> Limits:
-    """The page's: a quarter of an hour and three quarters of the machine's memory for a unit, and
-    `KINDS`, if nothing else is said where it is started.
+    """The page's limits: by default a quarter of an hour and three quarters of the machine's memory
+    for a unit, and `KINDS`.
 
     Raises:
-        EngineError: kind "usage"; what is said is no limit.
+        EngineError: kind "usage"; a setting is no limit.
     """
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
     names = ", ".join((SECONDS, MEMORY, CALLS, IDLE))

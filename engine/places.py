@@ -1,7 +1,6 @@
 """How many engines there may be at once in this process, for each takes most of a gigabyte.
 
-Who needs one more gets the place of the engine that has been idle the longest, which starts again
-when it is asked something.
+A new one takes the place of the engine idle the longest, which restarts when asked.
 """
 
 import os
@@ -27,11 +26,7 @@ class Holder(Protocol):
         """Seconds since its last request was done; None while there is one."""
 
     def rest(self, busy: bool) -> bool:
-        """End its process; whether that was done.
-
-        Args:
-            busy: give up what it is doing, too.
-        """
+        """End its process; whether it did. `busy` also gives up what it is doing."""
 
 
 class Places:
@@ -45,11 +40,7 @@ class Places:
     def take(
         self, holder: Holder, given_up: Callable[[], bool], say: Callable[[str], None]
     ) -> bool:
-        """Wait for a place; False when that was given up.
-
-        Args:
-            say: called with words for who waits.
-        """
+        """Wait for a place; False when that was given up. `say` is called with why it waits."""
         with self._changed:
             while holder not in self._held and not given_up():
                 if not self.most or len(self._held) < self.most:
@@ -79,10 +70,10 @@ class Places:
 
 
 def most_of_page() -> int:
-    """As many engines as two thirds of the machine's memory hold, if nothing else is said.
+    """By default, as many engines as two thirds of the machine's memory hold.
 
     Raises:
-        EngineError: kind "usage"; what is said is no number.
+        EngineError: kind "usage"; the setting is no number.
     """
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with refusing("usage", "the number of engines cannot be read: {}.", MOST, "Give another."):

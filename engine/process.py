@@ -39,7 +39,7 @@ _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
 
 @dataclass(frozen=True)
 class Wants:
-    """What an engine may do beyond what its sandbox allows, because a request needs it.
+    """What a request needs beyond the engine's sandbox.
 
     Args:
         network: reach other machines.
@@ -54,7 +54,7 @@ class Wants:
     def with_(self, method: str, arguments: Iterable[Any]) -> "Wants":
         """And what a request needs: a fleet's tracker, a folder to leave files in, models' files.
 
-        A person's own code may read everything, and no stranger's file is opened beside it.
+        A person's own code may read everything, as no stranger's file is opened beside it.
         """
         given = tuple(arguments)
         network = self.network or any(isinstance(a, Fleet) for a in given)
@@ -196,13 +196,12 @@ class EngineProcess:
         self.conn.send((number, method, payload, dict(crossed)))
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """The next that it says, as `engine.worker` has it; None if nothing came in this time.
-
-        What cannot be read comes as an error with None in the place of the request's number.
+        """Its next message, as of `engine.worker`; None if none came in this time. A malformed one
+        comes as an error with None for the request's number.
 
         Raises:
             EOFError, OSError: it has ended.
-            TooLarge: it says more than is read.
+            TooLarge: the message is too large.
         """
         if not wait_for([self.conn], seconds):
             # A process that it started may hold its socket open after its death.
@@ -236,7 +235,7 @@ class EngineProcess:
         """Wait for its end, or make it.
 
         Returns:
-            Its exit status, its last output, and whether the kernel ran out of memory meanwhile.
+            Exit status, last output, and whether the kernel ran out of memory meanwhile.
         """
         self.conn.close()
         deadline = time.monotonic() + _GRACE
@@ -253,13 +252,10 @@ class EngineProcess:
 
 
 def usage(pid: int) -> Usage:
-    """What a process and those that it started have used until now, seen from outside.
+    """What a process and its children have used until now, seen from outside, and the clock's time.
 
-    Address space (RLIMIT_AS) says little of memory: stacks, arenas and CUDA reserve far more than
-    they use, and TVM ends the process where a reservation fails.
-
-    Returns:
-        With the time on the wall's clock. Of what it started, memory is what it does not share.
+    Memory is not address space (RLIMIT_AS): stacks, arenas and CUDA reserve far more than they use,
+    and TVM dies of a failed reservation. Children count with the memory that they do not share.
     """
     now = time.monotonic()
     if sys.platform != "linux":
@@ -355,7 +351,7 @@ def death(
 
     Args:
         status, output, ran_out: as `EngineProcess.end` returns them.
-        file: that was being opened: over some that are damaged, readers of others' crash.
+        file: that was being opened: others' readers crash on damaged ones.
     """
     if file and -status in _CRASHES:
         message = f"{file} cannot be read: its reader crashes over it ({ending(status)})."

@@ -1,10 +1,9 @@
-"""The sandbox that an engine's process runs in: the tightest that the system gives without root.
+"""The sandbox of an engine's process: the tightest that the system gives without root.
 
-Landlock lets the process read its environment and the files that it is to open, and write to its
-own folder. Where user namespaces are allowed, it has no network, a `/dev/shm` of its own, and all
-other file systems mounted read-only, which also keeps modes, times and attributes of files as they
-are. A filter of system calls (seccomp) refuses what those do not cover. What the system refuses is
-left out and the rest applies; `required` says without which parts no stranger's file is opened.
+Landlock lets it read its environment and the files that it is to open, and write to its own folder.
+User namespaces, if allowed, take away the network, give it a `/dev/shm`, and mount all other file
+systems read-only, which protects modes, times and attributes. seccomp refuses calls beyond those.
+What the system refuses is left out; `required` says what strangers' files need.
 """
 
 import contextlib
@@ -54,11 +53,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Access:
-    """What a process may reach.
-
-    Args:
-        readable: files and folders that it may read beside its environment; `EVERYTHING` for all.
-    """
+    """What a process may reach: `readable` files and folders beside its environment, or
+    `EVERYTHING`."""
 
     folder: Path
     writable: tuple[Path, ...] = ()
@@ -67,10 +63,8 @@ class Access:
 
 
 def enter(access: Access) -> None:
-    """Put this process, and all that it starts, into a sandbox. Call it before there are threads.
-
-    `restrictions` then says what is restricted.
-    """
+    """Put this process and its children into a sandbox, before there are threads; see
+    `restrictions`."""
     restricted: list[str] = []
     if sys.platform == "linux" and not switched_off():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -104,10 +98,8 @@ def restrictions() -> tuple[str, ...]:
 
 
 def require(name: str) -> None:
-    """Refuse to open a stranger's file in an engine without a sufficient sandbox.
-
-    Sufficient is one that restricts both what is read and what is written. In a process that is no
-    engine, such as a script of the user's, nothing is required.
+    """Refuse to open a stranger's file in an engine whose sandbox does not restrict reading and
+    writing. Scripts are free.
 
     Raises:
         EngineError: kind "file".
@@ -178,10 +170,8 @@ def _set_read_only(place: bytes, on: bool) -> bool:
 
 
 def _drop_capabilities() -> None:
-    """Give up root's rights, also those over new namespaces, with which mounts could be changed.
-
-    Kept is reading and writing whatever a file's owner, for a model's file may be another user's.
-    """
+    """Give up root's rights, also those in new namespaces, with which mounts could be changed, but
+    for access to files of other owners, such as a model's."""
     header, data = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0)), bytearray(24)
     buffer = (ctypes.c_char * 24).from_buffer(data)
     _libc.capget(header, buffer)
@@ -267,8 +257,8 @@ _COMPILERS = ("nvcc", "gcc", "clang")
 
 
 def environment() -> Iterator[Path]:
-    """What each engine may read: the system's libraries and programs, Python's, relascope itself,
-    the caches of models and kernels, and the passes that the user named."""
+    """What each engine may read: the system's and Python's libraries and programs, relascope,
+    caches of models and kernels, and the user's passes."""
     yield from (Path("/", name) for name in _SYSTEM)
     yield from (Path("/etc", name) for name in _ETC)
     found = [
@@ -340,9 +330,8 @@ _DOMAINS = (2, 10, 16)  # IPv4, IPv6 and netlink, which a network namespace keep
 def _filter_calls(apart: bool, read_only: bool) -> bool:
     """Refuse system calls that reach beyond the sandbox in other ways; whether that is done.
 
-    Sockets of other programs (ssh-agent's, D-Bus's, Docker's) are reached by their names whatever
-    the mounts; keys of the kernel and, without namespaces, System V's memory outlast a process; and
-    Landlock does not know of modes, owners, times and attributes of files.
+    Mounts do not hide other programs' sockets (ssh-agent, D-Bus, Docker). Keys of the kernel and,
+    without namespaces, System V memory outlast a process. Landlock ignores modes, owners and times.
     """
     calls = _CALLS.get(platform.machine())
     if calls is None or sys.maxsize < 1 << 32:
@@ -355,8 +344,7 @@ def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
     """Have the kernel refuse system calls to this process and its children; whether it will.
 
     Args:
-        sockets: the number of `socket`, which is refused for what a network namespace does not keep
-            apart.
+        sockets: the number of `socket`, for kinds that a network namespace does not separate.
     """
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM

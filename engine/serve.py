@@ -1,10 +1,9 @@
-"""TVM's RPC tracker and server, as TVM has them, with the TVM of an engine.
+"""TVM's RPC tracker and server, with the TVM of an engine; `--help` lists TVM's own options.
 
     python -m relascope.engine.serve relax tracker --host 0.0.0.0 --port 9190
     python -m relascope.engine.serve relay server --tracker 127.0.0.1:9190 --key pi
 
-What follows the second word is TVM's own; `--help` lists it. The tracker is the same for both
-engines; a server serves the engine whose TVM it runs.
+One tracker serves both engines; a server, the engine whose TVM it runs.
 """
 
 import importlib.util

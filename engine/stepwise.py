@@ -1,12 +1,11 @@
-"""A pipeline pass by pass, in a script: what `relascope step --export` writes uses this.
+"""A pipeline pass by pass, in a script, as `relascope step --export` writes it.
 
     run = Stepwise("relay", ModelSource("mlp"))
     run.do("cse")
     run.do("bind")
     run.check()
 
-The TVM is imported into the process that asks, so a script has one IR. Between two passes `run.mod`
-is TVM's own module, to print or to go on with.
+The TVM is imported into the script's process, so it has one IR. `run.mod` is TVM's own module.
 """
 
 import sys
@@ -47,8 +46,8 @@ class Stepwise:
         """Run one pass.
 
         Raises:
-            EngineError: there is no such pass, it is told what it does not take, or it failed; the
-                program is then the one before it.
+            EngineError: there is no such pass, its parameters are wrong, or it failed; the program
+                then stays.
         """
         given = tuple((k, _text(v)) for k, v in parameters.items())
         step = Step(name, True, given)
@@ -79,7 +78,7 @@ class Stepwise:
     def check(self, target: str | None = None) -> bool:
         """Build what there is now, run it, and compare every output and gradient with PyTorch.
 
-        Passes that are only for looking are left out, as a build leaves them out.
+        As in any build, passes that are only for looking are left out.
 
         Args:
             target: a TVM target; the best one that runs here otherwise.

@@ -32,8 +32,8 @@ _JOIN = 3.0  # s; for the thread to see that it is over
 class Job:
     """One request to an engine. Safe to use from any thread.
 
-    A job does not keep its client alive: when the client is closed or collected, the job fails with
-    kind "cancelled".
+    It does not keep its client alive: when that is closed or collected, it fails with kind
+    "cancelled".
     """
 
     def __init__(self, supervisor: "Supervisor", number: int, method: str, payload: bytes) -> None:
@@ -79,10 +79,8 @@ class Job:
         return self._value
 
     def cancel(self) -> None:
-        """Give it up: a waiting request is dropped, for a running one the process is ended.
-
-        Other requests are not touched. Does nothing to a request that is done.
-        """
+        """Give it up: drop a waiting request, end the process of a running one; nothing if it is
+        done."""
         self._supervisor.cancel(self)
 
     def _follow(self, on_progress: Callable[[float, str], None]) -> None:
@@ -144,10 +142,7 @@ class _Exchange:
         self._look = _LOOK  # s; longer where measuring large processes takes long
 
     def answer(self) -> tuple[str, Any]:
-        """Wait for the answer.
-
-        Returns:
-            "result", "error" or "gone", and the value.
+        """Wait for the answer: "result", "error" or "gone", and the value.
 
         Raises:
             EOFError, OSError: the process died.
@@ -400,10 +395,8 @@ class Supervisor:
             job._finish(error=value)
 
     def stop(self, process: EngineProcess, job: Job, stopped: _Stopped) -> bool:
-        """End a process that crossed a limit; whether the request ends with it.
-
-        It fails before the process is gone, for that takes long where it has much memory.
-        """
+        """End a process that crossed a limit; whether the request ends with it, which is reported
+        first, as a process with much memory ends slowly."""
         _log.warning("%s", stopped.error.message)
         unit = stopped.unit
         if unit is not None:

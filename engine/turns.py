@@ -24,7 +24,7 @@ class Turns:
 
     Args:
         file: the descriptor of the file with the locks; -1 where there is none.
-        tell: called with what is waited for, and with "" when it is waited for no more.
+        tell: called with what is waited for, then with "".
     """
 
     file: int = -1

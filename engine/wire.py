@@ -1,8 +1,7 @@
 """What an engine sends, as bytes: plain values, and dataclasses, enumerations and errors of ours.
 
-An engine may have opened a stranger's file, so what it sends is read as a stranger's, too. Of
-pickle only values and calls are left: `loads` hands out no class, only functions that make one of
-ours by its fields, so nothing can be imported, called or changed that is not listed here.
+An engine may have opened a stranger's file, so its messages are read as a stranger's. `loads` finds
+no class, only functions that make one of ours by its fields.
 """
 
 import importlib

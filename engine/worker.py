@@ -1,18 +1,15 @@
 """The child process of an engine: `python -m relascope.engine.worker --ir relay --fd N`.
 
-It answers requests that arrive on file descriptor N, a socket whose other end `engine.process`
-holds, one at a time and in order. The main thread only reads the socket, so that the end of the
-parent is noticed in the middle of any work; the work is done in a thread with a large stack, for
-TVM's C++ visitors recurse over the graph and deep graphs overflow the usual eight megabytes.
+It answers requests on the socket N of `engine.process`, one at a time and in order. The main thread
+only reads, to notice the parent's end at any time; a thread with a large stack works, because TVM's
+C++ visitors recurse over the graph.
 
-What travels to here, pickled, is `(id, method, payload, crossed)` with a payload of pickled
-`(args, kwargs)`, and the units that crossed a limit. From here, as `engine.wire` has it, come
-`("begun", id)` when the session sets to work, `("progress", id, fraction, text)`, `("waits", id,
-for what)` with "" when it waits no more and `("unit", id, unit or None)`, None where the last unit
-that began ends, then `("result", id,
-value)`, `("error", id, EngineError)`, or, when the session itself could not be made, `("gone", id,
-EngineError)`, after which the process ends. `("records", id, action, path, text)` asks the app to
-add records of tuning (`engine.protocol.records`), which answers `("records", error or None)`.
+Requests are pickled `(id, method, payload, crossed)`, with a payload of pickled `(args, kwargs)`
+and the units that crossed a limit. Back come, by `engine.wire`, `("begun", id)`, `("progress", id,
+fraction, text)`, `("waits", id, for what)` with "" at the end of it, and `("unit", id, unit or
+None)`, None where it ends; then `("result", id, value)`, `("error", id, EngineError)` or, without a
+session, `("gone", id, EngineError)` and the end. `("records", id, action, path, text)` asks the app
+to add records of tuning, which answers `("records", error or None)`.
 """
 
 import argparse

@@ -32,17 +32,15 @@ _USED = {f: f for f in _SAME.split()} | dict(pair.split("=") for pair in _OTHERS
 
 
 def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]]) -> str:
-    """The processor to compile for: all that LLVM's code for it may use is among `flags`.
+    """A name for `-mcpu`: a processor whose LLVM code uses nothing beyond `flags`; "" where none
+    fits.
 
-    A virtual machine often hides features of the processor it runs on, so its model's name is no
-    promise; and an old LLVM does not know new names.
+    The model's name does not decide: a virtual machine may hide features, an old LLVM lacks new
+    names.
 
     Args:
-        flags: the features of the machine, by the Linux kernel's names.
-        known: the processors that LLVM knows, with their features by LLVM's names.
-
-    Returns:
-        A name for `-mcpu`, or "" where none fits.
+        flags: the machine's features, by the Linux kernel's names.
+        known: LLVM's processors, with their features by LLVM's names.
     """
     names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
     for name in names:
@@ -54,11 +52,7 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
 
 
 def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
-    """Those of some features, by LLVM's names, that a processor does not have.
-
-    Args:
-        info: of the processor, by the Linux kernel's names; of one that lists none, nothing lacks.
-    """
+    """The features, by LLVM's names, that a processor lacks; none if `info` lists no flags."""
     flags = frozenset(info.get("flags", "").split())
     if not flags:
         return []
@@ -66,11 +60,10 @@ def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
 
 
 def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
-    """The target for this machine's processor, such as "llvm -mcpu=znver2", and it in words.
+    """The target for this machine's processor, such as "llvm -mcpu=znver2", and a description.
 
     Args:
-        known: from names of processors to those that LLVM knows, with LLVM's names of their
-            features.
+        known: from processor names to those that LLVM knows, with LLVM's names of their features.
     """
     info = cpu_info()
     flags = frozenset(info.get("flags", "").split())
@@ -81,13 +74,12 @@ def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> 
 
 
 def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """The first processor of Linux's list; nothing elsewhere.
+    """The first processor of Linux's list; empty elsewhere.
 
-    With `RELASCOPE_PROCESSOR=avx2` in the environment its flags name no AVX-512, as if the
-    processor had none.
+    `RELASCOPE_PROCESSOR=avx2` in the environment removes AVX-512 from its flags.
 
     Raises:
-        EngineError: kind "target"; the variable names something else.
+        EngineError: kind "target"; the variable has another value.
     """
     cap = os.environ.get(SETTING, "")
     if cap not in ("", _AVX2):

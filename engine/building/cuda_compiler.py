@@ -1,7 +1,7 @@
-"""Compiling CUDA's source, for both TVMs alike: by nvrtc where there is one, else by nvcc.
+"""Compile CUDA source, for both TVMs: by nvrtc if there is one, else by nvcc.
 
-Relay's nvrtc asks a GPU what to compile for; Relax's ways tell the compiler `--use_fast_math`, with
-which a tanh is off by 5e-4. Here numbers are computed as they are written.
+Relay's nvrtc asks a GPU what to compile for, and Relax passes `--use_fast_math`, with which tanh is
+off by 5e-4.
 """
 
 import ctypes

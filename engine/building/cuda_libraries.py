@@ -11,7 +11,7 @@ _WANTED = re.compile(r"(lib[\w-]+\.so[.\d]*): cannot open shared object file")
 
 
 def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
-    """Where a library of CUDA's may be, as what to ask the loader for.
+    """What to ask the loader for, to find a CUDA library.
 
     Args:
         name: its soname, such as "libcudart.so.12".
@@ -34,11 +34,8 @@ def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
 
 
 def load(path: str) -> str:
-    """Load a library, and before it those of CUDA's that it needs and the loader does not find.
-
-    Returns:
-        The loader's words where it cannot be loaded, else "".
-    """
+    """Load a library after the CUDA libraries that it needs; the loader's error, or "" where it
+    loads."""
     tried: set[str] = set()
     while True:
         try:

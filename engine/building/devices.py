@@ -1,7 +1,6 @@
 """What can be compiled for on this machine; each engine says how its own TVM builds and runs.
 
-A target is said to run here only after a small function was built for it, run, and gave the right
-numbers.
+A target counts as running here only after a small function built for it gave the right numbers.
 """
 
 import difflib
@@ -80,7 +79,7 @@ class Tvm:
     def targets(self) -> tuple[Target, ...]:
         """The targets, the best first; those that do not run here come last and say why.
 
-        A kernel is built and run for each once in a process, a few tens of milliseconds.
+        Builds and runs a kernel for each, once in a process: a few tens of milliseconds.
         """
         return self._targets
 
@@ -136,10 +135,7 @@ class Tvm:
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
     def gpus(self) -> tuple[Target, ...]:
-        """Every GPU that this TVM can write code for and drive; and why there is none of NVIDIA's.
-
-        Of other makers' GPUs nothing is said where the TVM has no runtime for them.
-        """
+        """Every GPU that this TVM can write code for and drive; why there is none of NVIDIA's."""
         found: list[Target] = []
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
@@ -253,10 +249,10 @@ class Tvm:
         return f"This machine's processor lacks what such code may use: {', '.join(wanting)}."
 
     def new_target(self, target: str, make: Callable[[], Any]) -> Any:
-        """A target of this TVM's, held against what LLVM has.
+        """A target of this TVM's, checked against LLVM.
 
-        TVM dies of an architecture that LLVM lacks, and after a processor or a feature that it
-        lacks it goes on without a word, with another.
+        TVM crashes on an architecture that LLVM lacks, and silently replaces an unknown processor
+        or feature.
 
         Raises:
             EngineError: kind "target"; TVM refuses it, it is for AMD's GPUs, or LLVM has no such

@@ -1,7 +1,7 @@
 """What an engine built for a target, taken apart: sizes and code, kernel by kernel.
 
-TVM's export writes the object files that a library is linked of, with no linker, so this works for
-a machine that is not here. Of a GPU's kernels the sizes are those of NVIDIA's compiler.
+Needs no linker, so it works for other machines: TVM's export writes object files. Sizes of a GPU's
+kernels are those of NVIDIA's compiler.
 """
 
 import re
@@ -29,14 +29,14 @@ _NOT_WRITTEN = (
 
 @dataclass(frozen=True)
 class Library:
-    """One function that was built, as an engine hands it over.
+    """One function that was built.
 
     Args:
         llvm: LLVM's text of the part that runs on the CPU, and the same as assembly.
         devices: (kind, source) of each part that runs on a GPU.
         export: writes the library's object files into a tar file.
-        note: a sentence on what it needs to run, or "".
-        launches: of each function on a GPU, by its name.
+        note: what it needs to run, a sentence, or "".
+        launches: by function name, on a GPU.
     """
 
     phase: str
@@ -58,7 +58,7 @@ def library_of(
     """What a TVM built, as it is taken apart.
 
     Args:
-        module: the first of its modules, with those that it imports; the TVMs call these otherwise.
+        module: the first module, with those that it imports; the TVMs name these differently.
         notes: by an option of the target, what the library needs to run.
     """
     host, devices = ("", ""), []
@@ -131,8 +131,7 @@ def _objects(library: Library, folder: Path | None, notes: list[str]) -> list[by
 
 @dataclass(frozen=True)
 class _Device:
-    """A GPU's functions: their code by language, their bytes and registers where they were
-    compiled."""
+    """A GPU's functions: code by language, bytes and registers if compiled."""
 
     code: dict[str, dict[str, str]]
     sizes: dict[str, int] | None

@@ -82,9 +82,9 @@ class Build(Protocol):
 
 
 class WholeExecutable(Executable):
-    """A program that was built as one function; a joint program so for comparing, not for timing.
+    """A program built as one function; a joint program for comparing only, not for timing.
 
-    Its forward hands the gradients, if there are any, to its backward, which only tells them apart.
+    Its forward hands any gradients to its backward, which only tells them apart.
     """
 
     def __init__(self, program: Program, build: Build) -> None:
@@ -157,7 +157,7 @@ def given(values: Tensors, name: str) -> torch.Tensor:
     """An argument's value.
 
     Raises:
-        EngineError: kind "input"; there is none.
+        EngineError: kind "input"; it is missing.
     """
     if name not in values:
         raise EngineError("input", f"The argument {name} is missing.", name)
@@ -165,11 +165,11 @@ def given(values: Tensors, name: str) -> torch.Tensor:
 
 
 def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
-    """An argument's value as kernels take it: of the type that a function was built for,
-    contiguous, and aligned; a copy where it is not.
+    """An argument as kernels take it: of the built type, contiguous, and aligned; a copy where
+    needed.
 
     Raises:
-        EngineError: kind "input"; there is none, or it is of another type.
+        EngineError: kind "input"; it is missing, or of another type.
     """
     value = given(values, name)
     its = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))

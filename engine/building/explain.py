@@ -12,10 +12,9 @@ _FAILED_KIND = {"step": "pass", "graph_after": "pass", "split": "pass"}
 
 
 def explain(error: BaseException, method: str) -> EngineError:
-    """An unexpected exception as something a person can read.
+    """An unexpected exception as readable text.
 
-    A TVM error carries pages of C++ backtrace before the one line that says what was wrong; that
-    line, and the source line of the check that failed, are kept.
+    Of a TVM error, which has pages of C++ backtrace, keep the last line and the failed check's.
     """
     on_gpu = gpu_faults.gpu_fault(error, method)
     if on_gpu is not None:
@@ -59,8 +58,7 @@ def _reason(message: str, limit: int = 6) -> str:
 def _diagnostics() -> str:
     """What TVM's type checker last wrote to standard error, where that is a file.
 
-    The exception itself only says that there is something to be read there, so this must be asked
-    before anything else is written.
+    The exception only refers to it. Call this before anything else is written.
     """
     try:
         sys.stderr.flush()

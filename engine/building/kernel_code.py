@@ -35,8 +35,8 @@ def llvm_functions(text: str) -> dict[str, str]:
 def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
     """The symbols that each kernel of an LLVM module consists of, its own first.
 
-    A kernel is what other modules can call. What it calls itself, and no other kernel does, is a
-    part of it: its loops are in a function of their own, and so is what each thread does.
+    A kernel is a function that other modules can call, with the functions that it alone calls: its
+    loops, and what each thread does.
     """
     bodies = llvm_functions(text)
     linkage = {m[2]: m[1] for m in _DEFINED.finditer(text)}
@@ -83,11 +83,8 @@ def device_functions(text: str) -> dict[str, str]:
 
 
 def owner(device_function: str, kernels: Iterable[str]) -> str:
-    """Which kernel a function on a GPU is a part of: TVM adds "_kernel" and a number to its name.
-
-    Returns:
-        Its own name where no kernel fits.
-    """
+    """The kernel that a GPU function is part of, else its own name: TVM appends "_kernel" and a
+    number."""
     name = re.sub(r"_kernel(_\d+)?$", "", device_function)
     return name if name in set(kernels) else device_function
 

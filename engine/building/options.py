@@ -37,8 +37,7 @@ class Function:
     """One function of a program.
 
     Args:
-        program, name: where it stands.
-        graph: of it; of the forward or backward of a split program, by the ids of the joint graph.
+        graph: of it; of a half of a split program, by the ids of the joint graph.
         exprs: the IR's expression of each node by its id.
     """
 

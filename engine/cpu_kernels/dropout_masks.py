@@ -48,12 +48,11 @@ def draw_masks(
     Args:
         seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
-        room: whose memory is used, that of masks of earlier calls say; None takes fresh memory.
+        room: masks of earlier calls, to reuse their memory; None allocates.
 
     Returns:
-        By name, 0 and 1 as uint8 in the mask's shape: where dropout leaves something of ones, so it
-        draws exactly what the model's own dropout draws. Of other random operators, what they
-        return.
+        By name, 0 and 1 as uint8 in the mask's shape, by the model's own dropout on ones; of other
+        random operators, what they return.
     """
     with nullcontext() if seed is None else seeded(seed):
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}

@@ -1,9 +1,8 @@
 """Dropout masks by PyTorch's own random numbers, drawn by a kernel.
 
-PyTorch may draw `bernoulli_` on a CPU one number after the other: 64 bits of a Mersenne Twister
-each, on one thread. A kernel of TVM's makes vectors of the same steps (Matsumoto and Nishimura,
-"Mersenne Twister", ACM TOMACS 8, 1998), from the state of PyTorch's generator, and leaves it where
-PyTorch would have. Where PyTorch draws otherwise, that is seen at the first mask.
+On a CPU, PyTorch may draw `bernoulli_` serially, 64 bits of a Mersenne Twister per number. A TVM
+kernel vectorises these steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998) and
+leaves PyTorch's generator in the same state. The first mask checks that PyTorch draws so.
 """
 
 import math
@@ -99,10 +98,9 @@ def computation(te: Any, tir: Any) -> list[Any]:
 
 
 class _Loops:
-    """The kernel's loops.
+    """The kernel's loops. A pair of words makes one number.
 
-    A pair of words is one number. `room` has a word that was left over in front of those that the
-    state gives, for a pair may begin in one block of words and end in the next.
+    `room` keeps an unpaired word before those of the state: a pair may cross two blocks of words.
     """
 
     def __init__(self, tir: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -1,9 +1,8 @@
 """Maxima, minima and comparisons of lowered kernels that treat NaN as PyTorch does.
 
-TVM takes the larger of a and b as `a > b ? a : b`, which loses NaN in a, and begins a maximum at
-the lowest number, where minus infinity belongs. Some of its comparisons are true of NaN: those of
-another kind than LLVM's ordered ones, and all of them where TVM lets LLVM assume that there is no
-NaN, which Relay's does.
+TVM writes max(a, b) as `a > b ? a : b`, which loses NaN in a, and starts a maximum at the lowest
+number instead of minus infinity. Some comparisons are true of NaN: the unordered ones, and all of
+them if LLVM may assume that there is no NaN, as in Relay's TVM.
 """
 
 import math
@@ -127,7 +126,7 @@ def _kept(
     """A comparison, maximum or minimum that treats NaN as PyTorch does.
 
     Args:
-        opposite: of a comparison, the one that is true of all other numbers, to make instead.
+        opposite: the comparison that is true of all other numbers, to negate instead.
     """
     dtype, lanes = _dtype(node.a)
     if dtype not in _BITS:
@@ -191,11 +190,11 @@ def places(
 ) -> Rule:
     """The rule for "Select", "EQ", "Sub" and "Call" nodes before a kernel is lowered.
 
-    Where the place of the largest (smallest) element is looked for, it is the first NaN's, and the
-    first element's where all are infinite. Where a remainder is written as a - trunc(a / b) * b,
-    which infinity has none of, it is LLVM's. Differences are computed, see `_difference`. Where a
-    logarithm adds a number that stands in a buffer, it gets the number, so that `vector_math`
-    knows it.
+    - argmax and argmin give the place of the first NaN, or the first place if all are infinite.
+    - A remainder written as a - trunc(a / b) * b is LLVM's, as infinity has no such difference.
+    - Differences are computed, see `_difference`.
+    - A logarithm of a sum with a number in a buffer gets the number, for `vector_math` to
+      recognise.
 
     Args:
         equal: whether two expressions are the same but for the buffers that they read.
@@ -283,8 +282,8 @@ def _remainder(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
 
 
 def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
-    """A difference of which TVM or LLVM would make 0, or one operand of a sum, without computing
-    it: the first is NaN of NaN and infinity, the second is rounded."""
+    """A difference that TVM or LLVM would fold to 0 (wrong for NaN and infinity) or to an operand
+    of a sum (unrounded)."""
     dtype, lanes = _dtype(node)
     if dtype not in _BITS or _name(node) != "Sub":
         return node
@@ -316,11 +315,11 @@ _ROUNDS = {"bfloat16": "llvm.canonicalize", "float16": "llvm.ssa.copy"}
 def narrowed(
     tir: Any, call: Callable[..., Any], cast: Any, dtypes: Sequence[str] = ("bfloat16",)
 ) -> Any:
-    """A cast whose operand is marked, so that `_rounded` makes of it what the cast says.
+    """A cast with a marked operand, so that `_rounded` really rounds.
 
-    TVM computes bfloat16 in float32, and leaves out what is rounded between two operators of one
-    kernel. A statement that rounds would not survive its lowering. LLVM does the same to float16
-    where it may reorder arithmetic.
+    TVM computes bfloat16 in float32 without rounding between operators of one kernel, and LLVM does
+    the same to float16 if it may reorder arithmetic. A rounding statement would not survive
+    lowering.
     """
     dtype, lanes = _dtype(cast)
     value, given = cast.value, _dtype(cast.value)[0]

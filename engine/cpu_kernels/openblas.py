@@ -1,8 +1,7 @@
-"""Matrix products by OpenBLAS, called by kernels of TVM's, on TVM's own threads.
+"""Matrix products by SciPy's OpenBLAS (`scipy_cblas_…`), called by TVM kernels on TVM's threads.
 
-PyTorch's library brings threads of its own, which take cores from TVM's, and a call of it goes
-through Python. OpenBLAS is told to use the thread that calls it: TVM's threads share the product.
-It is the library in SciPy's wheels, whose functions are called `scipy_cblas_…`.
+PyTorch's library would compete for cores with threads of its own, and each call would go through
+Python. OpenBLAS runs in the calling thread; TVM's threads share the product.
 """
 
 import ctypes
@@ -55,15 +54,15 @@ def _file() -> Path | None:
 def preferred() -> bool:
     """Whether it is the first choice on this machine, before PyTorch's library.
 
-    On AMD's processors it is as fast as MKL, which PyTorch has there, and needs no second pool of
-    threads (`bench/speed.py`). On Intel's, whose own MKL is, that was not measured.
+    As fast as MKL on AMD's processors, without a second thread pool (`bench/speed.py`); on Intel's
+    not measured.
     """
     return installed() and cpu_info().get("vendor_id") != "GenuineIntel"
 
 
 @functools.cache
 def load() -> None:
-    """Load the library, where code that is compiled later finds it, and keep it to one thread.
+    """Load the library where code compiled later finds it, and limit it to one thread.
 
     Raises:
         EngineError: kind "target"; it is not installed.
@@ -106,8 +105,7 @@ class Product:
     """A product of two tensors of matrices, of known shapes.
 
     Args:
-        left, right: shapes of the operands as they lie in memory. Their axes before the last two
-            are those of the result, or fewer, or of extent 1 where they are broadcast.
+        left, right: shapes in memory. Axes before the last two broadcast to the result's.
         turn_a, turn_b: whether an operand's last two axes are swapped.
         dtype: of all; a key of `FUNCTIONS`.
     """
@@ -168,7 +166,7 @@ class _Calls:
     def shared(self, rows: int, columns: int) -> Any:
         """One product, of which each of TVM's threads computes a part.
 
-        The longer side is cut, and by many threads both: each thread orders what it reads anew.
+        Many threads cut both sides, few the longer one: each thread packs what it reads anew.
         """
         tir = self.tir
         threads, part = tir.Var("threads", "int32"), tir.Var("part", "int32")
@@ -192,8 +190,8 @@ class _Calls:
         """A call for some rows and columns of one matrix.
 
         Args:
-            place: of the matrix among those of the result; empty where there is one, whose rows
-                may be those of several axes.
+            place: of the matrix in the result; empty for a single one, whose rows may span several
+                axes.
             top, first: the row and the column to begin at.
         """
         one, tir = self.product, self.tir

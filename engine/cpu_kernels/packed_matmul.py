@@ -1,9 +1,8 @@
 """Products of a matrix of few rows, or with a weight that is known when it is built.
 
-Such a weight is put into panels of some columns once, when the program is built, so that a product
-reads it from its first byte to its last. A tile of the result, a few rows of a panel, is summed up
-in registers; `engine.cpu_kernels.schedules` writes its loops (Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication", ACM TOMS 34, 2008).
+Such a weight is packed once, at build time, into panels of columns that a product reads
+sequentially. `engine.cpu_kernels.schedules` sums a tile, some rows of a panel, in registers (Goto
+and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008).
 """
 
 import math
@@ -115,11 +114,11 @@ class MatmulTile(NamedTuple):
 def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
-    Rows that are no whole tiles are filled up with zeros, columns must be whole panels.
+    Rows are padded with zeros to whole tiles; columns must be whole panels.
 
     Args:
-        registers: of the processor. LLVM 10 keeps sums in memory with tiles that take more than 13
-            of 16, and smaller ones are worth it for few rows only.
+        registers: of the processor. LLVM 10 spills sums of tiles that take more than 13 of 16;
+            smaller ones pay for few rows only.
     """
     if rows < 2 or (registers.count < 16 and rows > _FEW):
         return None
@@ -146,7 +145,7 @@ def _filled(rows: int, high: int) -> float:
 
 
 def strip(rows: int, inner: int) -> int | None:
-    """How many rows of a weight (inner, columns), read as it lies, to go through at a time.
+    """How many rows of an unpacked weight (inner, columns) to go through at a time.
 
     Returns:
         None where a library, which packs a weight at every call, serves such a product better.
@@ -162,11 +161,8 @@ def parts(panels: int) -> int:
 
 
 def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> MatmulTile | None:
-    """The tile for a product with a weight of shape (columns, inner) that is not known when built.
-
-    Returns:
-        None where a library serves such a product better, which packs the weight at every call.
-    """
+    """The tile for a weight of shape (columns, inner) that is not known when built; None where a
+    library, which packs the weight at every call, serves it better."""
     if not 2 <= rows <= _VERY_FEW:
         return None
     for lanes in _lanes(registers):
@@ -183,11 +179,8 @@ def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -
 def outer_tile(
     rows: int, columns: int, inner: int, registers: Registers = AVX2
 ) -> MatmulTile | None:
-    """The tile for (inner, rows) turned, times (inner, columns), where inner is small.
-
-    Returns:
-        None where a library serves such a product better.
-    """
+    """The tile for transposed (inner, rows) times (inner, columns), where inner is small; None
+    where a library serves it better."""
     if inner > _VERY_FEW or rows % 4:
         return None
     fitting = (
@@ -214,8 +207,8 @@ def product(
     Args:
         data: of shape (rows, inner), or with several axes in place of the rows.
         weight: as `panels` gives it; or of shape (inner, columns), where `strip` finds one.
-        outer: the axes of the result in place of its rows. A tile must not go over an edge of
-            them: TVM's schedule primitives lose such edges.
+        outer: the result's axes in place of its rows; a tile must not cross their edges, which
+            TVM's schedule primitives lose.
 
     Returns:
         A tensor of shape (*outer, columns).
@@ -263,7 +256,7 @@ def product(
 
 
 def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]) -> Any:
-    """The product with a weight of shape (columns, inner), which is read row by row as it lies.
+    """The product with a weight of shape (columns, inner), read row by row.
 
     Args:
         tile: of `row_tile`.
@@ -273,7 +266,7 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Seq
         A tensor of shape (*outer, columns).
 
     Raises:
-        ValueError: a tile would go over an edge of `outer`.
+        ValueError: a tile would cross an edge of `outer`.
     """
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     columns = int(weight.shape[0])

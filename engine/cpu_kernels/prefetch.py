@@ -1,7 +1,7 @@
-"""Reading weights ahead of their use, in products that `engine.cpu_kernels.schedules` laid out.
+"""Prefetch weights in products that `engine.cpu_kernels.schedules` laid out.
 
-While the tiles of one part of a weight are computed, the lines of the next part are asked for, a
-few at every step (prefetching in the sense of Mowry, Lam and Gupta, ASPLOS 1992).
+Each step that computes tiles of one part of a weight prefetches a few lines of the next (Mowry, Lam
+and Gupta, ASPLOS 1992).
 """
 
 from collections.abc import Sequence

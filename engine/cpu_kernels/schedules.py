@@ -1,9 +1,8 @@
 """Schedules for what TVM's passes leave as plain loops on the CPU, for the TVM of either IR.
 
-Steps are computed where they are read, reductions run along memory, large kernels are shared out
-among threads, and products of `engine.cpu_kernels.packed_matmul` are computed in registers, tile by
-tile. LLVM makes vectors of the inner loops, for which the target lets it add in another order than
-the program's. The primitives are those of TVM's schedules (Feng et al., "TensorIR", ASPLOS 2023).
+Steps are inlined, reductions run along memory, large kernels run on threads, and products of
+`engine.cpu_kernels.packed_matmul` are computed in register tiles. LLVM vectorises the inner loops;
+the target permits reassociation. The primitives are TVM's (Feng et al., "TensorIR", ASPLOS 2023).
 """
 
 import math
@@ -61,10 +60,10 @@ class Dialect:
     """What the TVMs call differently.
 
     Args:
-        get_block: what a schedule calls its method that gives a block by its name.
-        region: what a region that is read calls its buffer.
+        get_block: name of a schedule's method that gives a block by its name.
+        region: name of a read region's buffer.
         walk: visit everything in a statement.
-        loops: a statement with other loops; what is asked gives one in place of a loop, or None.
+        loops: a statement with other loops: the function gives one in place of a loop, or None.
         put: an expression with values in place of variables, given as pairs.
     """
 
@@ -108,8 +107,8 @@ class Dialect:
         return found
 
     def called(self, statement: Any) -> tuple[Counter[str], int]:
-        """How often a statement calls each intrinsic, by its name without its dialect's prefix, and
-        how many expressions it has."""
+        """How often a statement calls each intrinsic (without the dialect's prefix); its expression
+        count."""
         found: Counter[str] = Counter()
         count = 0
 
@@ -127,7 +126,7 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
     """A kernel's schedule; None of a kernel of another form than these rules know.
 
     Args:
-        sure: only where these rules do it well; others are left to TVM's own.
+        sure: only if these rules beat TVM's own.
     """
     kernel = _Kernel(dialect, function)
     try:
@@ -185,8 +184,8 @@ class _Kernel:
     def unfold(self) -> None:
         """Split innermost loops where an index divides their counter, as a reshape's does.
 
-        LLVM makes vectors of a loop that reads at k // 4 and at k % 4, and reads the second past
-        the end of its four (in LLVM 22, wherever the divisor is as long as the vector).
+        LLVM 22 vectorises a loop that reads at k // 4 and k % 4 so that it reads past the end, if
+        the divisor is as long as the vector.
         """
         for block in self._blocks():
             loops = self.sch.get_loops(block)
@@ -272,9 +271,10 @@ class _Kernel:
         return int(axis.iter_type) == self.tvm.tir.IterVar.CommReduce
 
     def _row_by_row(self, blocks: Sequence[Any]) -> bool:
-        """Compute all steps of one row before the next: a softmax, a layer norm; whether it is one.
+        """Compute all steps of a row before the next row, as in a softmax or layer norm; whether it
+        is one.
 
-        The last step has the rows as its outer loops, and each before it has the same.
+        The last step's outer loops are the rows, as are each earlier step's.
         """
         sch = self.sch
         *before, last = blocks
@@ -301,10 +301,8 @@ class _Kernel:
         return True
 
     def _reduction(self, block: Any) -> None:
-        """Run a reduction along memory, where it reads most; share what it does apart.
-
-        Of one that sums rows up, columns are chunked, so that threads can share them.
-        """
+        """Run a reduction along memory, and parallelise it; sums of rows are chunked by columns for
+        that."""
         sch = self.sch
         axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
         fastest = self._fastest(sch.get(block))
@@ -347,9 +345,9 @@ class _Kernel:
         return axes.get(largest.region[-1].min)
 
     def _product(self) -> None:
-        """Compute a product of `packed_matmul` whose weight is packed, or lies as it is given.
+        """Compute a product of `packed_matmul`, its weight packed or as given.
 
-        Of a packed one, each panel is used for all rows before the next.
+        Each panel of a packed weight serves all rows before the next.
         """
         self._inline({packed_matmul.PRODUCT, packed_matmul.ROWS, packed_matmul.STRIPS})
         product = self.tvm.block(self.sch, packed_matmul.PRODUCT)
@@ -396,8 +394,8 @@ class _Kernel:
     def _tiled(self, product: Any, panels_first: bool) -> None:
         """Compute a product tile by tile, and what follows it on each tile.
 
-        A tile's sums stay in registers, so its loops are written out. Threads share the outermost
-        loop, or the tiles where that is short.
+        Loops of a tile are unrolled, as its sums stay in registers. Threads share the outermost
+        loop, or the tiles if that is short.
         """
         sch = self.sch
         high, wide, lanes = self._tile(product)
@@ -441,8 +439,7 @@ class _Kernel:
     def _dots(self) -> None:
         """Multiply rows with rows of a weight in registers, and sum up what is in each.
 
-        A few rows of the weight stay in the nearest caches until all rows of the left operand have
-        met them, so that the weight is read once, along memory.
+        A few rows of the weight stay in cache for all rows of the left operand, so it is read once.
         """
         sch = self.sch
         self._inline({packed_matmul.DOTS, packed_matmul.ROWS})
@@ -463,10 +460,10 @@ class _Kernel:
             self._pointwise(other)
 
     def _streamed(self, product: Any, parts: Any) -> None:
-        """Compute a product with a weight that is not packed, some rows of the weight at a time.
+        """Compute a product with an unpacked weight, some of its rows at a time; what follows, at
+        the end.
 
-        Threads share the columns in a few wide parts, so that each reads long runs of memory. What
-        follows comes when the product is whole.
+        Threads share the columns in a few wide parts, to read long runs of memory.
         """
         sch = self.sch
         high, wide, lanes = self._tile(product)

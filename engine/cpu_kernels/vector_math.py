@@ -1,12 +1,11 @@
 """Exponentials and the like in float32 as arithmetic that LLVM can vectorise.
 
-TVM calls the C library for each element of `exp`, `erf`, `tanh` and `sigmoid`. Here they are
-polynomials, a few units in the last place from the exact value; NaN and infinities give what they
-are to. Other dtypes are computed as before. Squares and cubes, which `pow` is asked for, are
-products.
+TVM calls the C library per element for `exp`, `erf`, `tanh` and `sigmoid`. Here they are
+polynomials with errors of a few ulps; NaN and infinities give the right results. Other dtypes stay.
+`pow` with 2 or 3 is a product.
 
-Whatever the schedules, `log(1 + y)` is computed as log1p, which TVM lacks, and tanh of a small y by
-its series, where TVM writes a difference of exponentials.
+With or without schedules, `log(1 + y)` is computed as log1p, which TVM lacks, and tanh of a small y
+by its series, where TVM subtracts exponentials.
 """
 
 import functools

@@ -11,13 +11,13 @@ _EMPTY = b'"""A part of relascope, for a report."""\n'
 
 
 def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, bytes]:
-    """The files of modules of ours and of all of ours that they import, found without running any.
+    """Files of some of our modules and all that they import of ours, found without running any.
 
     Args:
-        files: others whose imports are followed, too; they are not among the result.
+        files: further files whose imports are followed; not in the result.
 
     Returns:
-        Contents by path, which begins with the package's name, with slashes.
+        Contents by path with slashes, from the package's name on.
     """
     todo = list(modules)
     for file in files:

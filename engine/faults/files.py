@@ -23,10 +23,10 @@ def module_files(backend: PieceBackend, name: str, program: Any, values: Values)
 
     Args:
         name: of the files, without an ending.
-        values: of arguments of "main" by their names; others get random ones, always the same.
+        values: of arguments of "main", by name; others get random ones, always the same.
 
     Raises:
-        EngineError: kind "input"; the values are too large to hand over.
+        EngineError: kind "input"; the values are too large to send.
     """
     written, (graph, _) = backend.written(program), backend.to_graph(program)
     types = {graph.by_id[i].name: graph.by_id[i].outputs[0] for i in graph.inputs}
@@ -46,8 +46,8 @@ def module_files(backend: PieceBackend, name: str, program: Any, values: Values)
 
 
 def piece_files(backend: PieceBackend, start: Start, piece: Piece) -> dict[str, ModuleFiles]:
-    """A piece of the program before suspected passes, as "before", and what they make of it, as
-    "module"; both after the passes that follow them where these are run too.
+    """A piece of the program, as "before", and after the suspected passes, as "module"; both also
+    after the passes of the tail.
 
     Raises:
         EngineError, replay.Malformed, Refusal: the piece cannot be cut out, or a pass fails on it.

@@ -14,8 +14,7 @@ _LOOKED_AT = 16 << 20  # bytes; what is less is not worth the time of collecting
 def since() -> Callable[[], int]:
     """Begin; what is returned says how many bytes have stayed since then.
 
-    Garbage is collected first where that may matter, and what the allocator holds free is given
-    back to the system.
+    Garbage is collected first where it may matter, and free memory of the allocator is returned.
     """
     before = resident(os.getpid())
 

@@ -1,8 +1,7 @@
 """The engine's part of narrowing a fault: what a piece of the program before a pass shows.
 
-A piece is cut out as a program of its own. Its arguments get the values that they have in a run of
-the whole program before the pass. The suspected passes are then applied to it, and what they make
-of it is held against what it was, on the same values; PyTorch plays no part any more.
+A piece is a program of its own, on arguments from a run of the whole program before the pass. It is
+compared with what the suspected passes make of it, on the same values; PyTorch plays no part.
 """
 
 import itertools
@@ -35,7 +34,7 @@ class Cutout:
 
     Args:
         arguments: its arguments' names by the ids of the nodes whose values they take, in order.
-        parameters: those of the arguments that are the program's parameters: its names by theirs.
+        parameters: the program's names of those arguments that are its parameters, by theirs.
     """
 
     nodes: tuple[Node, ...]
@@ -75,6 +74,9 @@ class PieceBackend(Protocol):
 
         Args:
             exprs: the IR's expression of each node of its graph, by the node's id.
+
+        Raises:
+            EngineError: kind "pass"; it reads what is no node.
         """
 
     def written(self, program: Any) -> Written:
@@ -83,12 +85,12 @@ class PieceBackend(Protocol):
 
 @dataclass(frozen=True)
 class After:
-    """The program after suspected passes that cannot be run again: those of a recorded compile.
+    """The program after suspected passes of a recorded compile, which cannot be run again.
 
     Args:
         program, graph, exprs: as of `Start`; nodes that were left have their ids.
         values: of its nodes in a run, by their ids; some may be missing.
-        same, differ: ids of nodes that are there before the passes, too, by their values.
+        same, differ: ids of nodes that also stand before the passes, by whether their values agree.
     """
 
     program: Any
@@ -106,7 +108,7 @@ class Start:
     Args:
         program, graph, exprs: it, and the IR's expression of each node by its id.
         recorded: values of nodes in a run of the program, by their ids; some may be missing.
-        least: what differences are held against at least, whatever the program returns.
+        least: the least scale that differences are relative to.
         after: where the suspected passes were recorded, the program that they left.
     """
 
@@ -128,9 +130,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Extracted:
-    """A piece that was cut out: its program, and of its arguments the names by the ids of the nodes
-    that they stand for, the values by name, and the names of those whose values are random, for
-    none was recorded."""
+    """A piece that was cut out: its program, its arguments' names by node id, their values by name,
+    and the names of those without a recorded value, which are random."""
 
     program: Any
     names: Mapping[str, str]
@@ -139,9 +140,7 @@ class Extracted:
 
 
 def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
-    """Cut a piece out of the program before the suspected passes.
-
-    The whole of a program that cannot be cut is the program as it is.
+    """Cut a piece out of the program before the suspected passes; the whole program needs no cut.
 
     Raises:
         EngineError: kind "pass"; it cannot be cut out.
@@ -205,7 +204,7 @@ def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
 
     Raises:
         replay.Malformed: it cannot.
-        Refusal: a pass says itself that it does not take the program.
+        Refusal: a pass of the catalogue refuses the program.
     """
     made = program
     for step, entry in start.steps:

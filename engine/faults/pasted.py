@@ -1,7 +1,6 @@
-"""A report's fault as one script to paste: it needs TVM and numpy, and nothing beside it.
+"""A report's fault as one script to paste, which needs TVM and numpy alone.
 
-A script that was drawn up is one that fails: where its numbers are not those of the report, who
-makes the report runs it first.
+`engine.faults.report` runs a script with drawn numbers first, so that every script fails.
 """
 
 import base64
@@ -114,8 +113,8 @@ class Literals:
     """Arrays as a script has them.
 
     Args:
-        values: what they are there; texts: as Python.
-        drawn: whether some are others than they were.
+        values: of the script; texts: as Python.
+        drawn: whether some were replaced by drawn ones.
     """
 
     values: Values
@@ -124,11 +123,8 @@ class Literals:
 
 
 def numbers(arrays: Values) -> Literals | None:
-    """Arrays spelled out, or where they are too many numbers, the longer ones drawn from a seed.
-
-    Returns:
-        None where numpy lacks a dtype.
-    """
+    """Arrays spelled out; if they have too many numbers, the longer ones drawn from a seed. None if
+    numpy lacks a dtype."""
     if any(a.dtype.isbuiltin != 1 for a in arrays.values()):  # bfloat16
         return None
     few = sum(a.size for a in arrays.values()) <= FEW
@@ -157,9 +153,8 @@ def script(
     """A script that fails while passes show their fault, and ends well when they do not.
 
     Args:
-        program: text of the module before them, as TVM prints it; "" where TVM does not read that,
-            and `json` is the module.
-        constants: names, among the numbers, of what is bound to arguments of `main` in it.
+        program: text of the module before them; "" if TVM cannot read it back, and `json` is used.
+        constants: names, among the numbers, of what is bound to arguments of `main`.
 
     Returns:
         "" where the program is too long to paste, or needs more than TVM.
@@ -212,8 +207,8 @@ def _packed(json: str) -> str:
 
 
 def _drawing(value: np.ndarray) -> tuple[Any, ...]:
-    """The method of numpy's generator that draws an array like one, of its sign and the range of
-    its integers; and the arguments."""
+    """The method of numpy's generator, with arguments, that draws an array of the same sign and
+    range."""
     if value.dtype.kind == "f":
         return "random" if (value >= 0).all() else "standard_normal", value.shape
     least, most = (0, 1) if value.dtype.kind == "b" else (int(value.min()), int(value.max()))

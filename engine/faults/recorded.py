@@ -1,10 +1,9 @@
-"""Narrowing inside a pass of a recorded compile, which cannot be run again: what became of a piece.
+"""Narrow inside a pass of a recorded compile, which cannot be run again: what became of a piece.
 
-A piece of the program before the pass is held against what computes the same values in the program
-after it. Nodes are the same by their ids (`core.identity`), and arguments have the values that they
-have in a run of the program before the pass. That two nodes are one is a guess where a pass changed
-what a value means, so a value inside counts only where it is to blame for the program's own error:
-with the right one in its place, the program after the pass must be what it was, or near to it.
+A piece before the pass is compared with what computes the same values after it, on values of a run
+before it. Nodes match by id (`core.identity`), which is a guess where the pass changed a value's
+meaning. So a value inside counts only if it is to blame: with the right value in its place, the
+program after the pass must be right, or nearly.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -104,9 +103,9 @@ def _cut(
     """A piece of the program after the pass.
 
     Args:
-        stops: ids of what it takes, if it reads it.
+        stops: ids of what it takes as arguments, if it reads it.
         outside: ids of what it must not read.
-        values: of `stops`, by id, where they are not what a run before the pass has.
+        values: of `stops`, by id, instead of those of a run before the pass.
     """
     after = _after(start)
     nodes, given = _reached(after.graph, wanted, stops, outside)
@@ -148,11 +147,7 @@ def _reached(
 
 
 def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> None:
-    """See that a node is to blame for the program's error.
-
-    Raises:
-        EngineError: kind "pass"; it is not.
-    """
+    """Refuse a node that is not to blame for the program's error."""
     after, there = _after(start), _there(start, ident)
     right = {there: start.recorded[ident]}
     rest = _cut(backend, start, after.graph.outputs, right.keys(), {}, values=right)

@@ -1,7 +1,7 @@
 """Runs a program before a pass and after it, on the same inputs, and compares the two.
 
-This file is copied into each report, so it needs nothing but numpy and what is copied with it. The
-engine looks at pieces of programs with the same functions, so that a report shows what it saw.
+Copied into each report, so it needs only numpy and what is copied with it. The engine uses the same
+functions, so that a report shows what it saw.
 """
 
 import time

@@ -1,8 +1,7 @@
-"""A fault of a pass as a report that runs by itself, shaped like a bug report one can file.
+"""A fault of a pass as a folder that runs by itself, shaped like a bug report. Knows no TVM.
 
-It is a folder: `README.md` is the text, `report.py` shows the fault (`engine.faults.show`),
-`values.npz` has the inputs and results, and what `report.py` imports lies beside it. Where passes
-of TVM's are to blame, a script to paste stands in the text (`engine.faults.pasted`). Knows no TVM.
+`README.md` is the text, with a script to paste (`engine.faults.pasted`) for passes of TVM's;
+`report.py` shows the fault (`engine.faults.show`), `values.npz` has inputs and results.
 """
 
 import io
@@ -54,8 +53,8 @@ class Facts:
         before, after: text of the piece before and after the suspected passes; "" where they crash.
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
-        calls: the suspected passes where they are TVM's and are called without ours around them.
-        modules: where a person's own test decides, what it is given, as of `piece_files`.
+        calls: the suspected passes, if they are TVM's and can be called directly.
+        modules: for a person's own test, its arguments, as of `piece_files`.
     """
 
     ir: str
@@ -84,9 +83,8 @@ class Facts:
 def report(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, account: Account
 ) -> Report:
-    """Make the report of a piece that shows a fault.
-
-    Where the fault is a crash, or what a pass itself takes, the suspected passes are not run again.
+    """Make the report of a piece that shows a fault; a crash, or what a pass takes, is not run
+    again.
 
     Raises:
         EngineError: kind "pass"; the piece cannot be cut out.
@@ -124,10 +122,11 @@ def report(
 def _called(
     backend: PieceBackend, start: Start, found: Extracted, where: Where
 ) -> tuple[Extracted, Calls]:
-    """A piece as TVM's passes are given it, and the calls of those passes.
+    """A piece as TVM's passes take it, and the calls of those passes.
 
-    What ours do before the first (copies, types, sums that TVM cannot take) is done to the piece.
-    No calls where a pass is not TVM's alone, or they are not known to show the fault by themselves.
+    What ours do before the first call (copies, types, sums that TVM cannot take) is done to the
+    piece. No calls where a pass is not TVM's alone, or they are not known to show the fault by
+    themselves.
     """
     several = len(start.steps) > 1 and where.kind != "wrong"  # for the next, one has to run again
     if start.after is not None or several or where.kind in (*OF_PASS, OF_TEST):

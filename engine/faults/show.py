@@ -56,20 +56,18 @@ class Fault:
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
             than the limit) or "memory" (more bytes stay after them).
         program: the program's text; "" where it is in the file "program.json".
-        inputs, parameters: names of its arguments, in order.
-        outputs: how many results it has.
-        tail: passes that are run after them, with them and without them.
+        inputs, parameters: of its arguments, in order.
+        tail: passes run after them, and also without them.
         limit: of a difference relative to scale, of the ratio of times, of seconds or of bytes.
         floor: what differences are relative to at least.
         same_result: whether the suspected passes must keep the type of the result.
-        recorded: whether the suspected passes are not run, and the program after them is `after`.
+        recorded: the suspected passes are not run; `after` is the program after them.
         after: that program's text; "" where it is in the file "after.json".
-        crash: how it crashes: "raises", "malformed" (what the pass returns is no program that can
-            take the place of the one before), "ends" (the process), "seconds" or "memory".
-        seconds: of wall-clock time that the passes, and what is made of them, may take beyond twice
-            what the same takes without them; of a crash by "seconds".
-        memory: MiB that the process may take beyond what it had before the passes; of a crash by
-            "memory".
+        crash: how it crashes: "raises", "malformed" (what the pass returns cannot replace the
+            program), "ends" (the process), "seconds" or "memory".
+        seconds: for a crash by "seconds": wall-clock time that passes and what they make may take
+            beyond twice the time without them.
+        memory: for a crash by "memory": MiB beyond what the process had before the passes.
         runs: how often the passes are run: the fault shows where it does once.
         plain: whether it is compiled operator by operator, and not as TVM does by default.
     """
@@ -107,9 +105,8 @@ _LOOK = 0.02  # s, between looks at the process that runs the passes
 
 
 def main(fault: Fault) -> int:
-    """Show a fault, from the folder that its report lies in.
-
-    The passes run in a process of their own, which is ended where it crosses a limit.
+    """Show a fault, from the folder of its report. The passes run in a process of their own, which
+    is ended if it crosses a limit.
 
     Returns:
         1 while the fault shows, 0 when it does not, 2 where that cannot be decided.
@@ -197,11 +194,7 @@ def _as_expected(fault: Fault, crash: str, text: str) -> tuple[int, str]:
 
 
 class PassProcess:
-    """The process that runs the passes.
-
-    Args:
-        notes: the file for what its parent waits for.
-    """
+    """The process that runs the passes; `notes` is the file that its parent reads."""
 
     def __init__(self, fault: Fault, fix: str, notes: Path) -> None:
         self.fault, self.fix, self.notes = fault, fix, notes

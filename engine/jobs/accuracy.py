@@ -1,9 +1,8 @@
-"""The accuracy report: every stage of the way, in float32 and float64, against PyTorch.
+"""The accuracy report: every stage, in float32 and float64, against PyTorch. Knows no TVM.
 
-A stage is one way to compute what the model computes: the forward as inference, the forward in
-train mode, the joint function built whole, and, for each capture strategy, the cut (what the
-forward program returns: outputs and captures) and the split (both programs: outputs and gradients).
-Knows no TVM.
+Stages are the forward as inference, the forward in train mode, the joint function built whole, and,
+for each capture strategy, the cut (outputs and captures of the forward program) and the split
+(outputs and gradients of both).
 """
 
 import time
@@ -31,12 +30,8 @@ _OUTPUT = "output "
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a tensor may be from PyTorch's.
-
-    Args:
-        outputs, gradients: relative to its scale.
-        absolute: what is no farther is within, whatever its scale.
-    """
+    """How far a tensor may be from PyTorch's: `outputs` and `gradients` relative to its scale; up
+    to `absolute` always."""
 
     outputs: float
     gradients: float
@@ -119,9 +114,6 @@ def judged(
 ) -> Judged:
     """Build a program and compare what it returns; where float32 is over its limit, in float64 too.
 
-    Args:
-        request: what is built of a source.
-
     Raises:
         EngineError: it cannot be built, or does not run.
     """
@@ -190,13 +182,12 @@ class AccuracyRow:
 
     Args:
         stage: "forward", "training forward", "gradient", "cut" or "split".
-        max_abs, max_rel: the largest errors of all tensors compared; None where it failed.
+        max_abs, max_rel: largest errors of all tensors; None where it failed.
         worst: name of the tensor that is nearest to its limit, or farthest over it.
         limit, scale: of `worst`; the first for its error relative to the second.
         first_bad_node: id of the node where the error first jumps; None where all is within the
             limits, or no single node is to blame.
         inputs: which; see `engine.jobs.runs.label_of`.
-        error: of `worst`, relative to its scale.
     """
 
     stage: str
@@ -266,8 +257,7 @@ def of_program(
     A program that came without PyTorch has one precision, and a gradient only if one is asked for.
 
     Args:
-        training: the mode that is asked for.
-        others: run the first stage of such a program otherwise than the sample, too.
+        others: run the first stage of such a program on other runs than the sample, too.
 
     Raises:
         EngineError: it cannot be opened.
@@ -372,18 +362,17 @@ def first_bad(
 ) -> BadNode | None:
     """The node where the error first jumps.
 
-    The first in graph order that is over its limit: everything it reads that has a counterpart is
-    within. Among gradients, where most nodes have no counterpart, what a right one is computed from
-    counts as right; the first node on the way from a grad_out to a wrong gradient that is not known
-    to be right is the one. So it is with the results of a program that came without PyTorch, where
-    a node that is no longer computed as it was imported has no counterpart but by its numbers.
+    That is the first in graph order over its limit: all that it reads and that has a counterpart is
+    within. Most nodes of the backward have none; there, what a right gradient is computed from
+    counts as right, and the first other node on the way from a grad_out to a wrong gradient is the
+    one. The same holds for results of a program that came without PyTorch.
 
     Args:
-        forward: whether an output or capture is over its limit; else the forward's nodes are held
-            to the limit of gradients, for what is wrong is not there.
+        forward: whether an output or capture is over its limit; else the limit of gradients holds
+            for the forward's nodes, too.
 
     Returns:
-        None where every node that has a counterpart is within its limit: then what went wrong is
+        None where every node that has a counterpart is within its limit: what went wrong is then
         not in one node, but in how the program was fused or compiled.
     """
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
@@ -417,8 +406,8 @@ _GIVEN = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 
 def _to_blame(graph: Graph, ends: Collection[str], right: Iterable[str], ahead: set[str]) -> str:
-    """The first node on the way to wrong ends that leads to nothing that is right, behind the
-    inputs that the forward (`ahead`) does not read, if there is one; else the first of the ends."""
+    """The first node on the way to wrong ends that leads to nothing right, behind inputs that the
+    forward (`ahead`) does not read; else the first of the ends."""
     blamed = graph.ancestors(ends) - graph.ancestors(right)
     if ahead:
         blamed &= _downstream(graph, (i for i in graph.inputs if i not in ahead))
@@ -457,9 +446,9 @@ class OfInputs:
     """What one kind of inputs showed.
 
     Args:
-        verdict: "right", "rounding" (over a limit in float32, and within in float64), "wrong",
-            "over" (in float32, and float64 was not asked about) or "cannot be run".
-        row: what tells it: the one nearest to its limit, or farthest over it.
+        verdict: "right", "rounding" (over in float32, within in float64), "wrong", "over" (in
+            float32; float64 not tried) or "cannot be run".
+        row: nearest to its limit, or farthest over it.
     """
 
     inputs: str

@@ -62,10 +62,8 @@ def take(
     tolerance: Tolerance = OURS,
     rounds: int = ROUNDS,
 ) -> Document:
-    """Everything that a baseline holds, of a model as it compiles now.
-
-    Args:
-        speed: time it against PyTorch eager, too, which takes longer than all else.
+    """Everything that a baseline holds, of a model as it compiles now; with `speed`, also timed
+    against PyTorch eager, which takes longest.
 
     Raises:
         EngineError: the model cannot be imported, a pass fails, or it cannot be built and run.

@@ -1,7 +1,6 @@
-"""Bisection with an engine: which pass makes a pipeline wrong, slow, or crash?
+"""Bisection with an engine: which pass makes a pipeline wrong, slow, or crash? Knows no TVM.
 
-Each try of `passes.search.bisect.search` is one question to the engine; so a try that ends the
-engine's process is a finding like any other. Knows no TVM.
+Each try of `passes.search.bisect.search` is one question, so a try may end the engine's process.
 """
 
 from collections.abc import Callable, Collection
@@ -60,15 +59,14 @@ class Question:
     """What is asked of a pipeline.
 
     Args:
-        kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the
-            program cannot be built or run, or the engine's process ends), "memory" (it stays when
-            a pass is done), "bad" (by `test`); "" for wrong or crash, whichever it is.
-        factor: slow is a pass with which the pipeline takes longer than this times what it takes
-            without that pass, both timed in turns.
-        runs: how often each try runs the passes, builds and runs the program: it is bad where one
-            run is.
-        seconds, memory: what a pass itself may take: slow is one that runs longer, too; MiB.
-        test: a person's own, which judges each try's module; of the kind "bad" alone.
+        kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the program
+            cannot be built or run, or the process ends), "memory" (stays after a pass), "bad" (by
+            `test`); "" for wrong or crash.
+        factor: slow is a pass with which the pipeline takes longer than this times without it,
+            timed in turns.
+        runs: how often each try runs passes, build and program: one bad run makes it bad.
+        seconds, memory: what a pass itself may take; MiB.
+        test: judges each try's module, for the kind "bad".
     """
 
     source: ModelSource
@@ -87,12 +85,9 @@ class Question:
 
 @dataclass(frozen=True)
 class PassCost:
-    """What the passes of a pipeline took, the most of a question's runs.
-
-    Args:
-        longest: index of the step that took longest; seconds: that it took.
-        keeper: index of the step after which most memory stayed; kept: bytes, as of `StepRecord`.
-    """
+    """What the passes of a pipeline took, the most of a question's runs: the step that took
+    longest, its `seconds`, the step after which most memory stayed, and the bytes `kept`, as of
+    `StepRecord`."""
 
     longest: int
     seconds: float
@@ -105,17 +100,13 @@ class Try:
     """One try.
 
     Args:
-        last: index of the last step that was on, -1 for the imported program; of what was timed,
-            of the step that was left out, -1 for the whole pipeline.
+        last: index of the last step that was on, -1 for the import; when timed, of the step left
+            out, -1 for the whole pipeline.
         outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory",
             "bad" or "cannot be run".
-        worst: the tensor that is nearest to its limit, or farthest over it; "" where none was
-            compared.
-        ratio: of the whole pipeline's time to that of this try, where it was timed; of the whole,
-            the largest.
-        error: what the engine said, where it crashed or could not be run.
-        runs, bad: how often it ran, and how many of these runs were wrong.
-        test: the run of a person's own test that decided, where one did.
+        worst: the tensor nearest to its limit, or farthest over it; "" where none was compared.
+        ratio: of the whole pipeline's time to this try's, if timed; of the whole, the largest.
+        runs, bad: how many runs, and how many were wrong.
     """
 
     pipeline: Pipeline
@@ -137,15 +128,14 @@ class Bisection:
     """What was found.
 
     Args:
-        kind: what is the matter: "wrong", "slow" (the program), "long" (a pass itself), "crash",
-            "memory" or "bad"; "" where nothing is.
+        kind: the fault: "wrong", "slow" (the program), "long" (a pass itself), "crash", "memory" or
+            "bad"; "" where nothing is.
         found: the suspects; see `passes.search.bisect.Culprits`.
-        double: where it is wrong in float32, the smallest wrong pipeline again in float64, with
-            the node where the error first jumps: it tells rounding from a fault. A question about
-            float32 whose answer was found in float64 is about float64 in the result.
-        taken: what the passes took, where it was looked at; not of those that were recorded.
-        against: what numbers were compared with, where they were.
-        also: of which other runs the same was found, and which there were not; see `runs_of`.
+        double: if wrong in float32, the smallest wrong pipeline in float64, with the node where the
+            error first jumps: tells rounding from a fault. `question` is about float64 if the
+            answer was found in that.
+        taken: what the passes took; None of recorded ones.
+        also: other runs with the same result, and those missing; see `runs_of`.
     """
 
     question: Question
@@ -168,13 +158,12 @@ def bisect(
     """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how.
 
     Args:
-        ask: asks the engine. What it raises other than an EngineError ends the search; run again
-            with an `ask` that remembers its answers, it goes on from there.
+        ask: asks the engine; an exception that is no EngineError ends the search, which goes on if
+            run again with an `ask` that remembers answers.
 
     Raises:
-        EngineError: the whole pipeline cannot be run, and that is not what is asked about: it
-            crashes where the question is "wrong" or "slow", or no pass can be to blame (its kind
-            is "input", "target", "cancelled", …). A person's own test cannot judge it, or fails.
+        EngineError: the whole pipeline crashes and the question is "wrong" or "slow", or no pass
+            can be to blame (kind "input", "target", "cancelled", …); or a person's own test fails.
     """
     if question.kind == "memory":
         return _memory(ask, question, tell)
@@ -187,9 +176,9 @@ def bisect(
 
 
 class _FaultSearch:
-    """A search for the pass that makes a pipeline wrong, crash, or bad by a person's own test.
+    """Search for the pass that makes a pipeline wrong, crash, or bad by a person's own test.
 
-    `question` becomes what the answer is about: with a wider tolerance, another run, float64.
+    `question` becomes that of the answer: with a wider tolerance, another run, float64.
     """
 
     def __init__(
@@ -316,8 +305,8 @@ def _lacks(
     error: EngineError | None,
     whole: EngineError | None,
 ) -> bool:
-    """Whether a try fails in another way than the whole: a step that was kept on raises, most
-    likely for want of one that was switched off."""
+    """Whether a try fails in another way than the whole: a kept step raises, most likely for want
+    of one that was switched off."""
     if error is None or whole is None or error.kind != "pass" or error.where == whole.where:
         return False
     entries = [info(ir, part.steps[i]) for i in kept if i < len(part)]
@@ -433,13 +422,8 @@ def _of_pass(
 def _slow(
     ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
 ) -> Bisection:
-    """The pass without which the pipeline gains most: all are timed in turns, in one run.
-
-    What cannot be built without a pass says nothing of it.
-
-    Raises:
-        EngineError: the whole pipeline cannot be built, or does not run.
-    """
+    """The pass without which the pipeline gains most: all variants are timed in turns, in one run,
+    but for those that cannot be built."""
     kept = kept_on(ir, pipeline)
     whole, variants = _to_time(ask, question, pipeline), []
     free = [i for i, step in enumerate(pipeline) if step.enabled and i not in kept]

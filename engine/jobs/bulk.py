@@ -34,8 +34,8 @@ class Task:
     Args:
         target: "" is the best one where it runs.
         slow: look for what is slow, too, where it is right.
-        digest: of the files that it comes from.
-        test: a person's own, which then alone says what is bad.
+        digest: of its files.
+        test: if given, it alone says what is bad.
     """
 
     engine: str
@@ -58,11 +58,11 @@ class Task:
 
 def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
     """Those of a model through TVM's own pipelines: each as it is, the last one without each of its
-    passes, and the first one with each other pass in front. Whole ones alone are bisected.
+    passes, and the first one with each other pass in front. Only whole ones are bisected.
 
     Args:
-        ours: of relascope's own pipeline, which comes first; in training it is the only one, for
-            TVM's have no gradient.
+        ours: of relascope's own pipeline, which comes first; the only one in training, as TVM's
+            have no gradient.
     """
 
     def task(name: str, search: bool = False) -> Task:
@@ -81,9 +81,8 @@ def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
 
 
 def run(ask: Ask, task: Task) -> Row:
-    """Judge, and bisect what is bad.
-
-    A process that ends is asked once more: what ended it may have come from outside.
+    """Judge, and bisect what is bad. A process that ends is asked once more, as the cause may be
+    outside.
 
     Raises:
         EngineError: kind "cancelled".

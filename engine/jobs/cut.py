@@ -61,11 +61,8 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
 
 
 def forward_times(ask: Ask, request: BuildRequest) -> tuple[tuple[tuple[str, ...], float], ...]:
-    """Seconds of each kernel of the forward as it runs where nothing is saved, with its nodes.
-
-    Nothing is saved, so that the compiler fuses the forward as it likes. Kernels that compute no
-    node of the graph are left out.
-    """
+    """Seconds of each kernel of the forward, with its nodes, where nothing is saved, so that the
+    compiler fuses freely. Kernels without nodes of the graph are left out."""
     profile: Profile = ask("profile", request.split_at(()))
     return tuple(
         (k.nodes, 1e-3 * k.median_ms) for k in profile.kernels if k.phase == "forward" and k.nodes
@@ -77,11 +74,11 @@ class Point:
     """A cut: what was estimated of it, and what was measured.
 
     Args:
-        bytes: of those and of the dropout masks: `passes.cuts.cut.Cut.bytes`.
-        share: estimated, how much longer forward and backward take than those of `BASE`, as a
-            share of its forward: below zero for a cut that moves fewer bytes.
+        bytes: captures and dropout masks: `passes.cuts.cut.Cut.bytes`.
+        share: estimated time beyond that of `BASE`, as a share of its forward; below 0 if it moves
+            fewer bytes.
         measured_share: the same, measured.
-        ratio: of forward and backward to PyTorch eager's, measured in turns.
+        ratio: forward and backward to PyTorch eager's, in turns.
         estimated_peak_bytes, peak_bytes: the most memory that a step takes for what its kernels
             write and for masks; see `engine.protocol.profile.Profile`.
         max_abs_error: of outputs and gradients, against PyTorch's.

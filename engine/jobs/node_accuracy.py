@@ -31,12 +31,10 @@ class Inside:
 
     Args:
         dtype: of parameters and floating inputs: "float32" or "float64".
-        errors: by a node's id; a node without a counterpart is not there.
+        errors: by node id; nodes without a counterpart are missing.
         first: the node where the error first jumps; None where all is within the limits.
-        results: what the program returns against what the model returns; none where it ends on the
-            way to the gradient.
-        against: whose tensors the nodes are held against: PyTorch's, or those of a program that
-            came without it.
+        results: what the program returns against the model's; none on the way to the gradient.
+        against: PyTorch, or a program that came without it.
     """
 
     dtype: str
@@ -80,8 +78,7 @@ class Inside:
 
 
 def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
-    """The step whose program is compared for a step: of one that is only for looking, the last
-    before it that is not; -1 is the import."""
+    """The last step up to this one that is not only for looking; -1 is the import."""
     return last_built(ir, pipeline.upto(index))
 
 
@@ -135,10 +132,10 @@ def both(
     target: str,
     given: Tolerance = OURS,
 ) -> Iterator[Inside]:
-    """The same in float32, and where something is over its limit then, in float64.
+    """The same in float32, and if something is over its limit, in float64; each as soon as it is
+    there.
 
-    A source in float64 is compared in float64 alone, and a program that came without PyTorch as it
-    is. Each is handed out as soon as it is there.
+    A source in float64, or a program that came without PyTorch, has one precision.
     """
     first = look(ask, ir, source, pipeline, index, target, given)
     yield first

@@ -1,7 +1,6 @@
 """Bisection inside a pass: the application of a rewrite that makes a pipeline wrong, or crash.
 
-A pass on our rewriters can be told to stop after so many applications (`passes.applications`);
-halving finds the first one that breaks the pipeline.
+A pass on our rewriters can stop after so many applications (`passes.applications`).
 """
 
 from collections.abc import Callable
@@ -25,10 +24,10 @@ class Nth:
 
     Args:
         index: of the step.
-        number: which of its applications, counted from 1; 0 where it is bad without any.
-        before: the largest number that is known to be good; `number - 1`, unless what lies between
-            cannot be run; -1 where none is.
-        place: where the application was made; None where `number` is 0.
+        number: from 1; 0 where it is bad without any.
+        before: the largest number known to be good: `number - 1` unless others cannot be run, -1 if
+            none is.
+        place: of the application; None where `number` is 0.
     """
 
     index: int

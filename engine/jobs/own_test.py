@@ -26,11 +26,7 @@ _START = "Begin it with a line such as #!/bin/sh, and make it executable: chmod 
 
 @dataclass(frozen=True)
 class OwnTest:
-    """A test.
-
-    Args:
-        seconds: that one run may take; one that takes longer is stopped, and bad.
-    """
+    """A test; a run longer than `seconds` is stopped, and bad."""
 
     path: str
     seconds: float = SECONDS

@@ -1,7 +1,7 @@
-"""Narrowing inside the pass that bisection found: the smallest piece that still shows the fault.
+"""Narrow inside the pass that bisection found: the smallest piece that still shows the fault.
 
-Each piece of `passes.search.reduce` is one question to the engine, so that a piece that ends its
-process is a finding like any other. Knows no TVM.
+Each piece of `passes.search.reduce` is one question, so a piece may end the engine's process. Knows
+no TVM.
 """
 
 import itertools
@@ -55,9 +55,8 @@ class Reduction:
 
     Args:
         source: the model as it was run: in float64, where the fault shows in it.
-        where: the suspected passes, as they were asked about last.
-        piece: the smallest that shows the fault; None where the fault does not show in the program
-            before the passes and after them.
+        where: the suspected passes, as last asked about.
+        piece: the smallest that shows the fault; None where the whole program does not.
         operators: what it calls, in order.
         minimal: whether the fault goes away without any one of its nodes.
     """
@@ -155,8 +154,8 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
 
 
 def _slow(bisection: Bisection) -> float:
-    """How many times as long it must take to be the fault: half way, by ratio, to what the whole
-    takes, but no more than a bisection's factor."""
+    """The ratio of times that shows the fault: the root of the whole's, at most a bisection's
+    factor."""
     bad = max((t.ratio for t in bisection.log if t.ratio), default=None)
     return min(FACTOR, max(1.1, math.sqrt(bad))) if bad else FACTOR
 
@@ -175,9 +174,9 @@ class _ReduceSearch:
     def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
 
-        Passes that crash by themselves are not built; where TVM's own build crashes without them,
-        too, operators are built one by one. Where it does not show right after the
-        suspected passes, the steps after them are run too.
+        Passes that crash by themselves are not built. If TVM's build crashes without them, too,
+        operators are built one by one. If the fault does not show after the suspects, the steps
+        after them run too.
         """
         unbuilt, built = (replace(where, building=b) for b in (False, True))
         ways = {
@@ -242,8 +241,8 @@ class _ReduceSearch:
         return answer
 
     def _tested(self, test: OwnTest, where: Where, piece: Piece) -> Shown:
-        """What a person's own test says: bad is what it calls bad after the passes, and good before
-        them where the whole is so."""
+        """What a person's own test says: bad after the passes and, if the whole is so, good before
+        them."""
         try:
             files = self.ask("written_piece", self.source, where, piece)
         except EngineError as error:

@@ -1,8 +1,7 @@
-"""Runs of one program beside the sample's: other sizes where it leaves any open, and both sides of
-each branch.
+"""Runs of one program beside the sample's: other open sizes, and both sides of each branch.
 
-What is imported and built is the same for all, but where a computed value decides a branch: that
-program is imported with one side taken. Knows no TVM.
+Import and build are the same for all, unless a computed value decides a branch: then the program is
+imported with one side taken. Knows no TVM.
 """
 
 import contextlib
@@ -24,8 +23,8 @@ _UNEVEN = (5, 7, 11, 13, 17, 19)  # no two sizes are one by chance
 
 
 def runs_of(ask: Ask, source: ModelSource) -> tuple[tuple[ModelSource, ...], str]:
-    """The other runs of a program that came without PyTorch, and whose inputs are drawn; and in
-    words what these do not reach, "" where nothing is left."""
+    """The other runs of a program without PyTorch whose inputs are drawn; and what these do not
+    reach, in words, or ""."""
     if source.tensors or is_run(source):
         return (), ""
     info: ModelInfo = ask("load", source)

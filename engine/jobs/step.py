@@ -1,7 +1,6 @@
-"""Stepping through a pipeline of which a pass may end the engine's process.
+"""Step through a pipeline of which a pass may end the engine's process.
 
-Such a pass is found by halving, each try with a new process, and its step is left out of what
-follows, as that of a pass that raised is.
+Halving finds it, each try with a new process; its step is left out as one that raised is.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +17,8 @@ class Stepped:
     """What each step did.
 
     Args:
-        records: one a step; a step that ended the process has the error that says so.
-        pipeline: the same steps with those switched off: what can be asked about without ending
-            the process again.
+        records: one a step; a step that ended the process has that error.
+        pipeline: with such steps switched off, so that it can be asked about.
     """
 
     records: tuple[StepRecord, ...]

@@ -84,10 +84,8 @@ def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
 
 
 def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
-    """A pipeline with one pass more: behind the gradient, or first of all where there is none.
-
-    Inference's passes come down to kernels in the end, where such a pass would find nothing.
-    """
+    """A pipeline with one more pass: behind the gradient, else first, as inference's passes end in
+    kernels where it would find nothing."""
     steps = (*pipeline.steps, Step(name)) if training else (Step(name), *pipeline.steps)
     return Pipeline(steps)
 

@@ -31,7 +31,7 @@ class Built:
 
     Args:
         model: on the device that the program was built for.
-        program: the engine's own; has `masks`, `grad_outs` and `updates`.
+        program: the engine's own.
         capture_bytes: what is held between forward and backward.
     """
 
@@ -126,9 +126,9 @@ def comparison(
     """One tensor of ours against PyTorch's.
 
     Args:
-        scale: what the comparison says of PyTorch's tensor.
-        against: what the absolute error is divided by; where it is 0, it stands as it is.
-        spread: whether that is found too, which takes longer than all else.
+        scale: of PyTorch's tensor, for the result.
+        against: divisor of the absolute error; 0 divides by nothing.
+        spread: find that too, which takes longest.
 
     Raises:
         EngineError: kind "engine"; the shapes differ.
@@ -163,13 +163,12 @@ def measure(
 ) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, all in turns.
 
-    Every run counts the whole way: masks are drawn as PyTorch draws them, tensors go in, results
-    come out as tensors of their own, and the device has finished. With a backward, forward alone
-    and forward and backward are timed. The number of threads is set before. What memory a run takes
-    is measured afterwards, in a run that is not timed.
+    Every run counts whole: drawing masks as PyTorch does, tensors in, results as tensors of their
+    own, until the device has finished. With a backward, forward alone and forward and backward are
+    timed. Memory is measured afterwards, in a run of its own. Set the number of threads before.
 
     Args:
-        ours: of one model on one device, the one that the result is about first.
+        ours: of one model on one device; the result is about the first.
         baselines: in `engine.protocol.times.BASELINES`, timed in turn with them; one that cannot be
             compiled is left out, and a note says why.
     """

@@ -26,9 +26,8 @@ def measure(
     seconds: float,
     progress: Progress,
 ) -> tuple[tuple[tuple[int, Times], ...], Times, Times]:
-    """Run the passes one after the other, then the build, in rounds.
-
-    Everything has run once before: what is done only once a process is none of a pass's time.
+    """Run the passes one after the other, then the build, in rounds; all of them have run once
+    before.
 
     Args:
         rounds, seconds: as of `engine.server.session.PipelineSession.compile_times`.
@@ -52,8 +51,7 @@ def measure(
 def _passes(
     start: Any, passes: Sequence[tuple[int, PassInfo, Step]]
 ) -> Iterable[tuple[int, float]]:
-    """The index of each pass and its seconds; a pass that is only for looking changes nothing for
-    the others."""
+    """The index of each pass and its seconds; passes only for looking do not feed the others."""
     program = shown = start
     for index, entry, step in passes:
         before = shown if entry.looking else program
@@ -72,10 +70,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _clock() -> float:
-    """Seconds, without those in which this thread was ready and another had the processor.
-
-    So what else the machine does is none of a pass's time, but what the pass waits for is.
-    """
+    """Seconds, without those in which this thread was ready and another had the processor."""
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
             waited = 1e-9 * int(file.read().split()[1])

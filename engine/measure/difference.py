@@ -1,8 +1,4 @@
-"""How far two tensors are apart, a part at a time.
-
-Fresh memory is what comparing tensors of a hundred megabytes spends its time on, so the parts are
-small enough that each takes the memory of the one before.
-"""
+"""How far two tensors are apart, in parts that reuse memory, as fresh memory is slow."""
 
 import torch
 
@@ -27,13 +23,9 @@ def scale_of(tensor: torch.Tensor) -> float:
 
 
 class Deviation:
-    """|ours - theirs| in float64, element by element.
+    """|ours - theirs| in float64, element by element, for tensors of one shape with an element.
 
-    NaN counts as infinitely far, unless both are NaN in the same place; infinities of one sign are
-    equal.
-
-    Args:
-        ours, theirs: tensors of one shape, with at least one element.
+    NaN is infinitely far except from NaN; infinities of one sign are equal.
     """
 
     def __init__(self, ours: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -81,12 +73,8 @@ class Deviation:
 
 
 class _Rank:
-    """The value that has so many smaller ones, of parts that come one after the other.
-
-    Args:
-        rank: how many.
-        lower, upper: only what is between them is kept.
-    """
+    """The value with `rank` smaller ones, over parts that come one after the other; keeps only what
+    is between `lower` and `upper`."""
 
     def __init__(self, rank: int, lower: float, upper: float) -> None:
         self._rank, self._lower, self._upper = rank, lower, upper

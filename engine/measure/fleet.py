@@ -28,7 +28,7 @@ def check(fleet: Fleet) -> int:
     """How many devices with its key a fleet's tracker knows; at least 1.
 
     Raises:
-        EngineError: kind "target"; there is no tracker, or it has no such device.
+        EngineError: kind "target"; there is no tracker or no such device.
     """
     keys = [str(s.get("key", "")).partition(":")[2] for s in _summary(fleet)["server_info"]]
     if fleet.key not in keys:

@@ -1,22 +1,15 @@
-"""The tensors inside a program against those inside PyTorch's run of the model.
+"""The tensors inside a program against those inside PyTorch's run of the model, for either IR.
 
-Whatever the IR: a backend says which operator of PyTorch each node came from, and makes a program
-that returns what is inside. Such a program is built with every shown node kept, so little or
-nothing of it is fused.
+A backend names the operator of PyTorch that each node came from, and makes a program that returns
+what is inside. Each shown node is kept, so little is fused. Counterparts of nodes are:
 
-Which tensor of PyTorch's a node is held against:
-
-- Of the nodes that came from one operator, the last of the result's type is the result.
-- Gradients that the program returns are known by the names of what they are of.
-- Any other node of the backward is one of the gradients that PyTorch has inside, if it has the same
-  numbers but for rounding. One that has not is not said to be wrong: what the two compute on the
-  way from one gradient to the next may differ.
-- In a program that was split, a node without any of these is held against the same node of the
-  function built whole.
-
-A program that came without PyTorch is held against itself as it was imported, run operator by
-operator: a node that is computed as it was there, the results, and any other node that has the same
-numbers as one there.
+- An operator's result, for the last node of its type that came from the operator.
+- The gradient of the same tensor, for gradients that the program returns.
+- A gradient inside PyTorch with the same numbers but for rounding, for other nodes of the backward.
+  One without is not called wrong: the two may compute differently on the way.
+- The same node of the function built whole, for other nodes of a split program.
+- In the import, run operator by operator, the same computation, result, or numbers, for a program
+  that came without PyTorch.
 """
 
 from bisect import bisect
@@ -65,7 +58,7 @@ class Intermediates:
     """A function whose inside is to be seen.
 
     Args:
-        given: tensors that it reads besides those of the model, by name.
+        given: tensors that it reads beside the model's, by name.
         gradients: names of what its last results are gradients of.
     """
 
@@ -163,8 +156,8 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
 
     Args:
         graph: of the whole function.
-        ordinals: by a node's id, the place in PyTorch's order of execution of the operator that it
-            came from; -1 - n of what a pass made of operator n, whose result is not known then.
+        ordinals: by node id, the place in PyTorch's order of execution of its operator; -1 - n for
+            what a pass made of operator n, whose result is not known then.
     """
     unsure = {-1 - o for n in graph if (o := ordinals.get(n.id, 0)) < 0}
     last: dict[tuple[int, TensorType, int | None], str] = {}
@@ -191,11 +184,8 @@ def _of_gradient(name: str) -> str:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """The insides of one run of a program as it was imported, or with the gradient taken of that.
-
-    Args:
-        gradients: names of what its last results are gradients of.
-    """
+    """The insides of one run of an imported program, or of that with its gradient; `gradients`
+    names what its last results are gradients of."""
 
     graph: Graph
     values: Tensors
@@ -211,8 +201,8 @@ class ImportedRun:
         return Reference({}, gradients, others)
 
     def counterparts(self, graph: Graph, ends: bool) -> Counterparts:
-        """What nodes of a later program are in this one: those that are computed here in the same
-        way of the same arguments, and the results.
+        """Nodes of a later program that are computed here in the same way of the same arguments;
+        the results.
 
         Args:
             ends: whether the results are the model's, which they are not on the way to a gradient.

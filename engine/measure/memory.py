@@ -1,8 +1,7 @@
 """The most memory that one run takes at one time.
 
-Of PyTorch's allocator it is measured: on the CPU by its profiler, which sees every tensor that is
-made and freed; on a GPU by the allocator's own count. What TVM's functions take for themselves
-they say (`engine.building.executables.Compiled.own_bytes`), as TVM's allocator is another.
+PyTorch's allocator is measured: on the CPU by the profiler, on a GPU by its own count. What TVM's
+functions take, they report (`engine.building.executables.Compiled.own_bytes`).
 """
 
 import os
@@ -22,8 +21,7 @@ def waiting(device: torch.device) -> Callable[[], None]:
 
 
 def waited(device: torch.device) -> str:
-    """What is waited for within each time that is taken on a device, in a sentence; "" on a CPU,
-    where a call returns when it is done."""
+    """What each time on a device includes, a sentence; "" on a CPU, where calls block."""
     if device.type != "cuda":
         return ""
     return (
@@ -33,11 +31,8 @@ def waited(device: torch.device) -> str:
 
 
 def torch_peak(run: Callable[[], object], device: torch.device) -> int:
-    """The most bytes that PyTorch's allocator had out during a run, beyond those before it.
-
-    Args:
-        run: what it returns is held until it is over.
-    """
+    """The most bytes that PyTorch's allocator had out during a run, its result included, beyond
+    those before it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -1,8 +1,7 @@
 """What a machine does at best: FLOPs a second, and bytes a second from memory and from caches.
 
-PyTorch measures it, with its own threads: what it reaches, TVM can reach. Rounds go through all
-that is measured in turns, and the best of each counts, so that what disturbs the machine for a
-moment does no harm; on a busy machine they go on for longer. It takes a second or two.
+PyTorch measures it with its own threads in a second or two. The best of several rounds in turns
+counts, more of them on a busy machine.
 """
 
 import time
@@ -38,12 +37,8 @@ Work = Callable[[], object]
 
 @alone()
 def measure(name: str, dtypes: Iterable[str]) -> Peaks:
-    """Measure the peaks of a device, with as many threads as PyTorch has now.
-
-    Args:
-        dtypes: floating types in which matrices are multiplied, such as "float32"; others are
-            left out.
-    """
+    """Measure the peaks of a device, with as many threads as PyTorch has now, for floating `dtypes`
+    such as "float32"; others are left out."""
     began = time.perf_counter()
     device = torch.device(name)
     wait = waiting(device)
@@ -105,10 +100,8 @@ def _product(
 
 
 def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
-    """By working set and kind, the bytes that are read and written, and what does it.
-
-    Reading alone, copying, and two arrays to a third: which is quickest depends on the machine.
-    """
+    """By working set and kind, bytes read and written, and what does it: reading, copying, two
+    arrays to a third, as machines differ in which is quickest."""
     largest = _largest(device)
     held = torch.ones(largest // 4, dtype=torch.float32, device=device)
     found: dict[tuple[int, str], tuple[float, Work]] = {}

@@ -1,8 +1,7 @@
-"""Timing a program kernel by kernel, whatever the IR: an engine makes a function that can be
-profiled, and this runs it.
+"""Time a program kernel by kernel, for either IR; an engine makes a function that can be profiled.
 
-Kernels are timed in place, one after another as they always run, so that each finds the caches as
-its forerunner left them. Times include the watching: one or two microseconds a kernel.
+Kernels are timed in place, with caches as the kernel before left them. Times include one or two
+microseconds of watching per kernel.
 """
 
 import statistics
@@ -38,10 +37,8 @@ its own memory, good until the call returns."""
 
 @dataclass(frozen=True)
 class Site:
-    """A call of a kernel: its symbol, and the ids of the nodes that it computes.
-
-    `flops` is what the compiler counts in its loops; None where it does not.
-    """
+    """A call of a kernel: its symbol, its nodes' ids, and the FLOPs that the compiler counts, or
+    None."""
 
     name: str
     nodes: tuple[str, ...]
@@ -49,11 +46,10 @@ class Site:
 
 
 class Profiled(Protocol):
-    """A function that was built to be profiled.
+    """A function built to be profiled.
 
-    `kernels` are its calls in order of execution. `note` is a sentence on what keeps kernels from
-    being mapped to nodes, or "". `memory_bytes` is what it holds for what kernels write, where it
-    makes room before it runs; else None.
+    `kernels` are its calls in order of execution; `note` says why kernels have no nodes, or "";
+    `memory_bytes` is what it allocates ahead for what kernels write, else None.
     """
 
     kernels: tuple[Site, ...]
@@ -149,10 +145,9 @@ def _kernels(
     undisturbed: _Alone,
     progress: Progress,
 ) -> tuple[list[Kernel], int]:
-    """A function's kernels in order of execution, with no share yet; bytes of all they write to.
+    """A function's kernels in order of execution, without shares; bytes of all they write to.
 
-    Runs that are profiled and runs that are not take turns, so that what disturbs the machine
-    disturbs both.
+    Runs with and without profiling take turns, so that disturbances hit both.
     """
     first: list[tuple[int, tuple[Output, ...]]] = []
     places: list[tuple[int, int]] = []
@@ -184,10 +179,7 @@ def _kernels(
 
 
 def _flops(graph: Graph, site: Site, counts: Mapping[str, int]) -> float | None:
-    """Of the nodes that a kernel computes; what the compiler counts where that is not known.
-
-    A node that several kernels compute together tells nothing of one of them.
-    """
+    """Of the nodes that a kernel alone computes; else what the compiler counts."""
     if not site.nodes or any(counts[i] > 1 for i in site.nodes):
         return site.flops
     known = [known_flops(graph, i) for i in site.nodes]

@@ -1,7 +1,7 @@
-"""Running and timing a program on a device of a fleet; an engine builds it and hands it over.
+"""Run and time a program on a device of a fleet; an engine builds it.
 
-The program runs once there on the model's inputs, and what it gives is compared with PyTorch's
-here. It is timed there by the device's own clock: what crosses the network does not count.
+Its results on the model's inputs are compared with PyTorch's here. The device's own clock times it,
+so the network does not count.
 """
 
 import statistics
@@ -43,9 +43,9 @@ class Remote(Compiled):
         session: TVM's, on the device.
         built: a library of TVM's, with `export_library`.
         name: of the function in its module.
-        target: whose device is meant, and TVM's name of the kind of it.
+        target: its text, and TVM's name of the device's kind.
         pack: TVM's function `tar`, which makes an archive of object files.
-        arguments: types of those that some result depends on, by name.
+        arguments: types by name, of those that a result depends on.
     """
 
     def __init__(
@@ -96,9 +96,8 @@ def upload(session: Any, library: Any, name: str, pack: Any) -> Any:
     """A library on the device, linked there.
 
     Args:
-        library: TVM's, with `export_library`.
+        library, pack: as of `Remote`'s `built` and `pack`.
         name: unlike that of the session's other libraries.
-        pack: TVM's function `tar`, which makes an archive of object files.
     """
     with tempfile.TemporaryDirectory() as folder, understood(name):
         file = Path(folder) / f"{name}.tar"
@@ -169,7 +168,7 @@ def threads_of(session: Any, threads: int) -> int:
 def placed(
     libraries: Sequence[Any], device: str, index: int, fleet: Fleet | None, threads: int, pack: Any
 ) -> Iterator[tuple[Sequence[Any], Any]]:
-    """Libraries where they are to be timed, and TVM's device there; here nothing runs beside them.
+    """Libraries where they are to be timed, alone, and TVM's device there.
 
     Args:
         device, index: TVM's name of its kind, and which of them.

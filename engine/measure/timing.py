@@ -1,8 +1,7 @@
-"""Timing contenders against each other on one machine, fairly.
+"""Time contenders against each other on one machine, fairly.
 
-Contenders run in turns, in short blocks; every round gives one ratio, and the median of the ratios
-counts. Before each block lies a short rest and one run that is not counted: thread pools spin for a
-while after work, and would otherwise take the cores from each other.
+They run in turns, in short blocks; each round gives a ratio, and the median ratio counts. A rest
+and a run that does not count precede each block, for thread pools spin on after work.
 """
 
 import platform
@@ -41,13 +40,12 @@ def interleave(
     wait: Callable[[], object],
     progress: Progress,
 ) -> dict[str, Measured]:
-    """Time each contender `repeats` rounds, in turns.
+    """Time each contender in turns.
 
     Args:
         contenders: by name, a function that does one run from start to end.
         wait: called after each run, inside its time: waits until the device has finished.
-        repeats: rounds, at least 1; each has a block of up to 20 runs of every contender, about
-            30 ms long.
+        repeats: rounds, at least 1, of a block of up to 20 runs, about 30 ms, of every contender.
     """
     blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
@@ -75,8 +73,7 @@ def ratios(ours: Measured, rival: Measured) -> list[float]:
 
 
 def ratio_of_minima(ours: Measured, rival: Measured) -> float:
-    """Our best run over the rival's: what little disturbs, which a median on a busy machine is not
-    free of; but a best run may be luck."""
+    """Our best run over the rival's: less disturbed than a median, but a best run may be luck."""
     return min(ours.runs) / min(rival.runs)
 
 

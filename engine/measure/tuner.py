@@ -1,7 +1,7 @@
-"""Tuning a program's kernels, whatever the IR: the shares of tasks, the run, and its records.
+"""Tune a program's kernels, for either IR: the shares of tasks, the run, and its records.
 
-An engine says which kernels a function calls (`Tunable`), and gives a `Tuner` that measures
-schedules batch by batch. Everything that is kept on disk besides TVM's own records is kept here.
+An engine supplies the kernels (`Tunable`) and a `Tuner` that measures schedules batch by batch.
+What is kept on disk beside TVM's own records is kept here.
 """
 
 import statistics
@@ -50,10 +50,9 @@ class Tunable:
 
     Args:
         workloads: the distinct ones that can be tuned.
-        calls: the key of the task that each call of a kernel is of, in order; None for a kernel
-            that is not tuned.
-        profiled: the function, built without records, its kernels being `calls`; None
-            where the target does not run here, or nobody asked for it.
+        calls: for each call of a kernel, in order, its task's key, or None.
+        profiled: the function without records, its kernels being `calls`; None where the target
+            does not run here, or it is not wanted.
     """
 
     workloads: tuple[Workload, ...]
@@ -80,17 +79,16 @@ class Tuner(Protocol):
     notes: tuple[str, ...]  # sentences to be read with the result
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
-        """Milliseconds of a kernel as it is built without records, and of its best record measured
-        in turn with it, None without one; None where it cannot be run here.
+        """Milliseconds of a kernel built without records, and of its best record (None without
+        one), in turns; None where it cannot be run here.
 
         Args:
             place: the task's own folder, with TVM's records.
         """
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
-        """Measure schedules, batch by batch, until there were so many or there are no more.
-
-        It goes on from the best that are kept.
+        """Measure schedules in batches, from the best kept ones on, until `trials` or the end of
+        them.
 
         Args:
             place: the task's own folder, for TVM's records.
@@ -133,11 +131,8 @@ def tasks(
 
 
 def _with_shares(tasks: Sequence[TuneTask], rest: float) -> tuple[TuneTask, ...]:
-    """Tasks with their share of the time by the records that there are, the largest first.
-
-    Args:
-        rest: milliseconds of kernels that are no tasks.
-    """
+    """Tasks with their share of the time by the records, the largest first; `rest` is milliseconds
+    of kernels that are no tasks."""
     spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in tasks}
     total = sum(spent.values()) + rest
     shared = [replace(t, share=spent[t.key] / total if total else None) for t in tasks]

@@ -27,10 +27,9 @@ class Comparison:
     Args:
         name: "output 0", "gradient of" an input or parameter, or "updated" and a buffer that a run
             of the model changes, such as a running mean.
-        max_abs: the largest absolute difference.
-        max_rel: `max_abs` over the tensor's scale; but a gradient far smaller than the others (the
-            bias of an attention key has none in exact arithmetic) is held against a thousandth of
-            the largest gradient's scale.
+        max_abs: largest absolute difference.
+        max_rel: `max_abs` over the tensor's scale, for a gradient at least a thousandth of the
+            largest one's: that of an attention key's bias is nothing but rounding.
         scale: the largest magnitude in PyTorch's tensor.
     """
 

@@ -11,11 +11,10 @@ class Launch:
 
     Args:
         blocks, threads: of the grid, and of each block.
-        shared_bytes: what the threads of a block share.
-        schedule: the rule that made its schedule, in a few words; "" where that is not known.
+        shared_bytes: per block.
+        schedule: the rule that made its schedule, or "".
         registers: of a thread; None where it was not compiled.
-        spilled_bytes: of a thread's own memory beside registers, for what found no room in them and
-            for arrays; None likewise.
+        spilled_bytes: of a thread's own memory beside registers, arrays included; None likewise.
     """
 
     name: str
@@ -33,10 +32,9 @@ class KernelCode:
 
     Args:
         name: its symbol; several calls of equal kernels share one.
-        bytes: of its machine code; None where there is only source.
+        bytes: of machine code; None of source.
         code: (language, text), the nearest to the program first: "CUDA", "PTX", "LLVM IR",
             "assembly".
-        launches: on a GPU, what it runs there.
     """
 
     name: str
@@ -52,10 +50,9 @@ class Artefact:
 
     Args:
         kernels: in the library's order, the forward's first.
-        library_bytes: of the object files that a library is linked of, constants included; None
-            where TVM cannot write them out.
+        library_bytes: of the object files, constants included; None where TVM cannot write them.
         build_seconds: what building took, without taking it apart.
-        notes: sentences a person should read: why it cannot be timed here, what was not compiled.
+        notes: for people: why it cannot be timed here, what was not compiled.
     """
 
     target: Target

@@ -17,11 +17,10 @@ class ModuleFiles:
     """A module as files.
 
     Args:
-        name: of the module's file: it ends in ".py" as TVMScript, in ".relay" as Relay's text, and
-            in ".json" as TVM's JSON, where TVM does not read its own text back.
-        module: its content.
-        values: content of the file beside it that ends in ".npz": an array for each argument of
-            "main" by its name; of bfloat16, as float32.
+        name: ends in ".py" (TVMScript), ".relay" (Relay's text) or, where TVM cannot read its own
+            text back, ".json" (TVM's JSON).
+        values: content of the ".npz" beside it: an array for each argument of "main" by name;
+            bfloat16 as float32.
     """
 
     name: str
@@ -68,15 +67,14 @@ class Where:
         pipeline: ends with the fault.
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
             than the limit) or "memory" (more bytes stay); "bad" by a person's own test.
-        limit: wrong is what differs by more than this, relative to scale; slow is what takes
-            longer than this times what it took before.
-        tail: whether the steps after the last suspect are run as well, with the suspects and
-            without them: the fault shows only then.
-        building: whether it is compiled and run; a pass that crashes by itself needs neither.
+        limit: least difference that is wrong, relative to scale; least ratio of times that is slow.
+        tail: the steps after the last suspect run, too, with and without suspects: the fault needs
+            them.
+        building: compile and run it; a pass that crashes by itself needs neither.
         absolute: what differs by no more is not wrong.
-        runs: how often a piece is looked at: it shows the fault where one look does.
-        plain: whether it is built operator by operator, and not as TVM does by default, which may
-            crash in the same way without the suspects.
+        runs: looks at a piece; one is enough to show the fault.
+        plain: build operator by operator, as TVM's default may crash in the same way without the
+            suspects.
     """
 
     pipeline: Pipeline
@@ -94,11 +92,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Suspects:
-    """The program before the suspected passes, and the nodes near which the fault must be.
-
-    Args:
-        near: ids of nodes, none where that is not known.
-    """
+    """The program before the suspected passes; `near` are ids of nodes near the fault, or none."""
 
     graph: Graph
     near: tuple[str, ...]
@@ -109,14 +103,11 @@ class Shown:
     """What a piece of a program shows.
 
     Args:
-        outcome: "good", a kind of `Where`, "refused" (a pass of the catalogue says itself that it
-            does not take the program), "bad before" (by a person's own test, without the passes
-            too) or "cannot be run".
+        outcome: "good", a kind of `Where`, "refused" (by a pass of the catalogue), "bad before" (by
+            a person's own test, without the passes too) or "cannot be run".
         outputs: ids of the outputs that are wrong, the worst first.
-        error: what was raised, where it crashed, was refused or cannot be run.
         crash: of a crash, as of `engine.faults.show.Fault`.
-        seconds, kept_bytes: of the passes, where they themselves are looked at; the latter as of
-            `engine.protocol.results.StepRecord`.
+        seconds, kept_bytes: of the passes themselves; as of `StepRecord`.
     """
 
     outcome: str
@@ -136,10 +127,10 @@ class Account:
     """What a report says of how it came about.
 
     Args:
-        model: name of the model, without a folder.
+        model: its name without a folder.
         minimal: whether the fault goes away without any one of its nodes.
-        seconds, memory: the limits that were set, as of `engine.limits.Limits`.
-        test: the file of a person's own test in the report; "" without one.
+        seconds, memory: limits, as of `engine.limits.Limits`.
+        test: a person's own test in the report, or "".
     """
 
     model: str
@@ -156,10 +147,9 @@ class Report:
     """A report that runs by itself.
 
     Args:
-        before, after: the IR's text of the piece before and after the suspected passes; "" where
-            they crash.
-        files: contents by path, relative and with slashes; "report.py" is the one to run, but where
-            a person's own test decides.
+        before, after: the IR's text before and after the suspected passes; "" where they crash.
+        files: contents by relative path, with slashes; "report.py" is to be run, unless a person's
+            own test decides.
         graph_before, graph_after: the same as graphs; nodes that the passes left keep their ids.
     """
 

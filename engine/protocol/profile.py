@@ -31,9 +31,9 @@ class Peaks:
     """What a machine does at best, measured by PyTorch (`engine.measure.peaks`).
 
     Args:
-        flops: by dtype, the FLOPs a second of a large matrix product.
-        bandwidth: bytes of a working set, and how many bytes a second of it are read and written;
-            the smallest first, none faster than one before it. The last is too large for any cache.
+        flops: a second, of a large matrix product, by dtype.
+        bandwidth: (bytes of a working set, bytes a second), from the smallest to one beyond any
+            cache; never faster than the one before.
     """
 
     device: str
@@ -81,14 +81,12 @@ class Kernel:
 
     Args:
         name: its symbol in what was built; calls of equal kernels share one.
-        nodes: ids of the graph's nodes that it computes, in graph order; for a program that was
-            split, of the joint graph. Empty where that is not known, or where it computes none (a
-            layout that the build made up).
+        nodes: ids of nodes that it computes, in graph order, of the joint graph if split. Empty
+            where unknown, or for a layout that the build made up.
         share: of the time of all phases from end to end.
-        flops: floating point operations of its nodes by `passes.cost`, where not known of its loop
-            nest by TVM; None where neither knows.
-        unread: how much of `bytes_in` it leaves: of a table, all but the rows that it takes.
-        weights: how much of what it reads are parameters and constants.
+        flops: of its nodes by `passes.cost`, or of its loops by TVM; None where neither knows.
+        unread: the part of `bytes_in` that it skips, such as other rows of a table.
+        weights: the part that is parameters and constants.
     """
 
     name: str
@@ -132,8 +130,8 @@ class Kernel:
         """What the machine allows; None where FLOPs are not known, or the peak in this type.
 
         Args:
-            working_set: bytes of all that a call of the program uses. Weights come from where so
-                much finds room; what a kernel before has written, from where this one's does.
+            working_set: bytes that a call of the program uses. Weights come from where these fit;
+                what a kernel wrote before, from where this kernel's bytes fit.
         """
         if self.flops is None or not self.moved:
             return None
@@ -162,10 +160,9 @@ class Phase:
     """The forward, or the backward, from end to end; times in milliseconds.
 
     Args:
-        median_ms: of runs that nobody watched, every copy in and out counted.
+        median_ms: of unwatched runs, copies in and out included.
         unmapped_ms: the part of that in kernels without nodes.
-        memory_bytes: of the distinct memory that its kernels wrote in one call: results, and what
-            they hand to each other.
+        memory_bytes: distinct memory that its kernels wrote in one call.
         estimated_bytes: of the same by `passes.peak_memory`, from the graph and the kernels' nodes.
         result_bytes: the part of the estimate that the call returns.
     """
@@ -190,10 +187,7 @@ class Phase:
 
     @property
     def unexplained_ms(self) -> float:
-        """What the kernels do not explain: making room for results, copies, the calls themselves.
-
-        Below zero where watching cost more than that.
-        """
+        """Time outside kernels: allocation, copies, calls; below zero where watching cost more."""
         return self.median_ms - self.kernels_ms
 
 
@@ -226,8 +220,7 @@ class Profile:
         return None if self.peaks is None else kernel.roof(self.peaks, self.working_set)
 
     def least_ms(self, phase: str) -> tuple[float, float]:
-        """The least time of a phase's kernels by their roofs, and what those take whose roof is
-        not known, in milliseconds."""
+        """The least time of a phase's kernels by their roofs, and the time of those without one."""
         least = unknown = 0.0
         for kernel in self.kernels:
             if kernel.phase == phase:
@@ -238,11 +231,8 @@ class Profile:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that a step takes at one time, measured.
-
-        While the backward runs, what the forward returned is held too; dropout masks are held from
-        before the forward on.
-        """
+        """The most memory that a step takes at one time, measured: masks are held throughout, the
+        forward's results while the backward runs."""
         return self.mask_bytes + _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
 
     @property

@@ -1,12 +1,11 @@
 """Measurements of tuning on disk. The app reads them while a session tunes; no TVM in here.
 
-A folder holds what was measured of one IR by one version of TVM for one target (its options, the
-threads, the fleet's key): `curve.jsonl` has a line for each trial, `rivals.jsonl` one for each time
-that a kernel was measured without records, and a folder for each task has TVM's own records. Lines
-are only ever added. A last line that was cut short is skipped and said.
+A folder per IR, TVM version and target (options, threads, the fleet's key) has `curve.jsonl`, a
+line per trial, `rivals.jsonl`, a line per measurement without records, and per task a folder of
+TVM's own records. Lines are only added; a last one that was cut short is skipped and noted.
 
-An engine, which opens strangers' files, only reads them: the app's process adds what it measured
-(`KEEPER`). Each line is checked when it is added and when it is read.
+An engine, which opens strangers' files, only reads; the app's process adds (`KEEPER`). Lines are
+checked both times.
 """
 
 import contextlib
@@ -89,10 +88,8 @@ class Book:
         return None if rival is None else rival.ms
 
     def takes(self, task: str) -> bool:
-        """Whether a build takes the best record: there is one, and it beats what is known else.
-
-        Times measured in turn decide; where a better record was found since, its own time does.
-        """
+        """Whether a build takes the best record: if it beats what else is known, in turns if
+        measured so."""
         ours, before = self.with_record_ms(task), self.before_ms(task)
         return ours is not None and (before is None or ours < before)
 
@@ -105,12 +102,7 @@ class Book:
         return rival.ours_ms if min(earlier, default=best) <= best else best
 
     def tuned(self, run: str, task: str, name: str, earlier: float | None) -> Tuned:
-        """What a run did for a task.
-
-        Args:
-            name: of the kernel.
-            earlier: milliseconds with the best record that was there before the run.
-        """
+        """What a run did for a task; `earlier` is milliseconds with the best record before it."""
         mine = [t for t in self.in_run(run) if t.task == task]
         failed, before = sum(t.ms is None for t in mine), self.before_ms(task)
         best, takes = self.with_record_ms(task), self.takes(task)
@@ -144,9 +136,7 @@ def folder(ir: str, version: str, target: str, threads: int, fleet: Fleet | None
 
 
 def read(place: Path) -> Book:
-    """What is in a folder; nothing where there is none.
-
-    Lines that are no JSON, or lack what they should have, are left out and noted.
+    """What is in a folder; nothing where there is none. Malformed lines are left out and noted.
 
     Raises:
         EngineError: kind "file"; a file is there and cannot be read.
@@ -247,11 +237,8 @@ def _unusable(place: Path, wrong: OSError) -> EngineError:
 
 @dataclass
 class Keeper:
-    """Who adds records: this process, or another that is asked.
-
-    Args:
-        ask: called with what to do ("append" or "hold"), a path and a text.
-    """
+    """Who adds records: this process, or another through `ask`, called with "append" or "hold", a
+    path and a text."""
 
     ask: Callable[[str, str, str], None] | None = None
 
@@ -286,8 +273,7 @@ class Adding(contextlib.ExitStack):
 
 
 def checked(path: Path) -> Iterator[Any]:
-    """What stands in the lines of a file of a task's, for TVM's reader; nothing where it is not
-    there, and without lines that were not finished.
+    """The lines of a task's file, for TVM's reader, without unfinished ones; none without the file.
 
     Raises:
         EngineError: kind "file"; a line is not such as an engine writes.
@@ -311,7 +297,7 @@ def checked(path: Path) -> Iterator[Any]:
 
 
 def check(name: str, found: Any) -> None:
-    """Raise where something is not what an engine writes into a line of the file `name`.
+    """Check what an engine is to write as a line of the file `name`.
 
     Raises:
         ValueError: says what is wrong with it.
@@ -366,8 +352,8 @@ _ANNOTATION = re.compile(
 
 
 def _check(found: Any, form: Any, where: str) -> None:
-    """Raise where something is not of a form: a type, a pattern, or a list, a tuple or a dictionary
-    of forms; `object` is whatever is plain."""
+    """Raise unless something has a form: a type, a pattern, or a list, tuple or dict of forms;
+    `object` is anything plain."""
     parts: Iterable[tuple[Any, Any, str]] = ()
     if isinstance(form, dict):
         fits = isinstance(found, dict) and set(found) == set(form)

@@ -15,11 +15,11 @@ class BuildRequest:
         target: TVM's text, with options of ours.
         threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
         repeats: rounds of what is timed.
-        captures: ids of the nodes of the joint graph that the forward saves; what else the backward
-            needs of the forward, it computes again. Of a split program alone.
-        split: whether the joint graph is split there. Else the program is built as it is: the
-            inference function, or forward and gradients in one.
-        runs: of a check, how often: each time the passes are run, the program is built and run.
+        captures: for a split program, ids of the joint graph's nodes that the forward saves; the
+            backward recomputes the rest.
+        split: split the joint graph there; else build it as it is: inference, or forward and
+            gradients in one.
+        runs: of a check: passes, build and program, each time.
     """
 
     source: ModelSource

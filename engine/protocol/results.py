@@ -13,11 +13,10 @@ class ImportChange:
     """Something that an import did beside writing each operator as TVM's.
 
     Args:
-        kind: in `KINDS`: "externalised" is what became an argument or a result of the program.
+        kind: in `KINDS`: "externalised" is what became an argument or result.
         operator: PyTorch's, or the name of the first tensor.
         count: of operators or tensors.
-        nodes: ids of the nodes of the imported graph that came of it, or whose results stand in
-            its place; empty where there are none.
+        nodes: ids of the imported graph's nodes that came of it or stand in its place.
         became: how often each operator came of it.
     """
 
@@ -58,22 +57,18 @@ class Branches:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A loaded model: its graph as the frontend imported it, and what is to be said of it.
+    """A loaded model: its graph as imported, and notes.
 
     Args:
         parameters: number of parameter elements.
-        arguments: (name, type) of the graph's arguments: inputs first, then parameters in
-            PyTorch's order.
-        input_count: how many of `arguments` are inputs.
-        seconds: what tracing and importing took.
-        notes: sentences a person should read (what the import changed or left out).
+        arguments: (name, type) of the graph's arguments: inputs first, then parameters in PyTorch's
+            order.
+        seconds: of tracing and importing.
+        notes: for people: what the import changed or left out.
         calls: of a submodule, how often the whole model calls it.
-        changes: what the import did, by kind.
-        against: who its numbers are held against, as that stands behind "against": PyTorch, or the
-            imported program itself where there is no PyTorch behind it; where it was not asked
-            whether a judge is one, who is meant.
-        unjudged: why nobody outside TVM judges its numbers, as a sentence; "" where somebody does,
-            or nobody was asked.
+        against: what its numbers are compared with, after "against": PyTorch, or without it the
+            imported program or a judge, who may not be one if that was not asked.
+        unjudged: why nobody outside TVM judges its numbers, a sentence, or "".
     """
 
     source: ModelSource
@@ -95,8 +90,7 @@ class OpenSize:
     """A size that an exported program leaves open.
 
     Args:
-        symbol: what the program calls it.
-        size: the example's, or the one that is chosen.
+        size: the example's, or the chosen one.
         least, most: what the program takes; None where it has no end.
         places: dimensions of inputs that have it: "x.0", or "x.0 = 2*s77".
     """
@@ -113,9 +107,8 @@ class ModelInputs:
     """What a model's inputs are, without importing it.
 
     Args:
-        inputs: each as `engine.protocol.source.parse_inputs` reads it, with the range that is drawn
-            for integers.
-        says: of each, where its values come from.
+        inputs: as of `engine.protocol.source.parse_inputs`, with the range drawn for integers.
+        says: where each has its values from.
         sizes: those that an exported program leaves open.
     """
 
@@ -166,14 +159,12 @@ class StepRecord:
     """What one step of a pipeline did. Fields `pass_name` to `seconds` are the command line's.
 
     Args:
-        seconds: wall time of the pass itself, without making the graph; 0.0 where it did not run.
+        seconds: wall time of the pass alone; 0.0 where it did not run.
         added, removed, changed: counts of nodes against the step before (see `core.identity`).
         operators: how often each operator is called after the step.
-        error: why the pass failed, or None. The steps after a failed one go on from the program
-            before it.
-        printed: what the pass printed.
-        kept_bytes: memory of the process that stayed when the pass was done, without what new
-            constants of the program take. What the allocator keeps counts, too.
+        error: why it failed; the next step then starts from the program before it.
+        kept_bytes: of the process after the pass, the allocator's included, new constants of the
+            program left out.
     """
 
     pass_name: str
@@ -194,13 +185,11 @@ class ExampleRun:
     """An example of a person's own pass, run as a test.
 
     Args:
-        name: of the example: of the function that makes the program before the pass.
+        name: of the function that makes the program before the pass.
         said: what is wrong, a sentence each; empty where it passed.
-        diff: of the text that was expected and that of what the pass made; "" where they agree, or
-            nothing is expected.
-        max_rel: the largest difference of a result after the pass to that before it, relative to
-            its scale; None where the numbers were not compared.
-        dtype: in which precision that is.
+        diff: of the expected text and the pass's; "" where they agree, or nothing is expected.
+        max_rel: largest difference of a result, relative to its scale; None where numbers were not
+            compared.
     """
 
     pass_name: str
@@ -214,11 +203,11 @@ class ExampleRun:
 
 @dataclass(frozen=True)
 class Application:
-    """A place where a pass on our rewriters put something else, in the order in which it did.
+    """A place where a pass on our rewriters replaced something, in order.
 
     Args:
-        id: of the node in the graph before the pass; "" where the pass made it itself before.
-        title, scope, source: of the node, as far as they are known.
+        id: in the graph before the pass; "" for what the pass made itself.
+        title, scope, source: of the node, as far as known.
     """
 
     id: str
@@ -235,11 +224,9 @@ class Application:
 
 @dataclass(frozen=True)
 class SplitResult:
-    """The two functions that a joint graph was sawn into.
-
-    `forward` returns the model's outputs, then the captures. `backward` takes what it needs of the
-    inputs, parameters, masks and grad_outs, then the captures, and returns the gradients.
-    """
+    """The functions of a split joint graph. `forward` returns the model's outputs, then the
+    captures; `backward` takes the arguments that it needs, then the captures, and returns the
+    gradients."""
 
     forward: Graph
     backward: Graph
@@ -252,10 +239,9 @@ class PassExample:
 
     Args:
         arguments: (name, type) of the program before the pass.
-        before, after: the IR's text, shortened by rule; see `engine.server.examples`.
+        before, after: the IR's text, shortened by `engine.server.examples`.
         graph_before, graph_after: the same as graphs; nodes that the pass left keep their ids.
-        differs: why the program computes something else afterwards, on purpose; "" where it
-            computes the same.
+        differs: why the results differ on purpose, or "".
     """
 
     step: str

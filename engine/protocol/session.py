@@ -1,8 +1,7 @@
 """What asking an engine and its progress look like.
 
-Every call (`engine.server.session.PipelineSession` lists them) says in full what it is about: the
-source, the pipeline, what is built of it. An engine remembers what it computed, but nothing depends
-on its memory.
+Every call (`engine.server.session.PipelineSession` lists them) is complete: nothing depends on what
+an engine remembers.
 """
 
 from collections.abc import Callable

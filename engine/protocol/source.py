@@ -63,10 +63,10 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     """Read the types of a model's inputs.
 
     Args:
-        text: one `name=shape:dtype` an input, separated by commas, semicolons or line ends. The
-            name may be left out, and so may the dtype (float32). A shape is sizes joined by `x`,
-            or `scalar`: `ids=1x14:int64, 1x14x768`. Integers may have a range, both ends of which
-            are drawn: `ids=1x14:int64:0..30521`.
+        text: one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
+            and dtype (float32) are optional. A shape is sizes joined by `x`, or `scalar`:
+            `ids=1x14:int64, 1x14x768`. Integers may have an inclusive range:
+            `ids=1x14:int64:0..30521`.
 
     Returns:
         (name, type) an input, the name "" where none was given; empty for an empty text.
@@ -144,8 +144,7 @@ def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def kinds_of_inputs(source: "ModelSource") -> tuple[str, ...]:
-    """Kinds of inputs that a run of a model may have: `INPUTS`, then its saved sets but the first,
-    which is the sample."""
+    """Kinds of inputs of a run: `INPUTS`, then saved sets but the first, the sample."""
     return INPUTS + tuple(f"set{i}" for i in range(2, len(source.tensors) + 1))
 
 
@@ -186,16 +185,15 @@ def source_from_file(
     dtype: str = "float32",
     pins: str = "",
 ) -> "ModelSource":
-    """Describe a TorchScript file or an exported program as a source.
+    """A file of `torch.jit.save` or `torch.export.save` as a source.
 
     Args:
-        path: of a file written by `torch.jit.save` or `torch.export.save`.
         inputs_text: types of its inputs, as `parse_inputs` reads them; "" to use those that the
             file records.
 
     Raises:
-        EngineError: kind "file" where there is no such file; kind "input" for a text that cannot
-            be read.
+        EngineError: kind "file" where there is no such file; kind "input" for a text that cannot be
+            read.
     """
     file = Path(path)
     if not file.is_file():
@@ -239,34 +237,28 @@ class ModelSource:
     """Which model, with which inputs: everything needed to load it again from nothing.
 
     Args:
-        model: a sample's name; the path of a file; or a name as `by_name` knows it: `hf:NAME` with
-            a type, a class or a cached name of transformers or the path of a folder, then changes
-            of settings such as `?num_hidden_layers=2`; `torchvision:NAME`; `timm:NAME`; or
-            `python:PATH:FUNCTION`.
-        batch, tokens: sizes of a model's inputs; None means the model's own default.
+        model: a sample's name; a file's path; or as of `by_name`, `hf:NAME` (a type, class or
+            cached name of transformers, or a folder's path; then settings such as
+            `?num_hidden_layers=2`), `torchvision:NAME`, `timm:NAME` or `python:PATH:FUNCTION`.
+        batch, tokens: sizes of inputs; None is the model's default.
         seed: seeds the random weights, the inputs, the dropout masks and grad_out.
         training: train mode, with dropout, and with gradients.
         dtype: "float32" or "float64", of the parameters and the floating inputs.
-        inputs: for a file, the (name, type) of each input; a name may be empty. Inputs that the
-            file records may be left out.
-        digest: for a file, a hash of its bytes, so that another file at the same path is another
-            source. `engine.protocol.source.source_from_file` fills it in.
-        gradient: whose gradient, in training: "tvm" takes it by passes over the imported forward;
-            "pytorch" imports forward and backward together, as PyTorch's autograd records them.
-        values: in `kinds_of_inputs`, of the inputs of a run. What is imported and built is the same
-            for all.
-        module: path of the submodule that is looked at alone, on the inputs that it gets when the
-            whole model runs; "" for the whole.
+        inputs: for a file, (name or "", type) of inputs that it does not record.
+        digest: for a file, a hash of its bytes, by `source_from_file`.
+        gradient: in training: "tvm" takes it by passes over the forward; "pytorch" imports forward
+            and backward as autograd records them.
+        values: in `kinds_of_inputs`; changes the inputs of a run, not import or build.
+        module: path of the submodule to look at alone, on the inputs that it gets in the whole; or
+            "".
         call: which of its calls, 1 the first.
-        weights: of a model by its name: "" for those that are on this machine, or "random".
-        pins: sizes of dimensions that an exported program leaves open, by a symbol's name or an
-            input's dimension (`x.0`); where there is none, the example's own.
+        weights: of a model by name: "" for those on this machine, or "random".
+        pins: open sizes of an exported program, by symbol or dimension (`x.0`), if not the
+            example's.
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
-        run: what a run is given: sizes that a program leaves open, by their names, and inputs that
-            decide a branch. What is imported and built is the same for all.
-        sides: the side that is taken of each `if` that a computed value decides, by the value's
-            name: the program is imported so.
-        kernels: run the kernels that a module's file brings, which are code. Nothing stores it.
+        run: open sizes by name, and inputs that decide a branch, for a run; as `values`.
+        sides: the side to import of each `if` that a computed value decides, by the value's name.
+        kernels: run kernels of a module's file, which are code. Never stored.
     """
 
     model: str
@@ -306,11 +298,8 @@ class ModelSource:
 def weights_beside(path: str, stamp: object) -> frozenset[str]:
     """The files in an ONNX model's folder that it names as places of its weights.
 
-    Args:
-        stamp: changes when the file does.
-
-    Names are looked for as protobuf writes them, the key "location" and then a text. A name that
-    stands in other bytes by chance is of a file that the model could have named as well.
+    Found as protobuf writes them, the key "location" and a text. A chance match in other bytes is
+    of a file that the model could have named as well. `stamp` changes with the file.
     """
     folder = Path(path).resolve().parent
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:

@@ -66,13 +66,8 @@ def without(target: str, ours: Collection[str]) -> str:
 
 
 def library(target: str, ours: Collection[str]) -> str:
-    """The library of ours that a target leaves matrix products to; "" without one.
-
-    Libraries of TVM's own, such as cudnn, are none of them.
-
-    Args:
-        ours: such options, of which one may stand in a target: "-libs=blas".
-    """
+    """Our library of those in `ours`, such as "-libs=blas", that does a target's matrix products,
+    or ""; TVM's own, such as cudnn, do not count."""
     return next((part.partition("=")[2] for part in target.split() if part in ours), "")
 
 

@@ -11,11 +11,10 @@ class Target:
 
     Args:
         name: the TVM target string.
-        device: what it is, in words ("NVIDIA H200", "the CPU, AVX-512").
-        runs_here: whether this machine can run, and so time, what is built for it.
+        device: such as "NVIDIA H200", "the CPU, AVX-512".
+        runs_here: whether this machine can run, and time, builds for it.
         missing: what stands in the way, where it does not run here.
-        kernels: whose kernels it takes, in a few words ("OpenBLAS, our schedules"); "" where that
-            is not known.
+        kernels: whose kernels it takes ("OpenBLAS, our schedules"), or "".
     """
 
     name: str

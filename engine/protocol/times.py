@@ -16,24 +16,20 @@ class TimeRow:
     """One line of a timing table; times in milliseconds, end to end with every copy counted.
 
     Args:
-        what: "pytorch eager", or what stands for it without PyTorch; or the engine and
-            how it was built ("relay, cpu").
+        what: "pytorch eager" or its stand-in, or the engine and target ("relay, cpu").
         phase: "forward" or "forward_backward".
         samples_ms: every measured run, in order.
-        ratio_to_eager: median of the ratios to the eager run measured beside it; below 1 is faster.
-        max_abs_error: the largest difference of this build's outputs (and, with the backward, its
-            gradients) to PyTorch's; None for PyTorch itself.
-        peak_bytes: the most memory that a run takes at one time, inputs and parameters left out:
-            what PyTorch's allocator has out, as measured, and what TVM's functions hold for
-            themselves. None of what runs in memory that neither counts.
-        ours_over: of another compiler than ours, the median of the ratios of our time to its; below
-            1 ours is faster.
+        ratio_to_eager: median ratio to the eager run beside it; below 1 is faster.
+        max_abs_error: largest difference of outputs (with the backward, gradients too) to
+            PyTorch's; None for PyTorch.
+        peak_bytes: the most memory of a run at one time, without inputs and parameters: PyTorch's
+            allocator, measured, and TVM's own. None where neither counts it.
+        ours_over: of another compiler, the median ratio of our time to its; below 1 ours is faster.
         ratio_of_minima: our best run over eager's best.
         ratio_q1, ratio_q3: the quartiles of the ratios whose median `ratio_to_eager` is.
         build_seconds: what building, or compiling, took.
         target: what it was built for; "" of PyTorch's own.
-        capture_bytes: of what is kept from the forward for the backward, where there is one:
-            captures and dropout masks.
+        capture_bytes: captures and dropout masks, where there is a backward.
     """
 
     what: str
@@ -55,11 +51,8 @@ class TimeRow:
 
     @property
     def steady(self) -> bool:
-        """Whether its runs take about the same time.
-
-        Half of all runs lie between the quartiles; where those are apart by more than 30 % of the
-        median, or the median is over twice the best run, something else was running.
-        """
+        """Whether nothing else ran: quartiles within 30 % of the median, the median at most twice
+        the best."""
         best = min(self.samples_ms, default=self.median_ms)
         return self.q3_ms - self.q1_ms <= 0.3 * self.median_ms and self.median_ms <= 2 * best
 
@@ -96,13 +89,10 @@ class CompileTimes:
     """What compiling a program takes, run after run, in turns; all times in seconds.
 
     Args:
-        passes: of each step that is on, its index in the pipeline and what each run took, drawing
-            its graph left out.
-        build: what each build of the program took that the passes leave.
-        yardstick: what the same work of Python's took each time, which tells how quick the machine
-            was meanwhile.
-        own_bytes: what a run of the program holds at most beside PyTorch's tensors; None where that
-            cannot be told.
+        passes: of each enabled step, its index and what each run took, without drawing its graph.
+        build: each build of what the passes leave.
+        yardstick: the same work in Python each time: how fast the machine was meanwhile.
+        own_bytes: the most that a run holds beside PyTorch's tensors; None where unknown.
     """
 
     passes: tuple[tuple[int, tuple[float, ...]], ...]
@@ -120,16 +110,15 @@ matrix products as well."""
 class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
 
-    Bytes count as those of a cut: each storage once, inputs and parameters for nothing. Dropout
-    masks count with what is really held of them: on a CPU, autograd keeps them in the activations'
-    dtype; the partitioner keeps one byte an element.
+    Bytes count as in a cut: each storage once, inputs and parameters for nothing. Dropout masks
+    count as they are held: by autograd on a CPU in the activations' dtype, by the partitioner in a
+    byte an element.
 
     Args:
         eager_bytes: what autograd saves.
-        min_cut_bytes: what the min-cut partitioner of torch.compile saves by default; None where
-            it does not take the module.
+        min_cut_bytes: by default, torch.compile's min-cut partitioner; None if it fails.
         best_bytes: the same at `BEST_BUDGET`.
-        note: why not, in a sentence.
+        note: why it failed.
     """
 
     eager_bytes: int

@@ -1,8 +1,7 @@
-"""What tuning is about, as plain data: tasks, the machines to measure on, and what was found.
+"""What tuning is about, as plain data: tasks, machines, and results.
 
-A task is a kernel that a program calls: its computation, with its shapes. Equal kernels are one
-task, of whatever program. Tuning tries schedules of it on the machine and keeps every measurement
-on disk (`engine.protocol.records`), where a build for a target with `RECORDS` finds the best.
+A task is a kernel with its shapes; equal kernels of all programs are one. Every measurement of a
+schedule is kept (`engine.protocol.records`), and a build for a target with `RECORDS` uses the best.
 """
 
 from dataclasses import dataclass
@@ -21,19 +20,16 @@ class TuneTask:
     Args:
         key: names the task, in every program and on every target; a file's name too.
         name: the kernel's symbol, for people.
-        arguments: what it reads and writes, in the order of its arguments.
-        nodes: ids of the graph's nodes that it computes, in graph order, those of all calls; for a
-            program that was split, of the joint graph. Empty where that is not known.
+        arguments: what it reads and writes, in order.
+        nodes: ids of nodes that all its calls compute, in graph order, of the joint graph if split.
         calls: how often the program calls it.
         flops: of one call, where TVM can count them.
-        share: of the time of all the program's kernels, with the records that there are; None
-            where the program cannot be run here.
-        before_ms: milliseconds of a call as it is built without records (by a library, our
-            schedules, TVM's own), measured in tuning or by running the program; None where neither
-            could be done.
-        best_ms: milliseconds of a call with its best record, measured in turn with `before_ms`
-            where that could be done; None without one.
-        trials: how many measurements are on disk, those that failed included.
+        share: of all kernels' time, with the present records; None where the program cannot run
+            here.
+        before_ms: milliseconds of a call without records, measured in tuning or by running the
+            program; None where neither is possible.
+        best_ms: with its best record, in turn with `before_ms` where possible; None without one.
+        trials: measurements on disk, failed ones included.
         uses_record: whether a build with `RECORDS` takes the best record: nothing known is faster.
     """
 
@@ -138,12 +134,12 @@ class Trial:
     Args:
         task: the task's key.
         run: an id of the call of `tune` that it was made in.
-        trial: which measurement of the task it is, over all runs; from 1.
+        trial: the task's count of measurements, over all runs; from 1.
         ms: of one call of the kernel; None where the schedule could not be built or run.
         best_ms: the least so far, this one included; None while none succeeded.
         seconds: wall time since the run began.
         candidate: names the schedule, so that it is not measured again.
-        error: why there is no time, in a few words.
+        error: why there is no time.
     """
 
     task: str

@@ -35,14 +35,12 @@ _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropo
 
 
 def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask | None:
-    """What an operator draws: without a name, shape and dtype.
+    """What an operator draws: without a name, shape and dtype; None if nothing, or nothing that a
+    method of a tensor repeats.
 
     Args:
         schema: of the operator, in place or not.
         given, named: its arguments, as plain values where they are known.
-
-    Returns:
-        None where it draws nothing, or in a way that no method of a tensor repeats.
     """
     name = schema.name.removeprefix("aten::").removesuffix("_")
     if name in _DROPOUTS:

@@ -15,11 +15,8 @@ _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
 class Effects:
     """Compares a module before and after one forward().
 
-    Args:
-        module: as it is before.
-
     Attributes:
-        new: by name, the buffers that forward() puts in the place of others.
+        new: by name, the buffers that forward() replaces.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -27,11 +24,7 @@ class Effects:
         self.new: dict[str, torch.Tensor] = {}
 
     def start(self, call: tuple[Any, ...]) -> None:
-        """Note how all is; called right before forward().
-
-        Args:
-            call: its args and kwargs.
-        """
+        """Note the state right before forward(); `call` is its args and kwargs."""
         self._buffers = dict(self._module.named_buffers())
         self._before = {**dict(self._module.named_parameters()), **self._buffers}
         self._versions = {n: t._version for n, t in self._before.items()}

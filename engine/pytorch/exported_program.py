@@ -46,8 +46,8 @@ def reader() -> Any:
 def _without_classes(archive: Archive) -> Iterator[None]:
     """Have torch read inputs and outputs that are instances of classes as tuples.
 
-    The classes are not looked for: those of the file's author are not here, and torch makes
-    instances of others as the file says. Example inputs in classes are left out.
+    Otherwise torch would import the author's classes, and make instances of others as the file
+    says. Example inputs in classes are left out.
     """
     from torch._export.serde import serialize
 
@@ -69,13 +69,10 @@ def _without_classes(archive: Archive) -> Iterator[None]:
 
 
 class Exported:
-    """A program as it was read.
-
-    Args:
-        path: of its file.
+    """A program as it was read, of the file `path`.
 
     Attributes:
-        inputs: what it says of each; a dimension that it leaves open is the text of an expression.
+        inputs: of each, its type; an open dimension is the text of an expression.
         sizes: the symbols of such expressions, each with the example's size.
 
     Raises:
@@ -118,10 +115,7 @@ class Exported:
         )
 
     def _take_flat(self) -> None:
-        """Have the program take its tensors by position, however they nest, and return a tuple.
-
-        What was no tensor when it was exported is a constant of it.
-        """
+        """Have the program take tensors by position and return a tuple; other inputs are fixed."""
         program = self.program
         specs = program.graph_signature.input_specs
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
@@ -194,14 +188,14 @@ class Exported:
         said: Mapping[str, TensorType],
         saved: Mapping[str, TensorType],
     ) -> dict[str, int]:
-        """The size of each symbol: as it is pinned, else as inputs have it, else the example's.
+        """The size of each symbol: pinned, else of the inputs, else the example's.
 
         Args:
             said, saved: types of inputs as the person gives them, and as they are saved.
 
         Raises:
             EngineError: kind "input"; there is no such symbol or dimension, two sizes of one do not
-                agree, or it is out of the range that the program takes.
+                agree, or the program does not take it.
         """
         of = {one.symbol: one for one in self.sizes}
         fixed: dict[str, tuple[int, str]] = {}
@@ -267,11 +261,9 @@ class Exported:
         return str(_type(self.values[name]))
 
     def filled_in(self, sizes: Mapping[str, int]) -> tuple[torch.nn.Module, tuple[Input, ...]]:
-        """The module with every open size fixed, and its inputs.
+        """The module with every open size fixed, in train or eval mode as exported, and its inputs.
 
-        The tree of modules is built up again from what the program says of them, so that module
-        paths and parameter names are those of the model that was exported. Train or eval mode is as
-        it was then.
+        The tree of modules is rebuilt, with the exported model's module paths and parameter names.
 
         Raises:
             EngineError: kind "input"; the program does not take these sizes; kind "file".
@@ -353,11 +345,7 @@ def _by_values(value: Any, sizes: Mapping[str, int]) -> bool:
 
 
 def _not_in_a_trace(size: str, where: str) -> None:
-    """What a program calls before a size that the values of a run decide: a trace would keep it.
-
-    Raises:
-        EngineError: kind "operator"; it is being traced.
-    """
+    """Refuse, in a trace, a size that the values of a run decide: the trace would fix it."""
     if torch.jit.is_tracing():
         message = f"The size {size} depends on the values of a run."
         raise EngineError("operator", message, where, "Export the model without such a size.")

@@ -1,8 +1,7 @@
 """A TorchScript trace as one flat graph: no calls of submodules, parameters as named inputs.
 
-torch can inline a graph too, but what it keeps of the module path differs between a fresh trace
-(whole path) and one loaded from a file (only each module's last name). Inlining here walks the
-modules itself, so both give the same paths, and each parameter keeps its own name.
+torch's own inlining keeps whole module paths of a fresh trace, but only last names of a loaded one.
+Here both give whole paths, and each parameter keeps its name.
 """
 
 import re
@@ -59,11 +58,8 @@ _FRAME = re.compile(r"^(.+?)\((\d+)\): ", re.MULTILINE)
 
 
 def line_in(frames: str, programs: Programs) -> str:
-    """The innermost line of a model's own source, "model.py:12"; "" without one.
-
-    Args:
-        frames: as TorchScript writes them, innermost first: `model.py(12): forward`.
-    """
+    """The innermost line of a model's own source, "model.py:12", in frames as TorchScript writes
+    them (`model.py(12): forward`, innermost first); "" without one."""
     return line_of(((file, int(line)) for file, line in _FRAME.findall(frames)), programs)
 
 
@@ -86,10 +82,10 @@ class FlatTrace:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The graph as a function: of its inputs as they are listed there; a tuple of its outputs.
+        """The graph as a function of its inputs, in order, to a tuple of its outputs.
 
-        It computes what the module does. Where modules nest, torch takes time for the first run of
-        the outermost that is cubic in their depth, and none for this.
+        Faster than the module, whose first run torch spends time on that is cubic in the nesting
+        depth.
         """
         graph = self.graph.copy()
         torch._C._jit_pass_erase_shape_information(graph)
@@ -116,7 +112,7 @@ class FlatTrace:
         return [(node, draw) for node, draw in found if draw is not None]
 
     def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
-        """Submodules without some operators, or beside some submodules, the largest first.
+        """Submodules without some operators, and beside some submodules, the largest first.
 
         Args:
             module: the traced one.
@@ -205,9 +201,9 @@ def flatten(
         programs: see `engine.pytorch.watch.program_lines`.
 
     Raises:
-        EngineError: kind "operator"; the module has control flow around its submodules, returns
-            something else than tensors (the message names it), uses an operator that is not
-            allowed, or is too long; kind "input": another number of inputs than forward() takes.
+        EngineError: kind "operator"; control flow around submodules, results other than tensors, an
+            operator that is not allowed, or too long a graph; kind "input": another number of
+            inputs than forward() takes.
     """
     return _Flattener(module, input_names, inputs, allowed, programs).run(call)
 
@@ -222,8 +218,8 @@ def calls_in(
     """Run a traced module flat, and see the calls of its submodules, in the order of their ends.
 
     Args:
-        path: of the one submodule whose calls are wanted, with arguments as they are then; else
-            all, with arguments as they are left behind.
+        path: the only submodule of interest, with arguments as they are then; else all, with
+            arguments as they are left behind.
 
     Raises:
         EngineError: as `flatten`; RuntimeError and others of torch's where it does not run.

@@ -1,9 +1,8 @@
 """What a trace writes into tensors in place, as operators that make new tensors.
 
-TVM's IRs have pure operators only. A trace names the result of `x.add_(1)` anew and reads that from
-there on, so as a pure operator it means the same, unless something else still sees the storage:
-another view of it, taken before. Then the written tensor is put back into what it is a view of, and
-what is read later is taken from there anew, as torch.func.functionalize does.
+TVM's IRs are pure. A trace reads the result of `x.add_(1)` under a new name from there on, so the
+pure operator means the same unless an earlier view sees the storage. Then the written tensor is put
+back into what it views, and read anew from there, as torch.func.functionalize does.
 """
 
 from collections import Counter, defaultdict
@@ -64,9 +63,8 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
     """What reads a tensor that was changed in place by another name than the change's result.
 
     Yields:
-        The debug name of the change's result; that of what is read afterwards, with the reading
-        operator, or "" and "" where only an argument of the trace is changed; the name of that
-        argument, or "".
+        The debug name of the change's result; the name and operator of a later reading, or "" and
+        "" where only an argument of the trace is changed; the name of that argument, or "".
     """
     graph, arguments = _with_copied_inputs(flat)
     nodes = [*graph.nodes(), graph.return_node()]
@@ -95,8 +93,8 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
 
 
 class _Groups:
-    """Tensors that may share storage, directly or by others: an operator's results may with its
-    arguments alone, so only those pairs are asked for, and not all there are."""
+    """Tensors that may share storage, directly or by others. Only an operator's results and
+    arguments are asked about in pairs."""
 
     def __init__(self, nodes: Sequence[Any], aliases: Any) -> None:
         self._found: dict[str, str] = {}
@@ -118,8 +116,8 @@ class _Groups:
 
 @cache
 def _is_new(schema: str) -> bool:
-    """Whether an operator's results share no storage with its arguments. What stands in a list
-    PyTorch takes for a part of every other: the members of an einsum's, or an index's."""
+    """Whether an operator's results share no storage with its arguments. PyTorch takes members of a
+    list, as of an einsum or index, for parts of every other."""
     return all(r.alias_info is None for r in torch._C.parse_schema(schema).returns)
 
 
@@ -130,9 +128,8 @@ def _may_share(value: Any) -> bool:
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
     """A copy of the graph whose inputs are copied first, and the copies by the inputs' names.
 
-    torch's alias analysis must assume that any two inputs of a graph are one tensor. It also takes
-    the parts of `unsafe_chunk` and its like, as GRUCell and LSTMCell have them, for one, which
-    PyTorch promises that nothing sees through each other.
+    torch's alias analysis takes any two inputs for one tensor, and so the parts of `unsafe_chunk`
+    and its like (GRUCell, LSTMCell), which PyTorch promises do not see each other.
     """
     graph = flat.graph.copy()
     first = next(iter(graph.nodes()))
@@ -155,10 +152,8 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
 
 
 def _take_lists_apart(graph: Any) -> None:
-    """Copy the members of lists that only operators read whose results are new, as an einsum does.
-
-    torch's alias analysis takes the members of a list for parts of one another.
-    """
+    """Copy members of lists that only operators with new results read, as einsum: torch's alias
+    analysis takes them for parts of one another."""
     nodes = list(graph.nodes())
     order = {node: i for i, node in enumerate(nodes)}
     writes = [order[n] for n in nodes if changes_in_place(n.kind())]
@@ -227,8 +222,8 @@ def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]
 def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
     """Write a trace's changes in place as pure operators, where something else sees the storage.
 
-    A trace with one that cannot be written so stays as it is. A buffer of which a part is written
-    is changed as a whole, at the end.
+    If one cannot be written so, the trace stays. A partly written buffer changes as a whole, at the
+    end.
 
     Returns:
         Sentences for people, of the inputs and parameters that are changed.
@@ -256,16 +251,15 @@ def _turn(graph: Any, node: Any) -> None:
 
 
 class _InPlaceRewriter:
-    """Walks a trace once.
+    """Walks a trace once. Keys are debug names.
 
     Attributes:
-        steps: by the debug name of a view, the node that makes it and what it views; of a change
-            in place, which is another name of what it changes, the same.
-        now: by debug name, what a tensor that was written is by now; valid where `at` says so.
-        at: by debug name, the count of writes into the root that `now` knows.
-        writes: by a root's debug name, how many writes into it were passed.
-        first: by a root's debug name, where the first write into it comes from.
-        roots: by a view's debug name, its root, where that was asked.
+        steps: of a view, the node that makes it and what it views; of a change in place, likewise.
+        now: of a written tensor, what it is by now; valid where `at` says so.
+        at: the count of writes into the root that `now` knows.
+        writes: of a root, the writes passed.
+        first: of a root, where the first write comes from.
+        roots: of a view, its root, once known.
     """
 
     def __init__(self, flat: FlatTrace, buffers: Collection[str]) -> None:

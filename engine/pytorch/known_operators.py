@@ -85,12 +85,7 @@ def _parts(trace: FxTrace) -> dict[int, list[Node]]:
 
 
 class _TraceWriter:
-    """Writes parts of an FX graph into a flat trace.
-
-    Args:
-        flat: is changed.
-        trace: its graph holds the parts.
-    """
+    """Writes parts of an FX graph, of `trace`, into a flat trace, which is changed."""
 
     def __init__(self, flat: FlatTrace, trace: FxTrace) -> None:
         self.flat, self.trace, self.graph = flat, trace, flat.graph
@@ -154,11 +149,8 @@ class _TraceWriter:
         return list(node.outputs())
 
     def value(self, given: Any, kind: Any = None, like: torch.dtype | None = None) -> Any:
-        """The value of the flat graph that stands for an argument; a list has its type `kind`.
-
-        Args:
-            like: of a number among floating tensors, their dtype.
-        """
+        """The value of the flat graph that stands for an argument; a list has its type `kind`, and
+        a number among floating tensors the dtype of `like`."""
         if isinstance(given, Node):
             return self.values[given]
         if isinstance(given, list | tuple):

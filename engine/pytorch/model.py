@@ -61,21 +61,16 @@ class Model:
     Args:
         source: where it came from; `source.inputs` is filled in.
         module: the module itself, in train or eval mode as the source asks.
-        inputs: one tensor an input, floating ones in `source.dtype`.
+        inputs: one tensor an input; floats are `source.dtype`.
         input_names: how forward() calls them.
-        traced: the trace.
-        flat: the trace as one flat graph.
-        parameters: parameters that the graph reads, by name, in the order of
-            `module.named_parameters()`.
-        buffers: buffers that the graph reads, by name, in the order of `module.named_buffers()`;
-            then tensors in other attributes of a script.
-            They are arguments of the program, but no gradient is taken for them.
-        unread: parameters that the graph does not read.
+        parameters: those that the graph reads, in the order of `module.named_parameters()`.
+        buffers: those that the graph reads, in the order of `module.named_buffers()`, then tensors
+            in other attributes of a script: arguments without gradients.
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
         no_gradient: why none can be that is PyTorch's own, where that is so.
-        reads: sentences about values that the module reads out of tensors, which are constants in
-            the trace; they are among the notes. A trace from a file does not tell.
+        reads: sentences, also among the notes, on values read out of tensors, which a trace fixes;
+            none of a file.
         calls: of a submodule, how often the whole model calls it.
         composed: ordinals of operators that an importer has written with others.
     """
@@ -140,8 +135,7 @@ class Model:
     def on(self, device: str) -> Model:
         """The same model with its tensors on another device; itself where they are there.
 
-        The traces stay as they are: they only serve the import. On a GPU, PyTorch multiplies
-        float32 in full from then on in this process: by itself its convolutions round to TF32.
+        The traces stay, for import only. On a GPU, this turns TF32 off in the whole process.
         """
         wanted = torch.device(device)
         same = (self.device.index or 0) == (wanted.index or 0)
@@ -173,7 +167,7 @@ class Model:
             return self.flat.function(*inputs, *tensors.values())
 
     def forward(self) -> tuple[torch.Tensor, ...]:
-        """Run the module; its outputs, flattened, without autograd history.
+        """The module's outputs, flattened, without autograd history.
 
         Dropout draws from the source's seed. Buffers that the run updates are put back.
         """
@@ -192,11 +186,8 @@ class Model:
             return {n: self.buffers[n].detach().clone() for n in names}
 
     def grad_outs(self) -> tuple[torch.Tensor, ...]:
-        """One gradient for each floating output, in order, of its shape and dtype.
-
-        Normal, drawn in float32 from the source's seed, so that float32 and float64 hold the same
-        numbers.
-        """
+        """One gradient for each floating output, in order, of its shape and dtype: normal, drawn in
+        float32 from the source's seed, so that float32 and float64 have the same numbers."""
         generator = torch.Generator().manual_seed(self.source.seed + 1)
         kinds = [([int(d) for d in t.shape], getattr(torch, t.dtype)) for t in self.outputs_flat]
         floating = [(s, dtype) for s, dtype in kinds if dtype.is_floating_point]
@@ -206,8 +197,8 @@ class Model:
     def gradients(self) -> dict[str, torch.Tensor]:
         """Gradients of the floating inputs, then of the parameters that the graph reads.
 
-        The forward draws the same dropout masks as `forward`; the outputs are weighted with
-        `grad_outs`. An input or parameter that no output depends on has zeros.
+        Dropout masks are those of `forward`, outputs are weighted with `grad_outs`. Unused ones
+        have zeros.
         """
         leaves = {
             name: value.detach().clone().requires_grad_()
@@ -231,9 +222,9 @@ class Model:
         """One run of PyTorch's own, as a function to be timed.
 
         Args:
-            backward: take the gradients of all floating inputs and parameters too; else the
-                outputs alone, with autograd recording where the model is trained.
-            module: run instead of the model's, such as what torch.compile makes of it.
+            backward: take the gradients of all floating inputs and parameters too; else only
+                outputs, with autograd recording if the model is trained.
+            module: runs instead of the model's, such as one of torch.compile.
         """
         training = self.source.training
         run = self.run if module is None else module
@@ -283,8 +274,7 @@ class Opened:
         allowed: whether an operator of it may run.
         call: of a submodule of a trace, how the trace calls it.
         calls: of a submodule, how often the whole model calls it.
-        notes: sentences for people.
-        given: what its inputs are and where their values come from, of a file, whole.
+        given: of a whole file, its inputs and where their values come from.
     """
 
     module: torch.nn.Module
@@ -303,8 +293,8 @@ def load_model(
     """Build the sample, or read the file, run it once, and trace it.
 
     Args:
-        opened: gives what is traced; by default the whole model, as `open_model` does. For a
-            submodule there is `engine.pytorch.submodules.load`.
+        opened: what to trace; by default `open_model`'s. For submodules, use
+            `engine.pytorch.submodules.load`.
 
     Raises:
         EngineError: kind "file" (missing, changed, or not TorchScript), kind "input" (input types
@@ -434,15 +424,12 @@ def model_from_module(
     allowed: Callable[[str], bool] = lambda kind: True,
     call: TraceCall | None = None,
 ) -> Model:
-    """Trace a module that is here already, in the mode that it is in.
+    """Trace a module that is here already, in its mode.
 
     Args:
-        names, inputs: what forward() calls its inputs, and one tensor for each.
-        source: what is to be remembered as its source; `training` says whether dropout may be on.
-        notes: sentences for people that are known already.
+        source: to remember as its source; `training` says whether dropout may be on.
         differentiable: whether a gradient may be taken; None where the source says it is trained.
-        allowed: whether an operator of a module from a file may run.
-        call: of a submodule of a trace, how the trace calls it.
+        names, inputs, notes, allowed, call: as of `Opened`.
 
     Raises:
         EngineError: kind "input" or "operator", as `load_model` does.
@@ -513,7 +500,7 @@ def checked_path(source: ModelSource) -> Path:
     """The file of a source.
 
     Raises:
-        EngineError: kind "file"; it is not there, or no longer the same.
+        EngineError: kind "file"; it is missing or has changed.
     """
     path = Path(source.model)
     if not path.is_file():
@@ -552,8 +539,8 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
 def _in_dtype(module: Any, source: ModelSource) -> Any:
     """A file's module with its float32 and float64 tensors in the dtype that is run.
 
-    Others, such as bfloat16, are part of what it computes, as among its inputs. `Module.to` would
-    turn complex numbers into real ones.
+    Others, such as bfloat16, are part of what it computes. `Module.to` would make complex numbers
+    real.
     """
     dtype = getattr(torch, source.dtype)
     wanted = dict.fromkeys((torch.float32, torch.float64), dtype)
@@ -587,12 +574,8 @@ def _leave_out_nothing(flat: FlatTrace) -> None:
 
 
 def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
-    """An option that changes the gradient alone, which no engine reads.
-
-    Raises:
-        EngineError: kind "operator"; the model calls an autograd function that is not PyTorch's, or
-            computes with quantized weights.
-    """
+    """The error of an option that changes the gradient alone; raises for autograd functions that
+    are not PyTorch's, and for quantized weights."""
     for node in flat.graph.nodes():
         if node.kind() == "prim::PythonOp":
             message = f"The model calls the autograd function {node.pyname()}, which no engine has."
@@ -635,7 +618,7 @@ def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
 
 
 def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
-    """Refuse a model that draws random numbers which the draws of its trace do not explain.
+    """Refuse a model whose random numbers the draws of its trace do not explain.
 
     Args:
         state: of torch's generator after the run, which those draws alone must lead to as well.
@@ -688,10 +671,10 @@ def _first_run(
 
 
 def _failed_at(text: str) -> str:
-    """Which operator failed, in which module, as far as TorchScript's traceback says it.
+    """Which operator failed, in which module, by TorchScript's traceback.
 
-    Its frames are code that marks a call with an arrow below; the last mark is the operator, those
-    before it are calls of submodules by variables, which mostly bear the submodules' names.
+    Arrows below calls mark them; the last is the operator, those before it call submodules by
+    variables mostly of the submodules' names.
     """
     lines = text.splitlines()
     marked = []
@@ -711,8 +694,7 @@ def _failed_at(text: str) -> str:
 def _trace(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], source: ModelSource, notes: list[str]
 ) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor, Watch]:
-    """The trace, the outputs of the run it was taken from, the generator's state after it, and what
-    was seen of it."""
+    """The trace, the outputs of its run, the generator's state after it, and what was seen."""
     seen: list[tuple[torch.Tensor, ...]] = []
     watch = Watch(module)
 
@@ -751,8 +733,7 @@ def _trace(
 def _that_ran(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], watch: Watch
 ) -> tuple[str, ...]:
-    """Submodules that were traced before what cannot be, where the module itself runs, the largest
-    first."""
+    """Submodules traced before what cannot be, if the module itself runs, the largest first."""
     done = dict.fromkeys(watch.done)
     try:
         with torch.no_grad(), seeded(0), kept_buffers(module):
@@ -809,8 +790,7 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seeds torch's generators inside the block and puts the states of the CPU's, and of a GPU's,
-    back after it."""
+    """Seeds torch's generators of the CPU and a GPU inside the block; restores them after it."""
     with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

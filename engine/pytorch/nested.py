@@ -1,8 +1,7 @@
 """Inputs and outputs that nest: each tensor in them is one of its own.
 
-Their names are those that `torch.export` gives them: `cache_0_1`, `batch_image`. Of a module, what
-PyTorch's pytrees know and dataclasses are opened, and numbers are constants; of a trace, what reads
-an argument says what it holds.
+Names are `torch.export`'s: `cache_0_1`, `batch_image`. In a module's, PyTorch's pytrees and
+dataclasses are opened, and numbers are constants; in a trace's, readers tell the contents.
 """
 
 import inspect
@@ -21,12 +20,8 @@ from relascope.core.errors import EngineError
 
 
 class Nest(NamedTuple):
-    """How values nest; without a kind, a leaf.
-
-    Args:
-        kind: the container's type.
-        context: what it is made again of, beside its parts.
-    """
+    """How values nest; without a kind, a leaf. A container of this kind is rebuilt of `context` and
+    parts."""
 
     kind: Any = None
     context: Any = None
@@ -146,7 +141,7 @@ def constant(name: str, value: Any) -> Any:
     """A leaf of an input that is no tensor.
 
     Raises:
-        EngineError: kind "input"; it is no constant of a program either.
+        EngineError: kind "input"; nor a constant of a program.
     """
     if is_constant(value):
         return value
@@ -164,10 +159,7 @@ def given(
 
     Args:
         forward: a module's.
-        kept: what every run gets in the place of a leaf that is no tensor, by its name.
-
-    Raises:
-        EngineError: whatever `kept` does.
+        kept: by name, what every run gets in place of a leaf that is no tensor; may raise.
     """
     signature = _signature(forward, args, kwargs)
     names: dict[int, str] = {}
@@ -231,12 +223,10 @@ def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def taking(module: torch.nn.Module, call: Given, path: str = "") -> torch.nn.Module:
-    """A module as one that takes tensors and returns a tuple of tensors.
-
-    It shares all with the module but its hooks.
+    """A module as one that takes tensors and returns a tuple of tensors; shares all but its hooks.
 
     Args:
-        path: where it is a submodule; of what that returns, anything but tensors is left out.
+        path: where it is a submodule, which may return anything beside tensors.
     """
     piece: torch.nn.Module = type(module).__new__(type(module))
     hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
@@ -326,11 +316,7 @@ def _key(node: Any, count: int) -> Any:
 
 
 def _nested(kind: Any, values: Sequence[Any], name: str) -> Nested:
-    """What an argument of a type holds.
-
-    Args:
-        values: in the graph that are this argument.
-    """
+    """What an argument of a type holds, by the `values` in the graph that are this argument."""
     if kind.kind() == "TensorType":
         return None
     types: dict[Any, Any] = {}

@@ -19,12 +19,11 @@ class Reference:
     """The insides of one run of a model.
 
     Args:
-        results: by an operator's place in the order of execution, where it comes from and each of
-            its results, as they were when it had run.
-        gradients: where a value comes from ("aten::gelu in intermediate") and its gradient: of the
-            inputs and parameters, and of every result that an output depends on. Empty where none
-            was asked for.
-        others: further tensors that a node may be, by what they are called.
+        results: by an operator's place in the order of execution, its origin and results, as they
+            were when it had run.
+        gradients: origins ("aten::gelu in intermediate") and gradients of the inputs, the
+            parameters, and every result that an output depends on; empty where not wanted.
+        others: further tensors that a node may be, by name.
     """
 
     results: dict[int, tuple[TraceOrigin, tuple[torch.Tensor, ...]]]
@@ -33,10 +32,9 @@ class Reference:
 
 
 def run_inside(model: Model, gradients: bool) -> Reference:
-    """Run a model's trace once, as its source says: its seed, its mode, its inputs.
+    """Run a model's trace once, on the CPU, with its source's seed, mode and inputs.
 
     Args:
-        model: on the CPU, where its trace is.
         gradients: find the gradients too, with the outputs weighted by `model.grad_outs()`.
     """
     graph, values = _handing_out(model)
@@ -68,8 +66,8 @@ def run_inside(model: Model, gradients: bool) -> Reference:
 
 
 def _handing_out(model: Model) -> tuple[Any, list[TraceOrigin]]:
-    """A copy of the trace that returns one flat tuple: of each operator's result the tensor itself
-    and a copy made at once, then the outputs; and where these results come from.
+    """A copy of the trace that returns one flat tuple: each operator's result and a copy made at
+    once, then the outputs; and the results' origins.
 
     A later operator in place changes the tensor, not the copy; a gradient is the tensor's.
     """

@@ -38,12 +38,10 @@ def _min_cut_or_why(
 
 
 def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """Bytes that autograd saves in one forward.
+    """Bytes that autograd saves in one forward, with floating inputs that want a gradient.
 
     Args:
-        module: in train mode where dropout is to be on; its buffers are left changed by a forward
-            in train mode, as by any.
-        inputs: floating ones are taken to want a gradient.
+        module: in train mode for dropout; a forward changes its buffers, as any.
     """
     given = _wanting(inputs)
     free = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
@@ -62,11 +60,8 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 def min_cut_storages(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor], budget: float = 1.0
 ) -> list[int]:
-    """Bytes of each storage that AOTAutograd's min-cut partitioner saves, the compiler's own
-    fusion left out.
-
-    It is given what torch.compile gives it: the operators of Inductor's decompositions, after
-    Inductor's passes over the joint graph.
+    """Bytes of each storage that AOTAutograd's min-cut partitioner saves, without the compiler's
+    fusion: of Inductor's decompositions, after its passes over the joint graph.
 
     Args:
         budget: PyTorch's `activation_memory_budget`, 1 by default.

@@ -1,8 +1,7 @@
 """A submodule of a model alone, on the inputs that it gets when the whole model runs.
 
-The whole is run once with hooks, which go afterwards; a trace from a file runs no hooks, so its
-flat graph is run up to the calls. What is cut out is the same module with the same weights, under
-its own paths; the whole is not changed.
+Hooks see the whole run once and go afterwards; a trace from a file, where hooks do not run, runs
+flat up to the calls. The submodule is the same module, not a copy.
 """
 
 import difflib
@@ -31,10 +30,8 @@ _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
 
 
 def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -> Model:
-    """A model, or the submodule of it that a source names, traced.
-
-    Args:
-        whole: gives the whole model, as `open_model` does.
+    """A model, or the submodule that a source names, traced; `whole` gives the whole, as
+    `open_model`.
 
     Raises:
         EngineError: as `load_model` and `cut_out`.
@@ -53,16 +50,12 @@ def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -
 def cut_out(whole: Opened, source: ModelSource) -> Opened:
     """The submodule that a source names, with the inputs of the call that it names.
 
-    Tensors in nested tuples, lists, dicts and dataclasses become inputs, one that is given twice
-    one of them; everything else is fixed as it was in that call. Of what it returns the tensors
-    are its outputs.
-
-    Args:
-        whole: is not changed.
+    Tensors in nested tuples, lists, dicts and dataclasses become inputs, each once; all else is
+    fixed as in that call. Its outputs are the tensors that it returns. `whole` is not changed.
 
     Raises:
-        EngineError: kind "input"; there is no such module, no such call of it, no tensor among
-            what it gets, or something that cannot be kept; names the module.
+        EngineError: kind "input"; no such module or call, no tensor among its arguments, or one
+            that cannot be fixed; names the module.
     """
     path = source.module
     modules = _called(whole.module, path)
@@ -144,12 +137,7 @@ class _Seen:
 
 @dataclass
 class _Watch:
-    """Keeps what one call was given.
-
-    Args:
-        call: which, 1 the first.
-        path: of the module.
-    """
+    """Keeps the arguments of a call, counted from 1, of the module `path`."""
 
     call: int
     path: str

@@ -1,8 +1,5 @@
-"""What PyTorch does while a module is traced and the trace does not hold.
-
-A trace has operators. It does not have the regions without gradients in which some of them ran, nor
-hooks on tensors, nor `tensor.data`. A number that is read out of a tensor is a constant in it.
-"""
+"""What PyTorch does while a module is traced and a trace cannot say: regions without gradients,
+hooks on tensors, `tensor.data`, and numbers read out of a tensor, which a trace fixes."""
 
 import math
 import re
@@ -91,12 +88,9 @@ def _gaussian_nll(
 
 @contextmanager
 def written_out() -> Iterator[None]:
-    """What hides something from a trace is written into it as PyTorch computes it.
-
-    That is what drops elements beside `dropout`, where one operator would hide the mask: of
-    channels, by alpha, of the weights of attention; and the loss that bounds a variance and lets
-    the gradient pass as if it did not.
-    """
+    """Write into a trace what PyTorch computes where it would hide something: dropouts whose mask
+    is not an operator's (of channels, alpha, attention weights), and the variance's bound in a
+    loss, whose gradient passes as without it."""
     whole = torch.nn.functional.scaled_dot_product_attention
 
     def attention(
@@ -148,16 +142,13 @@ class Watch(TorchFunctionMode):
 
     A `detach` stands only where a gradient would flow without it.
 
-    Args:
-        module: what is traced.
-
     Attributes:
-        inside, done: the modules that run now, outermost first, and those that have run; whoever
-            traces keeps them.
+        inside, done: modules that run now, outermost first, and those that have run; the tracer
+            keeps them.
         paths: of all modules.
         no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
-        reads: sentences about each number that the module reads out of a tensor and that depends
-            on an input, parameter or buffer, in order.
+        reads: sentences, in order, on numbers that the module reads out of a tensor that depends on
+            an input, parameter or buffer.
 
     Raises:
         EngineError: kind "operator"; a submodule has hooks on its gradient.
@@ -295,11 +286,8 @@ _NOT_THE_MODELS = re.compile(r".*/site-packages/torch/|<").match
 
 
 def line_of(frames: Iterable[tuple[str, int]], programs: Programs) -> str:
-    """The first line of a model's own source, "model.py:12"; "" without one.
-
-    Args:
-        frames: files and lines, innermost first.
-    """
+    """The first line of a model's own source, "model.py:12", in (file, line) frames, innermost
+    first; "" without one."""
     for file, line in frames:
         file, line = programs.get(file, {}).get(line, (file, line))
         if not file.startswith(_OTHERS) and not _NOT_THE_MODELS(file):

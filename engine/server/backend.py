@@ -71,7 +71,11 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """
 
     def library(self, function: Function, phase: str, target: str) -> Library:
-        """Build one function of a program for a target that need not be here."""
+        """Build one function of a program for a target that need not be here.
+
+        Raises:
+            EngineError: kind "target"; TVM could not build it; gives TVM's reason.
+        """
 
     def compiler_for(self, target: str) -> Compile:
         """What compiles a GPU's source for a target."""
@@ -115,5 +119,4 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
-        None where that is not known, and of the gradient of an operator; -1 - n of what a pass
-        made of operator n, which need not be its result."""
+        None where unknown, and in a gradient; -1 - n for what a pass made of operator n."""

@@ -50,14 +50,12 @@ class Builds:
         *,
         progress: Progress,
     ) -> TimeResult:
-        """Build, compare, and time against PyTorch eager, interleaved.
-
-        Of a program that is split, forward and forward+backward are timed.
+        """Build, compare, and time against PyTorch eager, interleaved; of a split program, forward
+        and forward+backward.
 
         Args:
             baselines: names in `BASELINES`, timed with them.
-            variants: built, compared and timed with them too, on the same device; one that cannot
-                be is left out, and a note says why.
+            variants: likewise, on the same device; one that fails is left out, and a note says why.
 
         Raises:
             EngineError: kind "usage"; a joint graph is not split.
@@ -83,8 +81,8 @@ class Builds:
     def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
         """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
 
-        Times are of the program alone, by the device's clock; PyTorch does not run beside it. The
-        target is the device's, without PyTorch's BLAS, which is not there; so are the threads.
+        The device's clock times the program alone, without PyTorch beside it or its BLAS. Target
+        and threads are the device's.
         """
         unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "timed")
         target, model = request.target, self._programs.loaded(request.source, progress).model
@@ -115,7 +113,7 @@ class Builds:
         """Build for a target that need not be here; the library's size, and each kernel's code.
 
         Args:
-            folder: where the engine's process leaves object files and code; "" to leave none.
+            folder: for object files and code; "" to leave none.
         """
         known = self._programs.backend.target(request.target)
         functions = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "compiled").functions
@@ -143,12 +141,8 @@ class Builds:
     def compile_times(
         self, request: BuildRequest, rounds: int, seconds: float, *, progress: Progress
     ) -> CompileTimes:
-        """Time every pass and the build, again and again, in turns.
-
-        Args:
-            rounds: at most so many, and at least two.
-            seconds: no round is begun after so long.
-        """
+        """Time every pass and the build in turns, for at most `rounds`, at least two, of which none
+        begins after `seconds`."""
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3))
         steps = [(i, s) for i, s in enumerate(request.pipeline) if s.enabled]
         entries = [(i, entry_of(self._programs.ir, s), s) for i, s in steps]
@@ -189,8 +183,7 @@ class Builds:
         """What the device of a target does at best; see `engine.measure.peaks`.
 
         Args:
-            turn: 0 for what profiles are held against, which is measured once; another number
-                measures anew.
+            turn: 0 measures once, for profiles; another number measures anew.
         """
         set_threads(threads)
         progress(0.0, "what the machine does at best")

@@ -1,8 +1,7 @@
-"""Running a pass on its example, and the shortened text that shows what it did.
+"""Run a pass on its example; the shortened text that shows what it did.
 
-The text is the IR's own, shortened by rule: each engine's `example_text` leaves out types and
-attributes that are not set; here the head of "main" goes where it is the only function and its
-arguments stay as they are, and a kernel that the pass leaves as it was.
+Each engine's `example_text` leaves out types and unset attributes. Here go the head of a lone
+"main" whose arguments stay, and kernels that the pass leaves.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,12 +25,11 @@ class FunctionText:
     """The shortened text of one function.
 
     Args:
-        name: in the module.
         head: its first line, which names its arguments.
-        lines: of its body, without the indentation that all have.
-        tail: what ends it, "" where nothing does.
+        lines: of its body, without common indentation.
+        tail: what ends it, or "".
         kernel: a loop nest, shown only where a pass makes or changes it.
-        indent: how many blanks stand before each line of the body.
+        indent: blanks before each line of the body.
     """
 
     name: str
@@ -97,8 +95,7 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
 
 
 def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
-    """What a function of a person's makes: an example, a program, a module, or what "main" is to
-    compute.
+    """What a person's function makes: an example, a program, a module, or what "main" computes.
 
     Raises:
         EngineError: kind "pass"; it makes something else.

@@ -35,10 +35,8 @@ class Faults:
         self._starts: Memo[Start] = Memo(1)
 
     def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
-        """The program before suspected passes, and the nodes where values first differ after them.
-
-        Of a crash, and of what is slow, no such nodes are known.
-        """
+        """The program before suspected passes, and the nodes where values first differ after them,
+        if they make it wrong."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         if where.kind != "wrong" or where.tail:
             return Suspects(start.graph, ())
@@ -59,10 +57,8 @@ class Faults:
         *,
         progress: Progress,
     ) -> Shown:
-        """What the suspected passes do to a piece of the program before them.
-
-        What goes wrong is part of the answer, unless the process ends.
-        """
+        """What the suspected passes do to a piece of the program; failures, too, but the process's
+        end."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         about = source, where, piece, bare

@@ -45,14 +45,12 @@ class Numbers:
     def check(
         self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
-        """Build and run; compare every output (and gradient) with PyTorch.
+        """Build and run; compare every output (and gradient) with PyTorch, for each of the
+        request's runs.
 
         Args:
-            captures: compare what the forward saves as well, as far as PyTorch has it too; such a
-                comparison is named "capture" and the node's id.
-
-        Returns:
-            Those of each of the request's runs, one run after the other.
+            captures: also compare what the forward saves, as far as PyTorch has it, as "capture"
+                and the node's id.
         """
         shares = enumerate(self._programs.anew(request.runs, progress), 1)
         # The number tells a run's build from that of the run before, which is not asked for again.
@@ -76,13 +74,12 @@ class Numbers:
     def inside(self, request: BuildRequest, *, progress: Progress) -> tuple[NodeError, ...]:
         """Compare the tensors inside what `check` builds with those inside PyTorch's run.
 
-        Every node is kept, so what is run here is fused less than what `check` runs. See
-        `engine.measure.intermediates` for what a node is held against; one that has no counterpart
-        is left out.
+        Every node is kept, so less is fused than in `check`. `engine.measure.intermediates` says
+        which nodes have counterparts; others are left out.
 
         Returns:
-            In graph order; of a program that was split, the forward's nodes, then the backward's,
-            by their ids in the joint graph. A node that both compute stands there twice.
+            In graph order; of a split program, forward then backward, by ids of the joint graph,
+            with nodes that both compute twice.
         """
         source, target = request.source, request.target
         check_runs_here(self._programs.backend.target(target))
@@ -128,10 +125,8 @@ class Numbers:
         return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
 
     def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
-        """PyTorch's results of operators, by the ids of nodes at the pipeline's end.
-
-        A node that lost what tells its operator on the way has the one that it had before.
-        """
+        """PyTorch's results of operators, by node id at the pipeline's end; a node that lost its
+        operator has the one that it had before."""
         states = self._programs.states(request.source, request.pipeline, silent)
         if isinstance(self._programs.loaded(request.source, silent).model, ProgramModel):
             program = states[-1].program

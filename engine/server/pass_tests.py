@@ -20,11 +20,8 @@ from relascope.passes.pipeline import Step
 
 
 def run_tests(backend: Backend, entry: PassInfo) -> tuple[ExampleRun, ...]:
-    """Run a person's own pass on each of its examples, and compare.
-
-    What the pass makes is held against what the file says that it makes, variables' names aside;
-    and its results against those of the program before it, in two precisions.
-    """
+    """Run a person's own pass on each of its examples; compare the module with the file's, but for
+    variables' names, and results with those before the pass, in two precisions."""
     found = user.examples(entry).items()
     return tuple(_tested(backend, entry, name, *made) for name, made in found)
 
@@ -75,8 +72,8 @@ def _diff(backend: Backend, expected: Any, made: Any) -> str:
 
 
 def _error(backend: Backend, before: Any, after: Any) -> tuple[float, str]:
-    """The largest difference of results, relative to their scale, and in which precision they are;
-    infinite where there are more."""
+    """The largest difference of results relative to their scale, infinite if there are more; its
+    dtype."""
     arrays = {n: v.numpy() for n, v in {**after.params, **before.params}.items()}
     graphs = [backend.to_graph(p)[0] for p in (before, after)]
     for node in (n for g in graphs for n in g if n.id in g.inputs):

@@ -28,11 +28,10 @@ class Judge:
     """Who says what the outputs of a program are to be. Gradients are the imported program's.
 
     Args:
-        name: as it stands behind "against".
-        run: gives the outputs for inputs by name; raises NotImplementedError, with what, where an
-            operator has no counterpart for these inputs.
-        lacks: says what of the program has no counterpart; "" where all has. It may take seconds,
-            so it is asked when a number is.
+        name: after "against".
+        run: outputs for inputs by name; raises NotImplementedError with what has no counterpart for
+            them.
+        lacks: what of the program has no counterpart, or "". Takes seconds.
     """
 
     name: str
@@ -47,13 +46,11 @@ class Imported:
     Args:
         program: the engine's own; has no masks, updates or gradients yet.
         inputs: (name, type) of each input.
-        tensors: values of the parameters and buffers by name; those that float are parameters.
+        tensors: by name; floating ones are parameters, others buffers.
         outputs: types of what it returns, flat.
-        run: gives the outputs for inputs by name; None for the program's own, built as it was
-            imported, without optimisation.
-        against: who that is, as it stands behind "against".
-        judge: says what the outputs are to be, if that is another than `run`.
-        notes: sentences for people.
+        run: outputs for inputs by name; None runs the import without optimisation.
+        against: who `run` is, after "against".
+        judge: who decides the outputs, if not `run`.
         branches: what decides each of its `if`.
     """
 
@@ -73,9 +70,9 @@ class ProgramModel(Model):
     """An imported program as a model. It is run on the CPU alone; only its tensors move.
 
     Args:
-        plain: builds it without optimisation for values of its arguments; with True together with
-            its gradients, whose names it returns, and which follow the outputs. Masks and
-            grad_outs are its own to draw.
+        plain: builds it without optimisation for values of its arguments; with True, also its
+            gradients, which follow the outputs, and whose names it returns. It draws masks and
+            grad_outs itself.
     """
 
     imported: Imported = field(kw_only=True)
@@ -248,10 +245,10 @@ def said(words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()) -> bytes
 
 
 def heard(stream: IO[bytes]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """What another process said.
+    """The message of `said` from another process.
 
     Raises:
-        ValueError: it said nothing, or not all.
+        ValueError: it is missing, or incomplete.
     """
     words = json.loads(stream.readline())
     with np.load(io.BytesIO(stream.read(words.pop("bytes")))) as found:
@@ -276,10 +273,6 @@ def argument_notes(
 
 
 def no_pytorch(source: ModelSource, what: str) -> EngineError:
-    """That something of PyTorch's is asked for where there is none.
-
-    Args:
-        what: goes on after "This program".
-    """
+    """The error of asking a program for something of PyTorch's; `what` follows "This program"."""
     message = f"This program came without PyTorch, and {what}."
     return EngineError("usage", message, source.model, "Open the model of PyTorch's for that.")

@@ -1,8 +1,5 @@
-"""Models and what passes make of them: imported, stepped, split, and remembered.
-
-Everything is computed from what a call says and remembered by it: the state after a step by the
-source and the steps up to it, the split by the captures as well.
-"""
+"""Models and what passes make of them: imported, stepped, split, and remembered by what a call
+says."""
 
 import io
 import sys
@@ -89,8 +86,7 @@ _OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a model that is refused
 class Programs:
     """The programs of one engine, over its backend.
 
-    Methods with a keyword `progress` are questions that the app asks. Every method may raise
-    EngineError.
+    Methods with `progress` answer the app. Every method may raise EngineError.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -103,11 +99,8 @@ class Programs:
         self._offered: Memo[tuple[str, ...]] = Memo(_STATES)
 
     def load(self, source: ModelSource, judged: bool = False, *, progress: Progress) -> ModelInfo:
-        """Trace or read the model, import it, and return its graph.
-
-        Args:
-            judged: ask whether the judge of a program that came without PyTorch is one.
-        """
+        """Trace or read the model, import it, and return its graph; with `judged`, also who judges
+        a program that came without PyTorch."""
         loaded = self.loaded(source, progress)
         model, program = loaded.model, loaded.state.program
         types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
@@ -149,7 +142,7 @@ class Programs:
         """Run the pipeline over the imported program, one record a step.
 
         Args:
-            runs: how often: records are those of a run in which a step failed, else of the last,
+            runs: how often; records are those of a run in which a step failed, else the last one's,
                 with the most seconds and bytes of all.
         """
         most: tuple[StepRecord, ...] = ()
@@ -186,12 +179,12 @@ class Programs:
     ) -> Graph:
         """The graph after step `index` of the pipeline; -1 is the imported program.
 
-        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of
-        the cut that keeps everything that crosses.
+        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of the
+        cut that keeps everything that crosses.
 
         Args:
-            built: what is built there: without the passes that are only for looking, and only where
-                no step failed.
+            built: what is built there, without the passes only for looking; raises if a step
+                failed.
         """
         if built:
             return self.end(source, pipeline.upto(index), progress).base
@@ -200,20 +193,15 @@ class Programs:
     def applications(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> tuple[Application, ...]:
-        """Where step `index` put something else, in order, or did before it failed.
-
-        Of passes on our rewriters alone; others are not counted.
-        """
+        """What step `index` of our rewriters replaced, in order, also if it failed."""
         return self.state(source, pipeline.upto(index), progress).applications
 
     def verify(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> tuple[str, ...]:
-        """What is wrong with the program after step `index` beside its numbers, a sentence each.
-
-        The graph's promises (`core.graph.Graph.validate`), its plan of memory, and the program's
-        own: see `problems` of each IR's `ir.inspection`. -1 is the imported program.
-        """
+        """What is wrong with the program after step `index` (-1 is the import) beside its numbers,
+        a sentence each: graph (`core.graph.Graph.validate`), memory plan, and `problems` of the
+        IR's `ir.inspection`."""
         state = self.state(source, pipeline.upto(index), progress)
         found: list[str] = []
         try:
@@ -239,11 +227,8 @@ class Programs:
     def text(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
-        """The IR's own text after step `index`; -1 is the imported program.
-
-        Constants stand without their values, and what is very long is cut short, which its last
-        line then says.
-        """
+        """The IR's text after step `index` (-1 is the import), without values of constants; a very
+        long one is cut short, and says so at the end."""
         state = self.state(source, pipeline.upto(index), progress)
         text = self.backend.text(state.program if state.shown is None else state.shown)
         if len(text) <= MOST_TEXT:
@@ -255,15 +240,14 @@ class Programs:
     def written(
         self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
     ) -> ModuleFiles:
-        """The program at the pipeline's end as files: "module", or "before" where it has no steps.
-
-        After passes that are only for looking, it is what they show.
+        """The program at the pipeline's end, or what its passes for looking show, as files:
+        "module", or "before" without steps.
 
         Args:
-            run: which one it is of several; each but the first runs the passes again.
+            run: which of several; each but the first runs the passes again.
 
         Raises:
-            EngineError: a step failed, or the values are too large to hand over.
+            EngineError: a step failed, or the values are too large to send.
         """
         if run:
             self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
@@ -283,11 +267,7 @@ class Programs:
         *,
         progress: Progress,
     ) -> SplitResult:
-        """Saw the joint graph at the end of the pipeline into forward and backward.
-
-        Args:
-            captures: as of a `BuildRequest`.
-        """
+        """Split the joint graph at the end of the pipeline; `captures` as of a `BuildRequest`."""
         began = time.perf_counter()
         request = BuildRequest(source, pipeline, "").split_at(captures)
         functions = self.unbuilt(request, progress).functions
@@ -297,10 +277,9 @@ class Programs:
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each.
-
-        The pipeline must take the gradient. It says what the forward writes to memory, and so what
-        recomputing costs (`passes.cost`). None where fusion cannot be followed back to nodes.
+        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each, which
+        decides what recomputing costs (`passes.cost`). Needs the gradient. None where fusion cannot
+        be followed.
 
         Args:
             whole: of the program as it is built instead, with a gradient or without, not split.
@@ -371,11 +350,8 @@ class Programs:
     def _that_open(
         self, source: ModelSource, paths: Sequence[str], progress: Progress
     ) -> tuple[str, ...]:
-        """Of submodules, the first that are imported alone, or what can be of what is in them.
-
-        Args:
-            paths: within the module of the source.
-        """
+        """The first submodules, of paths within the source's module, that import alone, or parts of
+        them."""
         inside = f"{source.module}." if source.module else ""
         rest, found = deque(inside + path for path in paths), list[str]()
         until = time.perf_counter() + _SECONDS_TO_OFFER
@@ -413,11 +389,7 @@ class Programs:
     def _plain(
         self, source: ModelSource, gradients: bool, arrays: Arrays
     ) -> tuple[Run, tuple[str, ...]]:
-        """The imported program without optimisation; see `engine.server.program_model`.
-
-        In training it is what the passes make that every way to the gradient has: its dropout
-        draws masks, and with `gradients` it has those.
-        """
+        """The imported program without optimisation, in training after the passes of `least`."""
         program = self.least(source, gradients).program
         return self.runner(source, program, arrays), program.gradients
 
@@ -460,8 +432,8 @@ class Programs:
     def _states_from(
         self, first: int, source: ModelSource, pipeline: Pipeline, progress: Progress
     ) -> Iterator[State]:
-        """The imported state, and those after the steps from `first` on, which is the first or is
-        remembered."""
+        """The imported state, and those after the steps from `first` on, which is 0 or follows a
+        remembered one."""
         # All of a long pipeline, or asking for one step after another would run them all each time.
         self._states.size = max(_STATES, len(pipeline) + 1)
         state = self.loaded(source, part(progress, 0.0, 0.5)).state
@@ -576,8 +548,7 @@ class Programs:
         """What is to be built: the program at the pipeline's end, and its halves if it is split.
 
         Args:
-            done: what is not done to a joint graph that is not split, such as "timed"; "" where
-                it may be.
+            done: refuse an unsplit joint graph, which is `done`, such as "timed", as two functions.
         """
         state = self.end(request.source, request.pipeline, progress)
         check_runs(state.program, request.source)
@@ -610,8 +581,8 @@ def sampled(source: ModelSource) -> ModelSource:
 
 
 def _drawn(source: ModelSource, loaded: Loaded) -> tuple[torch.Tensor, ...]:
-    """Inputs of the kind and of the run that a source names. Without PyTorch nobody would notice an
-    index that leads beyond a tensor, so integers of such a model stay in their range."""
+    """Inputs of the kind and run that a source names. Integers stay in range without PyTorch, for
+    nobody else would notice an index beyond a tensor."""
 
     def runs(inputs: tuple[torch.Tensor, ...]) -> bool:
         try:

@@ -1,8 +1,5 @@
-"""What the app can ask of an engine, whatever its IR.
-
-An engine supplies a `Backend`: how to import a model, to draw a program, to split and to build it.
-The answers are computed by five parts that share one store of programs.
-"""
+"""What the app can ask of an engine. An IR supplies a `Backend`; five parts with one store of
+programs answer."""
 
 from dataclasses import replace
 
@@ -27,8 +24,7 @@ from relascope.passes.pipeline import Step, TvmPipelines
 class PipelineSession:
     """One engine, over its backend: what the app can ask for.
 
-    Every question may raise EngineError; answers are plain data that pickles. `progress` may be
-    called often; it is cheap.
+    Every question may raise EngineError; answers are plain data that pickles.
     """
 
     def __init__(self, backend: Backend) -> None:

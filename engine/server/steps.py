@@ -24,13 +24,13 @@ class State:
 
     Args:
         program: what the next step, or the build, starts from.
-        graph: what is shown of the step; after a pass that is only for looking, not `program`'s.
-        exprs: for `program`, the IR's expression behind each id of its graph.
+        graph: what is shown; after a pass only for looking, not `program`'s.
+        exprs: the IR's expression behind each id of `base`.
         base: graph of `program`, which the next step's nodes are matched against.
-        done: names of the passes that ran on the way here.
-        shown: after passes that are only for looking, the program that `graph` is of, from which
-            the next such pass goes on; else None.
-        applications: where the step put something else, or did so before it failed.
+        done: names of the passes that ran.
+        shown: after passes only for looking, the program of `graph`, from which the next such pass
+            starts; else None.
+        applications: what the step replaced, also if it failed.
     """
 
     program: Program
@@ -192,7 +192,7 @@ def count_of(entry: PassInfo, step: Step) -> int | None:
     """How often a step may apply its pass; None is as often as it can.
 
     Raises:
-        EngineError: kind "usage"; the pass does not take what the step tells it.
+        EngineError: kind "usage"; the pass does not take the step's parameters.
     """
     with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
         entry.arguments(step)

@@ -25,9 +25,8 @@ class Tuning:
     def tasks(
         self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
     ) -> tuple[TuneTask, ...]:
-        """The kernels that can be tuned, those that take the largest share first.
-
-        A target with `engine.protocol.tuning.RECORDS` has the tasks that it has without.
+        """The kernels that can be tuned, the largest share first, with or without `RECORDS` in the
+        target.
 
         Args:
             fleet: whose records count; None for this machine's.
@@ -55,12 +54,12 @@ class Tuning:
     ) -> TuneResult:
         """Measure schedules of some of the tasks, and keep what was found on disk.
 
-        The records (`engine.protocol.records`) grow batch by batch while this works, so it may be
-        killed; called again it goes on from them.
+        Records (`engine.protocol.records`) grow batch by batch; after a kill, another call goes on
+        from them.
 
         Args:
-            keys: of tasks; one after the other, in this order. None of them means all.
-            trials: how many schedules to measure of each task, besides those measured before.
+            keys: of tasks, in the order to tune; none means all.
+            trials: schedules to measure of each task, beside those measured before.
 
         Raises:
             EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be

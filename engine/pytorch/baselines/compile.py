@@ -22,15 +22,15 @@ class CannotCompile(Exception):
 
 
 def compiled(model: Model, name: str) -> Callable[..., Any]:
-    """The model's module under torch.compile, which compiles when it first runs, or exported to
-    ONNX Runtime.
+    """The model's module under torch.compile, which compiles in its first run, or as ONNX
+    Runtime's.
 
     Args:
         name: in `engine.protocol.times.BASELINES`.
 
     Raises:
         CannotCompile: the model is TorchScript, which is compiled already; or ONNX Runtime is not
-            installed, or runs no such model.
+            installed, or does not run it.
     """
     if model.against != PYTORCH:
         raise CannotCompile("the program came without PyTorch")
@@ -70,8 +70,8 @@ def first_run(run: Callable[[], object]) -> None:
 
 
 def error_of(model: Model, module: Callable[..., Any]) -> float | None:
-    """The largest difference of its outputs to eager's, both in inference; None in training,
-    where each draws dropout of its own."""
+    """The largest difference of its outputs to eager's in inference; None in training, where masks
+    differ."""
     if model.source.training:
         return None
     with torch.no_grad():

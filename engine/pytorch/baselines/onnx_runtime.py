@@ -36,10 +36,7 @@ def _runtime() -> Any:
 
 
 def session(model: bytes) -> Any:
-    """A session that runs a model.
-
-    Args:
-        model: a ModelProto, serialized, with all its data inside.
+    """A session that runs a serialized ModelProto with all its data inside.
 
     Raises:
         Exception: it does not take the model; onnxruntime's own errors have no common base.

@@ -1,7 +1,7 @@
-"""A model's inputs: what a file says of them, what the person says, what is saved, what is drawn.
+"""A model's inputs: by file, by the person, saved, or drawn.
 
-Of integers it matters what they are: ids are drawn below the number of rows that the model looks up
-by them, and of a mask a part of each row is open and a part is closed.
+Ids are drawn below the number of rows that the model looks up; masks open and close a part of each
+row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,8 +26,8 @@ class Input:
     """An input as a file says it.
 
     Args:
-        type: as recorded; None where it was not.
-        rows: of what the model looks up by it; None where it looks up nothing that is known.
+        type: as recorded, or None.
+        rows: of what the model looks up by it, or None.
         seen: the least and the greatest of an example's integers.
     """
 
@@ -51,7 +51,7 @@ def hint_of(names: Iterable[str]) -> str:
 def assigned(
     given: Iterable[tuple[str, Kept]], names: Sequence[str], where: str = ""
 ) -> dict[str, Kept]:
-    """What belongs to which input: by its name, and what has none in order.
+    """What belongs to which input: by name, and what has none in order.
 
     Args:
         where: a file that gives them; "" where the person does.
@@ -159,8 +159,7 @@ def file_of(source: ModelSource) -> str:
 
 
 def range_of(one: Input, kind: TensorType) -> TensorType:
-    """The type of an input with the range that is drawn, where it is known to be of integers that
-    are no mask."""
+    """An input's type with the range to draw, for integers known to be no mask."""
     if "int" not in kind.dtype or isinstance(kind, InputType) or _is_mask(one.name, kind):
         return kind
     # Both are rows of whatever it is.
@@ -186,12 +185,7 @@ def described(
 
 
 def _says(one: Input, kind: TensorType, source: ModelSource, saved: bool) -> str:
-    """Where the values of an input come from, in words.
-
-    Args:
-        kind: as `types_of` has it.
-        saved: whether it is.
-    """
+    """Where the values of an input come from, in words; `kind` is as of `types_of`."""
     if saved:
         return f"saved in {file_of(source)}"
     if isinstance(kind, InputType):
@@ -242,12 +236,12 @@ _VIEWS = frozenset(_VIEW_NAMES.split())
 
 @dataclass(frozen=True)
 class _Reader:
-    """How a graph's values are read, of either kind of graph.
+    """How to read the values of a kind of graph.
 
     Args:
         name: of the operator that makes a value, without its space and overload.
-        first: what that operator takes first.
-        shape: of a tensor; empty where it is not known.
+        first: that operator's first argument.
+        shape: of a tensor; empty where unknown.
         fixed: the value of a number.
         items: of a list.
     """

@@ -21,21 +21,20 @@ def inputs_of(
     rows: dict[str, int] | None = None,
     runs: Callable[[tuple[torch.Tensor, ...]], bool] | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """Inputs of a kind in place of samples.
+    """Inputs of a kind in place of samples, the same numbers in each dtype.
 
-    What is drawn is the same numbers in each dtype. A mask stays as it is: bools, what its name
-    calls one, and what holds no more than two values, but for integers 0 and 1. Other integers are
-    drawn between the sample's least and greatest, or are those two, in turn, as edges.
+    Masks stay: bools, those named so, and tensors of at most two values but integers 0 and 1. Other
+    integers are drawn between the sample's least and greatest, or alternate these as edges.
 
-    Large integers and edges leave that range where the model runs on them: far beyond 2**53, and
-    around where types end. What the model looks up something by stays among its rows; as an edge it
-    counts from the last one, too. Edges are no contiguous tensors where the model runs on such.
+    Large integers and edges leave that range if the model runs on them: far beyond 2**53, and
+    around types' ends. What the model looks up by stays a valid row, also counted from the last as
+    an edge. Edges are not contiguous if the model runs on such.
 
     Args:
         kind: in `engine.protocol.source.INPUTS`, but its first.
         names: of the samples.
-        rows: how many rows the model looks up by them, by their names, as far as that is known.
-        runs: whether the model runs on such inputs; None where that is not to be tried.
+        rows: by name, how many rows the model looks up, as far as known.
+        runs: whether the model runs on such inputs; None to not try.
     """
     counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
 
@@ -140,8 +139,8 @@ def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], 
 
 
 def _nonfinite(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
-    """Normal, but for an eighth in one piece, of which a third each is NaN, inf and -inf: rows
-    elsewhere stay finite, so that not all that is computed is NaN."""
+    """Normal, but for an eighth in one piece, a third each NaN, inf and -inf, so that some rows
+    stay finite."""
     found, size = _normal(shape, generator).flatten(), shape.numel()
     count = min(size, max(3, size // 8))
     first = int(torch.randint(size - count + 1, (1,), generator=generator))

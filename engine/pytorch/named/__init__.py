@@ -1,8 +1,8 @@
 """Models by name: of transformers, torchvision and timm, and a person's own code.
 
-Nothing is downloaded, and no code that lies beside a configuration is run. A configuration from a
-folder or from the local cache is a stranger's data: what it asks for is built on the meta device
-first, which allocates nothing, and counted before anything is built.
+Nothing is downloaded, and no code beside a configuration is run. A configuration from a folder or
+the local cache is a stranger's data: its model is built and counted on the meta device first, which
+allocates nothing.
 """
 
 import difflib
@@ -61,10 +61,8 @@ def build(
 ) -> tuple[nn.Module, tuple[str, ...], tuple[torch.Tensor, ...] | None, tuple[str, ...]]:
     """A model by its name, which takes tensors in order, their names, and sentences for people.
 
-    Weights and inputs are drawn from the source's seed; torch's generator is left as it was.
-
-    Returns:
-        None for the inputs where a person's own code gives none.
+    Weights and inputs are drawn from the source's seed; torch's generator is left as it was. Inputs
+    are None where a person's own code gives none.
 
     Raises:
         EngineError: as `guarded`; and kind "usage" where there are no weights here, and random ones
@@ -96,15 +94,12 @@ def build(
 
 
 def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel, ...]:
-    """The models that can be opened by name.
+    """The models that can be opened by name; last, a row for each library that cannot be imported.
 
     Args:
         pattern: a name, `hf:bert`; or as of `fnmatch`; or else what names contain.
-        counted: count the parameters of each, which is built on the meta device for that; classes
-            of transformers are then looked at only where the pattern has a capital letter.
-
-    Returns:
-        Last, for each library that cannot be imported a row that says why.
+        counted: count parameters, by building each on the meta device; classes of transformers then
+            need a pattern with a capital letter.
 
     Raises:
         EngineError: kind "engine"; the pattern names such a library.
@@ -167,11 +162,7 @@ def _count(library: str, name: str) -> int | None:
 
 
 def _maker(library: str, name: str) -> Callable[[], nn.Module]:
-    """What builds a model with random weights.
-
-    Raises:
-        EngineError: kind "usage"; no model has this name.
-    """
+    """What builds a model with random weights; raises where no model has this name."""
     make: Callable[[], nn.Module] | None = _LIBRARIES[library].maker(library, name)
     if make is not None:
         return make

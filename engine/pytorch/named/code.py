@@ -21,14 +21,14 @@ def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module,
     """The module that a function of a person's makes, and the inputs that it gives with it.
 
     Args:
-        where: FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME; the name may be of a module, or
-            of a function that returns a module, (module, inputs) or (module, args, kwargs). Inputs
-            are a tensor, a tuple of arguments, or a dict of them by their names.
+        where: FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME, of a module or a function that
+            returns a module, (module, inputs) or (module, args, kwargs). Inputs are a tensor, a
+            tuple, or a dict by name.
         batch, tokens: given to the function by these names, where they are not None.
 
     Returns:
-        The arguments of a call, and whether they are the person's; else there is a tensor without
-        elements for each that has no default.
+        The arguments of a call, and whether they are the person's; else empty tensors without a
+        default.
 
     Raises:
         EngineError: kind "usage"; the code cannot be run, or makes something else.

@@ -48,8 +48,7 @@ def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str,
     """(name, class, whether its weights are here) of what can be opened.
 
     Args:
-        classes: name all classes, too, of which a type has several; else those alone that match a
-            pattern with a capital letter.
+        classes: all classes of a type; else those that match a pattern with a capital letter.
     """
     if not _here():
         return
@@ -119,11 +118,7 @@ def _here() -> bool:
 
 
 def _found(name: str) -> tuple[dict[str, Any], str, Any, Path | None] | None:
-    """The settings, type and class of a name, and the folder that they come from.
-
-    Raises:
-        EngineError: kind "file" or "usage"; they cannot be used.
-    """
+    """The settings, type, class and folder of a name."""
     if not _here():
         message = "transformers is not installed, which has the models of hf:."
         raise EngineError("engine", message, f"hf:{name}", "Run `pip install transformers`.")
@@ -209,11 +204,7 @@ def _change(settings: dict[str, Any], text: str, where: str) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A config.json.
-
-    Raises:
-        EngineError: kind "file"; there is none, or it cannot be read.
-    """
+    """A config.json."""
     hint = "Give a folder that save_pretrained wrote."
     try:
         with path.open("rb") as file:

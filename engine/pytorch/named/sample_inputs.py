@@ -17,16 +17,15 @@ def sample_inputs(
 ) -> dict[str, torch.Tensor]:
     """One tensor an input of forward(), by name, drawn from torch's generator.
 
-    Ids are in range and none of those with a meaning of their own, such as padding's. Masks close
-    the last quarter of the tokens, and leave at least one open. Images, clips and sound have the
-    sizes of the configuration.
+    Ids are in range and without special meaning, such as padding. Masks close the last quarter of
+    the tokens, but never all. Images, clips and sound have the configuration's sizes.
 
     Args:
-        batch: 1 where it is None; of images 2.
-        tokens: 14 where it is None, or as many as there are positions.
+        batch: by default 1, for images 2.
+        tokens: by default 14, or as many as there are positions.
 
     Raises:
-        EngineError: kind "usage" or "input"; there are no tokens to choose, or it takes what cannot
+        EngineError: kind "usage" or "input"; there are no tokens to choose, or inputs that cannot
             be made up.
     """
     config = module.config

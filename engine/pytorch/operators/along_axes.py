@@ -34,10 +34,8 @@ def _extreme(best: Any) -> Callable[..., Any]:
 
 
 def _scan(step: Callable[..., tuple[Tensor, ...]], dim: int, *lanes: Tensor) -> tuple[Tensor, ...]:
-    """Running results along an axis, by doubling: `step` takes the earlier parts, then the later.
-
-    Hillis and Steele, "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
-    """
+    """Running results along an axis, by doubling: `step` takes the earlier parts, then the later
+    (Hillis and Steele, "Data Parallel Algorithms", CACM 29(12), 1986)."""
     size, reach = lanes[0].shape[dim], 1
     while reach < size:
         early = [t.narrow(dim, 0, size - reach) for t in lanes]
@@ -54,10 +52,8 @@ _MOST_COMPARED = 2**20
 
 
 def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable[..., Any]:
-    """Running extremes, the last of equal ones, and NaN above all.
-
-    Of few elements, each place looks through those before it: a scan becomes a long expression.
-    """
+    """Running extremes, the last of equal ones, and NaN above all; of few elements by comparing
+    each with all before it, as a scan becomes a long expression."""
 
     def step(a: Tensor, i: Tensor, b: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         takes = later(b, a)
@@ -122,9 +118,7 @@ def _topk(
 
 
 def _median(skip: bool) -> Callable[..., Any]:
-    """Args:
-    skip: NaN; otherwise one NaN makes the median NaN.
-    """
+    """The median along an axis, without NaN if `skip`; otherwise one NaN makes it NaN."""
 
     def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         if not x.dim():
@@ -191,11 +185,8 @@ def _searchsorted(
 
 
 def _windows(size: list[int], sides: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """For each place of a result what its window reads of a flat image, and which of it exists.
-
-    Args:
-        sides: for each axis, (places, window) positions.
-    """
+    """For each place of a result what its window reads of a flat image, and which of it exists;
+    `sides` are (places, window) positions for each axis."""
     rank = len(size)
     flat, valid = np.zeros([1] * 2 * rank, np.int64), np.ones([1] * 2 * rank, bool)
     for axis, (extent, at) in enumerate(zip(size, sides, strict=True)):

@@ -22,8 +22,7 @@ class ChosenRows:
     Args:
         tensor, mask: nodes; the mask's axes are the tensor's first.
         origin: of the operator that chooses.
-        parts: as many rows were chosen of each of so many parts, which are a first axis; 0 where
-            all are in one.
+        parts: the length of a first axis, if each of so many parts has as many rows; else 0.
     """
 
     tensor: Any
@@ -53,11 +52,7 @@ class ChosenRows:
 
 
 def chosen_rows(name: str, given: list[Any], origin: TraceOrigin) -> ChosenRows | None:
-    """The rows that an index by a mask takes; None of another operator.
-
-    Args:
-        given: its arguments; tensors that are known are no nodes.
-    """
+    """The rows that an index by a mask takes; None of another operator."""
     if name != "index.Tensor" or len(given[1]) != 1:
         return None
     mask = given[1][0]

@@ -31,11 +31,8 @@ _PRODUCTS = ("mul", "mm", "bmm", "dot", "mv")
 
 
 class ComplexPair(list[Any]):
-    """Nodes or tensors that are the real and the imaginary part of a complex tensor.
-
-    Attributes:
-        meta: "val" is the complex value without memory.
-    """
+    """The real and imaginary part, nodes or tensors, of a complex tensor; meta["val"] is that,
+    without memory."""
 
     meta: dict[str, Any]
 
@@ -294,12 +291,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 
 def makes_pairs(name: str, given: Any) -> bool:
-    """Whether an operator reads or makes complex tensors.
-
-    Args:
-        name: such as "fft_rfft.default".
-        given: its arguments, nested.
-    """
+    """Whether an operator, such as "fft_rfft.default", reads or makes complex tensors."""
     base = name.partition(".")[0]
     return (
         base in _MAKERS

@@ -39,7 +39,7 @@ def name_of(op: Any) -> str:
 
 
 def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any]]:
-    """What an operator is composed by: functions of PyTorch by the ATen operators they are for.
+    """PyTorch functions by the ATen operators that they compose.
 
     Args:
         known: those that the frontend has stay whole.
@@ -200,10 +200,8 @@ def _no_slope(x: Tensor, where: Tensor) -> Tensor:
 
 @cache
 def _erfc_fit() -> list[float]:
-    """Of (x + 3) exp(x²) erfc(x), a polynomial in (x - 3) / (x + 3), highest power first.
-
-    Relatively right to 5e-15 for all x from 0 on.
-    """
+    """Of (x + 3) exp(x²) erfc(x), a polynomial in (x - 3) / (x + 3), highest power first; relative
+    error below 5e-15 for x >= 0."""
 
     def scaled(place: Any) -> Any:
         x = 3 * (1 + place) / (1 - place)
@@ -262,11 +260,8 @@ def _floating_pair(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _divide(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
-    """Rounded, a quotient has no gradient.
-
-    Rounded down, it is made of the exact remainder, as PyTorch does it: the quotient itself may
-    round up to a whole number.
-    """
+    """Rounded, a quotient has no gradient. Rounded down, it comes of the exact remainder, as
+    PyTorch's: the quotient itself may round up to a whole number."""
     if rounding_mode is None:
         return x / y
     if not _in_floats(x, y):
@@ -514,9 +509,8 @@ def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
 def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Tensor]:
     """xlogy, or xlog1py, with the gradients that PyTorch gives at the edge, beyond it, and of NaN.
 
-    The value has the gradient of the second argument; that of the first is the slope of a
-    difference that is zero. A slope that is infinite or NaN is made of quotients: they leave a
-    gradient of zero as it is, which a product with it does not.
+    The value has the second argument's gradient; the first's is the slope of a difference that is
+    zero. An infinite or NaN slope is made of quotients, which leave a zero gradient zero.
 
     Args:
         edge: where the logarithm is minus infinity.
@@ -603,10 +597,8 @@ def _diagonal_scatter(
 def _in_memory(
     x: Tensor, size: list[int], stride: list[int], offset: int | None
 ) -> tuple[list[int], Tensor] | None:
-    """A tensor's axes in the order of its memory, and where in that a view of it has its elements.
-
-    None where the tensor is a part of other memory, or has gaps.
-    """
+    """A tensor's axes in the order of its memory, and where a view of it has its elements there;
+    None where the tensor is a part of other memory, or has gaps."""
     axes = sorted(range(x.dim()), key=x.stride, reverse=True)
     if not x.permute(axes).is_contiguous() or x.storage_offset():
         return None
@@ -674,8 +666,8 @@ def _grouped_product(
 ) -> Tensor:
     """Rows of x by the matrix of their group; `offs` are the groups' ends.
 
-    All groups' products are taken of all rows, for which rows are a group's is not known before.
-    Rows behind the last end are zero; PyTorch leaves them as memory is.
+    All groups' products are taken of all rows, as row groups are unknown before. Rows behind the
+    last end are zero; PyTorch leaves them uninitialised.
     """
     if bias is not None or out_dtype not in (None, x.dtype):
         raise NotImplementedError("a bias, or another dtype")

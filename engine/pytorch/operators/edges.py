@@ -59,13 +59,11 @@ which of a trace's nodes of them are meant."""
 
 
 def refused_gradient(model: Model, *others: str) -> EngineError | None:
-    """What is to be said where a gradient is taken through an operator whose own is not PyTorch's.
+    """The error of kind "operator" where a gradient is taken through an operator whose own is not
+    PyTorch's, with its module; None where all are right.
 
     Args:
         others: operators that are such in one IR alone.
-
-    Returns:
-        Of kind "operator", with the operator and its module; None where all gradients are right.
     """
     flat = model.flat
     names = (*flat.input_names, *flat.tensors)

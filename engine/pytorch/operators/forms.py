@@ -48,10 +48,10 @@ def in_form(op: Any) -> Form:
 
 
 def form_of(name: str, given: Given, training: bool) -> Form | None:
-    """What an operator is written as with these arguments; None where it stays.
+    """What an operator, such as "add.Tensor", is written as with these arguments; None where it
+    stays.
 
     Args:
-        name: such as "add.Tensor".
         training: whether a gradient may be taken.
     """
     base, _, overload = name.partition(".")

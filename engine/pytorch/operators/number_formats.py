@@ -31,12 +31,7 @@ NOTE = (
 
 
 def widens(name: str, given: Any) -> bool:
-    """Whether an operator is written in float32 between casts.
-
-    Args:
-        name: such as "add.Tensor".
-        given: its arguments, nested.
-    """
+    """Whether an operator, such as "add.Tensor", is written in float32 between casts."""
     return name.partition(".")[0] not in _STAYS.split() and any(
         d in HALVES for d in dtypes_of(given)
     )
@@ -60,12 +55,7 @@ def number_in(name: str, value: Any, dtype: torch.dtype) -> Any:
 
 
 def result_dtypes(name: str, first: Any, made: Any) -> list[torch.dtype]:
-    """Dtypes of an operator's results.
-
-    Args:
-        first: its first argument.
-        made: its results without memory.
-    """
+    """Dtypes of an operator's results, by its first argument and its results without memory."""
     made = made if isinstance(made, list | tuple) else [made]
     recurrent = name.partition(".")[0] in ("lstm", "gru", "rnn_tanh", "rnn_relu")
     return [first.dtype if recurrent else m.dtype for m in made]  # a kernel's own under autocast

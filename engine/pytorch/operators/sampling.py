@@ -17,8 +17,7 @@ from relascope.engine.pytorch.operators.along_axes import traced_constant
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
     """An image's elements at places between them, with PyTorch's values and gradients.
 
-    What lies outside is 0, or is at the border, or is mirrored. A place that is no number has the
-    values and gradients that PyTorch's kernels for the CPU give it.
+    Outside is 0, the border, or mirrored. NaN places give what PyTorch's kernels for the CPU give.
 
     Args:
         x: of shape (batch, channels, *size), with two or three axes of size.

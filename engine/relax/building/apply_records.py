@@ -32,13 +32,11 @@ def taking(found: TuningRecords) -> Callable[[str], bool]:
 def pipeline(
     target: Any, ours: bool, found: TuningRecords | None, faults: list[EngineError]
 ) -> Any:
-    """TVM's pipeline for a target, where kernels with a record are scheduled by it.
-
-    On a GPU the others are scheduled by DLight, see `kernels.gpu_schedules`.
+    """TVM's pipeline for a target, where kernels with a record are scheduled by it; the others by
+    DLight on a GPU (`kernels.gpu_schedules`), by us on a CPU if `ours`.
 
     Args:
-        ours: whether our schedules do the others, on a CPU.
-        faults: gets what is wrong with a record; TVM then raises an error without these words.
+        faults: gets what is wrong with a record, as TVM raises an error without these words.
     """
 
     on_gpu = "gpu" in target.keys and "adreno" not in target.keys
@@ -119,10 +117,9 @@ def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
 
 
 def recorded_workload(place: Path, mod: Any) -> Any:
-    """TVM's workload of a task: the kernel that its records are of, or this one where it has none.
+    """The kernel that a task's records are of, or this one without records, as TVM's workload.
 
-    Both compute the same, but records name steps of a kernel, which may have other names in another
-    program.
+    Both compute the same, but records name a kernel's steps, which differ between programs.
 
     Raises:
         EngineError: kind "file"; what is kept there is another kernel.
@@ -141,11 +138,7 @@ def recorded_workload(place: Path, mod: Any) -> Any:
 
 
 def stored(place: Path, workload: Any) -> list[Any]:
-    """TVM's records of a task; a line that was not finished is left out.
-
-    Args:
-        workload: as `recorded_workload` gives it.
-    """
+    """TVM's records of a task, of the `recorded_workload`, without unfinished lines."""
     found = []
     for _, record in records.checked(place / SCHEDULES):
         for _, _, attributes, _ in record[0][0]:

@@ -1,7 +1,7 @@
-"""The part of Relax's TVM that drives NVIDIA's GPUs: a library of its own.
+"""The library of Relax's TVM that drives NVIDIA's GPUs.
 
-TVM loads it as it is imported, and says nothing where that fails: without a driver, but also where
-the loader finds CUDA's runtime in none of its folders, as with PyTorch's in a Python package.
+TVM's import does not report its failure: without a driver, or where the loader does not find CUDA's
+runtime, as that of PyTorch in a Python package.
 """
 
 import functools

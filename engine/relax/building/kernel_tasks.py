@@ -1,7 +1,7 @@
 """The kernels of a Relax program that can be tuned.
 
-A kernel that TVM makes of a fused group is a task. On a target whose matmuls a library does, each
-of those is one too, by itself: as TVM would compute it, its operands turned or not.
+Each kernel that TVM makes of a fused group is a task; so is each matmul that a library does on this
+target, alone, as TVM would compute it.
 """
 
 import importlib
@@ -25,8 +25,8 @@ class TaskKernel:
     """The engine's own of a `Workload`.
 
     Args:
-        results: how many of its arguments it writes, the last ones.
-        symbol: of the library's function that does it without records; "" where TVM does.
+        results: how many of its arguments, the last ones, it writes.
+        symbol: of the library's function that does it without records, or "".
     """
 
     mod: Any
@@ -168,11 +168,7 @@ def _batch(kind: TensorType, at: Sequence[Any]) -> list[Any]:
 
 
 def alone(task: Workload, library: bool) -> Any:
-    """A module whose "main" makes one call of a task's kernel and nothing else.
-
-    Args:
-        library: call what does it without records, where that is a library's.
-    """
+    """A module whose "main" makes one call of a task's kernel, or of the library's in its place."""
     kernel: TaskKernel = task.program
     builder = relax.BlockBuilder()
     kinds = [relax.TensorType(a.shape, a.dtype) for a in task.arguments]

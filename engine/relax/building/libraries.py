@@ -1,8 +1,6 @@
-"""What the Relax engine builds, as libraries to take apart, what they launch on a GPU, and the
-compiler for CUDA's source.
+"""What the Relax engine builds, as libraries to take apart, and their launches on a GPU.
 
-For CUDA, TVM hands out source where there is no GPU; where there is one, it has it compiled by
-`engine.building.cuda_compiler`.
+Without a GPU, TVM hands out CUDA's source; else `engine.building.cuda_compiler` compiles it.
 """
 
 import math
@@ -31,11 +29,7 @@ _NOTES = {
 
 
 def library(function: Function, phase: str, target: str) -> Library:
-    """One function of a program, built for a target that need not be here.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    """See `engine.server.backend.Backend`."""
     watch, asked = launches(), (function.program, BuildOptions(target), function.name)
     on_gpu = "gpu" in parse(target).keys
     watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []

@@ -1,9 +1,8 @@
 """A Relax function that can be profiled, kernel by kernel.
 
-The virtual machine calls a function of ours around every call (`set_instrument`). Every variable is
-named after its node, and passes keep names up to FuseOps; what that puts into each group is found
-by what is computed: the same call of the same values. Where a step of this does not fit, no kernel
-of the function is said to compute anything.
+The virtual machine calls a function of ours around every call (`set_instrument`). Variables are
+named after their nodes, and passes keep names up to FuseOps; members of its groups are found as the
+same calls of the same values. If a step of this fails, no kernel is said to compute anything.
 """
 
 import time
@@ -119,8 +118,8 @@ class _Passes:
 
 
 def _numbered(profiled: Function) -> tuple[list[str], Any, Any]:
-    """The ids of a graph's nodes; the function, with new variables in place of those that it binds,
-    named after the numbers of their nodes; and a module with it as "main"."""
+    """The ids of a graph's nodes; the function with variables named by their numbers; a module with
+    it as "main"."""
     ids = [i for i, e in profiled.exprs.items() if isinstance(e, tvm.ir.Var)]
     names = {profiled.exprs[i].__chandle__(): f"{_NODE}{k}" for k, i in enumerate(ids)}
     function = profiled.program.mod[profiled.name]
@@ -175,10 +174,8 @@ def _sites(modules: Mapping[str, Any]) -> _Sites | None:
 
 
 def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
-    """By a kernel's symbol, the FLOPs that TVM counts in its loops, where it has and can.
-
-    A kernel that calls a library does nothing in loops.
-    """
+    """By a kernel's symbol, the FLOPs that TVM counts in its loops, if it has any and calls no
+    library."""
     functions = modules["before RewriteDataflowReshape"].functions
     loops = {v: f for v, f in functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     own = {v: f for v, f in loops.items() if LIBRARY not in f.attrs}
@@ -198,10 +195,8 @@ def _calls(mod: Any) -> list[tuple[str, Any]]:
 
 
 def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
-    """What FuseOps put into each kernel of "main": the numbers of its nodes, by their names.
-
-    Both functions compute the same calls of the same values, the second in groups.
-    """
+    """By kernel of "main", the numbers of its nodes. Both functions compute the same calls of the
+    same values, the second in FuseOps' groups."""
     values = _Values()
     numbers: dict[int, frozenset[int]] = {}
     pending: set[int] = set()
@@ -268,7 +263,7 @@ def _number(variable: Any) -> int | None:
 
 
 class _Values:
-    """Names values by how they are computed, so that the same value has one name in two functions.
+    """Names values by how they are computed, the same in two functions.
 
     A call is known by its place in the first function, so names do not grow with the graph.
     """

@@ -1,8 +1,7 @@
-"""Building Relax functions and running them on torch tensors.
+"""Build Relax functions with TVM's default pipeline, and run them on torch tensors in its VM.
 
-A function is built by TVM's default pipeline, which fuses, and run by its virtual machine. Tensors
-go in and come out by DLPack, without copies, except those whose memory is not aligned as TVM's
-kernels expect or not contiguous, and results that are an argument as it is.
+Tensors pass by DLPack without copies, except those that are not aligned as TVM's kernels expect or
+not contiguous, and results that are an argument as it is.
 """
 
 import functools
@@ -124,13 +123,8 @@ def executable(
     name: str = "main",
     instruments: Sequence[Any] = (),
 ) -> Any:
-    """What `make` returns of one function of a program; its device need not be here.
-
-    What was built stays known by the module's structure, so building the same again is quick; not
-    where it is watched.
-
-    Args:
-        program: typed; parameters that are not bound stay arguments.
+    """What `make` returns of one function of a program, typed; its device need not be here.
+    Remembered by the module's structure, unless `instruments` watch.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.

@@ -35,13 +35,12 @@ most of the time of building: ten times as long for a layer norm over 8x256 elem
 
 
 def parse(target: str) -> Any:
-    """A target's text as this TVM's target, which it takes as a dictionary only.
-
-    LLVM is told to unroll less than it would, unless the target has `-cl-opt` itself.
+    """A target's text as this TVM's target, which takes dictionaries only. LLVM unrolls less than
+    by default, unless the target has `-cl-opt`.
 
     Raises:
-        EngineError: kind "target"; an option is not written as `-name=value`, TVM refuses it, or
-            LLVM has no such architecture; or an option of ours is not for this kind.
+        EngineError: kind "target"; an option is not written as `-name=value`, TVM or LLVM refuses
+            it, or an option of ours is not for this kind.
     """
     kind, options = target_text.split(target)
     _check_ours(kind, target)

@@ -1,7 +1,6 @@
-"""What a Relax function holds for itself in a call: the storages of the virtual machine.
+"""The storages that the virtual machine holds in a call of a Relax function.
 
-Its bytecode says when a register takes a storage, a view of one, or gives it up; how large each
-storage is, is seen in a run.
+Bytecode tells when a register takes a storage, a view of one, or gives it up; a run tells sizes.
 """
 
 import re
@@ -16,14 +15,12 @@ _REGISTER = re.compile(r"%\d+")
 
 
 def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> OwnMemory | None:
-    """The most bytes of storages that live at one time, and those that the results keep.
+    """The most bytes of storages that live at one time, and those that the results keep; None where
+    the text makes another number of storages, as with branches.
 
     Args:
         bytecode: the text of an executable.
         sizes: bytes of each storage, in the order in which they are made.
-
-    Returns:
-        None where the text does not make as many storages as there were, as with branches.
     """
     registers: dict[str, frozenset[int]] = {}
     users: dict[int, int] = {}

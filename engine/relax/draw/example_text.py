@@ -28,11 +28,8 @@ _LONGEST = 100  # characters of what a kernel stores in one place
 
 
 def example_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
-    """The functions of a program, "main" last, without types and options left at their defaults.
-
-    The block's marks go, and the line that returns what the line before it computed. What a kernel
-    computes in very many words is "...".
-    """
+    """The functions of a program, "main" last, without types, default options, block marks and a
+    return of the last line; what a kernel computes in very many words is "..."."""
     functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     names = sorted(functions, key=lambda name: (name == "main", name))
     return tuple(_one(name, functions[name]) for name in names)

@@ -1,8 +1,8 @@
 """From a typed Relax program to the neutral `Graph`.
 
-A Relax function is a list of bindings, so it is read in order and never recursed over; a binding
-is no node of its own: its variable is another name of the bound value. What is no tensor among an
-operator's arguments (shapes, numbers, dtypes) stands with its attributes.
+A function is a list of bindings, read in order without recursion; a binding is no node, its
+variable another name of the value. Arguments that are no tensors (shapes, numbers, dtypes) are
+attributes.
 """
 
 import hashlib
@@ -41,16 +41,14 @@ def to_graph(
 ) -> tuple[Graph, dict[str, Any]]:
     """Draw one function of a program.
 
-    A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
-    variable, its name; of a constant, its bytes), so it stays the same while that does. Equal
-    nodes get "#2", "#3" and so on, producers first. The nodes of an `if`'s branches stand before
-    it; its attribute "branches" has how many each of the two has. A call of a kernel that is handed
-    what it writes into has the places of these among its inputs as "writes".
+    A node's id is a hash of its operator, attributes and inputs' ids (of a variable, its name; of a
+    constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. Nodes of an `if`'s
+    branches precede it; its attribute "branches" has their counts. A call of a kernel has the
+    places of inputs that it writes into as "writes".
 
     Args:
         program: normalised and typed, as every pass leaves it.
-        name: of the function in the module.
-        texts: whether the graph gets those of the kernels that it calls.
+        texts: add those of the kernels that it calls.
 
     Returns:
         The graph, and by each node's id the Relax variable that holds its value (of a constant, the
@@ -135,11 +133,8 @@ class _Walk(GraphBuilder):
     def add(
         self, at: _At, what: str, kind: Kind, inputs: tuple[str, ...] | None = None, **about: Any
     ) -> str:
-        """A node for an expression; `about` as of `add_node`.
-
-        Args:
-            what: it computes of its inputs, whose ids are added where it can have some.
-        """
+        """A node for an expression; `about` as of `add_node`; `what` it computes, before its
+        inputs' ids."""
         if inputs is not None:
             what = f"{what} {' '.join(inputs)}"
         about |= {"inputs": inputs or (), "origin": at.origin}
@@ -168,11 +163,8 @@ class _Walk(GraphBuilder):
         return ident
 
     def value(self, expr: Any, name: str, variable: Any = None) -> str:
-        """The node of an expression, made where there is none yet.
-
-        Args:
-            name: of the variable that it is bound to, which tells where it comes from.
-        """
+        """The node of an expression, made on first use; `name` of the variable that it is bound to
+        tells its origin."""
         if isinstance(expr, spelling.Var):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
@@ -335,8 +327,7 @@ def _text(kernel: Any, name: str) -> str:
 
 
 def written_arguments(kernel: Any) -> list[int]:
-    """Which arguments of a kernel it writes into; those of one without a body, which is a
-    library's, are not known."""
+    """Which arguments a kernel writes into; none known of a library's, which has no body."""
     stored: list[Any] = []
     spelling.each(kernel.body, spelling.loops.BufferStore, lambda s: stored.append(s.buffer))
     buffers = getattr(kernel, "buffer_map", {})  # until 0.26; then a buffer is its parameter

@@ -17,15 +17,7 @@ from relascope.passes.relax.ir.rewrite import bindings, substituted, with_main
 
 
 def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelaxProgram:
-    """A program of its own that computes a few nodes of another.
-
-    Args:
-        program: normalised.
-        exprs: by the id of each node of its graph, the variable that holds its value.
-
-    Raises:
-        EngineError: kind "pass"; it reads what is no node.
-    """
+    """See `engine.faults.narrow.PieceBackend`; the program is normalised."""
     cut = _Cut(program, exprs, cutout)
     mod = tvm.IRModule({"main": cut.main.with_attr("global_symbol", "main")})
     for name, function in _called(program.mod, cut.main).items():
@@ -44,10 +36,10 @@ _NOT_CUT = "This part of the program cannot be cut out by itself."
 
 
 class _Cut:
-    """A part of a function: its bindings that are wanted, in their order.
+    """The wanted bindings of a function, in order.
 
-    What is left of a branch stays in it; where the `if` itself is cut off, it stands in its place.
-    What a branch makes and does not return is no result of the function.
+    What is left of a branch stays in it, or replaces an `if` that is cut off. What a branch makes
+    and does not return is no result.
     """
 
     def __init__(self, program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> None:
@@ -166,8 +158,7 @@ def _called(mod: Any, main: Any) -> dict[Any, Any]:
 
 
 def written(program: RelaxProgram) -> Written:
-    """A program as TVMScript that TVM reads back to the same; as TVM's JSON where there is no
-    such."""
+    """A program as TVMScript that TVM reads back to the same, else as TVM's JSON."""
     for inline in (True, False):
         try:
             mod, constants = _spelled_out(program, inline)
@@ -182,8 +173,7 @@ def written(program: RelaxProgram) -> Written:
 
 
 def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:
-    """A module with the constants of "main" as arguments; `inline` leaves single numbers in
-    place."""
+    """A module with the constants of "main" as arguments; `inline` keeps single numbers."""
     values: dict[str, np.ndarray] = {}
     made: dict[int, Any] = {}
     main = program.main

@@ -20,8 +20,8 @@ def version() -> str:
 
 
 def read(text: str, json: str, constants: Values) -> Any:
-    """A typed module from its TVMScript, with the constants that stand in it as arguments, or from
-    TVM's JSON where the text is empty."""
+    """A typed module from TVMScript and the constants of its arguments, or from TVM's JSON without
+    text."""
     if not text:
         return typed(tvm.ir.load_json(json))
     mod = tvm.script.from_source(text)

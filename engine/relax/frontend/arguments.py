@@ -101,8 +101,8 @@ class Reading:
 def in_common(node: Node) -> dict[Node, torch.dtype]:
     """The tensors that an operator reads and computes in another dtype than their own.
 
-    Relax promotes by rules of its own, and has no kernels for bool: a sum of bools is made of
-    integers. A number that a file holds is a float64 tensor of no dimensions there.
+    Relax has other promotion rules, and no kernels for bool: a sum of bools is one of integers. A
+    number that a file holds is a float64 tensor of no dimensions there.
     """
     name, kind = node.target.__name__, node.meta["val"]  # type: ignore[union-attr]
     places = [i for i, a in enumerate(node.args) if isinstance(a, Node) and i != _ALONE.get(name)]

@@ -11,8 +11,8 @@ from relascope.engine.protocol.results import Branches
 
 
 def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
-    """What decides each `if` of a module whose "main" is looked at; and by the handles of those
-    that can be forced, the names of the computed values that do."""
+    """What decides each `if` of a module; and by the handles of those that can be forced, the names
+    of the computed values that do."""
     arguments = {p.__chandle__(): str(p.name) for p in mod["main"].params}
     looped, inputs, computed = set[int](), dict[str, None](), dict[int, str]()
     for one in _calling_themselves(mod):
@@ -32,7 +32,7 @@ def forced(mod: Any, computed: Mapping[int, str], sides: Mapping[str, bool]) -> 
 
     Args:
         computed: as `branches_of` has them.
-        sides: by the names of the values; of others, the first one's.
+        sides: by the values' names; the first side by default.
     """
 
     @mutator
@@ -61,8 +61,7 @@ def _met(function: Any, kind: Any) -> list[Any]:
 
 
 def _calling_themselves(mod: Any) -> list[Any]:
-    """The functions that call themselves, through others or not, where neither side may be forced:
-    that would have no end."""
+    """The recursive functions, whose sides cannot be forced: that would have no end."""
     functions = {str(v.name_hint): f for v, f in _functions(mod).items()}
     calls = {n: {str(g.name_hint) for g in _met(f, tvm.ir.GlobalVar)} for n, f in functions.items()}
     for _ in calls:

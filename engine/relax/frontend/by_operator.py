@@ -1,7 +1,7 @@
 """A Relax module run by PyTorch, operator by operator: a judge that is no TVM.
 
-What a module computes, held against the same TVM with fewer passes, hides a fault that both have.
-Where an operator has no counterpart here that is surely the same, the module has no such judge.
+The same TVM with fewer passes may have the same fault. A module with an operator without a surely
+equal counterpart has no such judge.
 """
 
 import operator
@@ -322,10 +322,8 @@ _ANY_SIZE: Mapping[str, int] = defaultdict(lambda: 3)
 
 
 def unknown(mod: Any) -> str:
-    """What of a module has no counterpart in PyTorch that is surely the same; "" where all has.
-
-    Operators are tried on tensors without values, each by itself: nothing of the module runs.
-    """
+    """What of a module has no surely equal counterpart in PyTorch, or "". Operators are tried one
+    by one on tensors without values."""
     for name, function in mod.functions.items():
         if not isinstance(function, relax.Function):
             return f"the kernel {name.name_hint}"
@@ -412,10 +410,9 @@ def _tensor(array: np.ndarray, kind: Any) -> torch.Tensor:
 
 
 class ByOperator:
-    """A module's "main", run by PyTorch.
+    """A module's "main", for which `unknown` finds nothing, run by PyTorch.
 
     Args:
-        mod: for which `unknown` finds nothing.
         arrays: values of the arguments that are no inputs, by name.
     """
 

@@ -1,8 +1,7 @@
 """TVM's importer of ATen operators, where it needed mending.
 
-Each converter here takes over an operator that TVM's own turns, without a word, into something else
-than what PyTorch computes. What none of them mends is caught where it shows: an option that no
-converter reads, and a result of another shape or dtype than PyTorch's, are refused by name.
+Converters here replace TVM's that silently compute something else than PyTorch. Options that no
+converter reads, and results of another shape or dtype than PyTorch's, are refused by name.
 """
 
 import math
@@ -89,9 +88,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class NamedBuilder(relax.BlockBuilder):
-    """A block builder that names each variable after the operator it is made for.
-
-    A variable's name is what passes keep of it, and so what its origin is found by.
+    """A block builder that names each variable after its operator, as passes keep names.
 
     Attributes:
         origins: by a variable's name, where it came from.
@@ -144,11 +141,10 @@ class Converter(ExportedProgramImporter):
     """See the module's text.
 
     Args:
-        model: what is converted.
         constants: tensors that the graph holds.
 
     Attributes:
-        masks, mask_variables: what became of the dropouts that are on, in their order.
+        masks, mask_variables: of the dropouts that are on, in order.
         updates: the new value of each buffer that batch norms change, by name.
     """
 
@@ -369,11 +365,8 @@ class Converter(ExportedProgramImporter):
         return self._layer_norm_impl(data, gamma, beta, epsilon, tuple(over))
 
     def batch_norm(self, node: Node) -> Any:
-        """TVM's always normalises with the running statistics, and drops their update.
-
-        The running ones move towards the batch's by the momentum, the variance towards the
-        unbiased one.
-        """
+        """TVM's always normalises with the running statistics, and drops their update by the
+        momentum, for the variance towards the unbiased one."""
         given: list[Any] = list(self.retrieve_args(node))
         data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
         if not training:
@@ -398,11 +391,8 @@ class Converter(ExportedProgramImporter):
         return self.block_builder.emit(relax.TupleGetItem(made, 0))
 
     def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
-        """Batch norm in train mode, spelled out.
-
-        Returns:
-            The result, and the batch's mean and biased variance, (1, channels, 1, ...).
-        """
+        """Batch norm in train mode: the result, the batch's mean and biased variance, (1, channels,
+        1, ...)."""
         size = shape(data)
         mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
         deviation = self.op.sqrt(self.op.add(spread, self.number(epsilon, data)))
@@ -426,8 +416,8 @@ class Converter(ExportedProgramImporter):
     def mean_of(self, data: Any, axes: list[int]) -> Any:
         """The mean along axes, which are kept, one axis at a time.
 
-        TVM adds up thousands of numbers one after the other; in shorter sums, less is rounded
-        away. PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
+        TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch
+        norm magnify the difference.
         """
         for axis in reversed(axes):
             data = self.op.mean(data, [axis], keepdims=True)
@@ -475,10 +465,8 @@ class Converter(ExportedProgramImporter):
         return self.op.where(hidden, self.number(0, made), made)
 
     def shown(self, mask: Any, query: Any) -> tuple[Any, Any]:
-        """A mask of attention as what is added to scores, and which of its rows hide all keys.
-
-        Those rows hide nothing there: PyTorch's result has zeros in them, and no NaN.
-        """
+        """A mask of attention as what is added to scores, and which of its rows hide all keys:
+        those hide nothing there, and are zeros in PyTorch's result, not NaN."""
         if mask not in self._masks:
             dtype, zero = str(query.ty.dtype), self.number(0, query)
             lowest, added, seen = self.number(-math.inf, query), mask, mask
@@ -656,7 +644,7 @@ class Converter(ExportedProgramImporter):
         """Tensors of one number; TVM's take dtypes that are not PyTorch's.
 
         Args:
-            value: the number, or, where it is an int, which argument says it.
+            value: the number, or as an int, the argument that has it.
         """
 
         def convert(node: Node) -> Any:

@@ -1,8 +1,5 @@
-"""A Relay module in TVM's JSON as a Relax module, operator by operator.
-
-What stands here has a counterpart in Relax that computes the same; all that does not is named. The
-type of every result is held against the one that the file gives it.
-"""
+"""A Relay module in TVM's JSON as a Relax module, of operators with an equal counterpart; others
+are named. The type of every result is checked against the file's."""
 
 import base64
 import json
@@ -50,11 +47,7 @@ class _RelayCall:
         return [int(d) for d in self.args[index].ty.shape.values]
 
     def value(self, index: int) -> Any:
-        """An argument that is a constant, as an array.
-
-        Raises:
-            _Unlike: it is none.
-        """
+        """An argument that is a constant, as an array; raises `_Unlike` for others."""
         if not isinstance(self.args[index], tvm.ir.GenericConst):
             raise _Unlike("of a value that is not constant")
         return self.args[index].value.numpy()
@@ -90,11 +83,7 @@ class _RelayCall:
         raise _Unlike(f"with a {kind}")
 
     def need(self, holds: Any, what: str) -> None:
-        """Refuse a form.
-
-        Raises:
-            _Unlike: it does not hold.
-        """
+        """Raise `_Unlike` unless a form holds."""
         if not holds:
             raise _Unlike(what)
 
@@ -523,8 +512,7 @@ def from_relay(text: str, name: str) -> Any:
     """A Relay module in TVM's JSON as a Relax module.
 
     Raises:
-        EngineError: kind "file"; it is no such module; kind "operator": it has what Relax has no
-            counterpart of; names all of it.
+        EngineError: kind "file"; it is no such module; kind "operator": names all that Relax lacks.
     """
     reader = _RelayReader(json.loads(check_relay_json(text, name)), name)
     nodes = reader.nodes

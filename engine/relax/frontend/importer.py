@@ -1,13 +1,10 @@
-"""From a traced PyTorch model to Relax, with nothing lost and nothing invented on the way.
+"""From a traced PyTorch model to Relax.
 
-The trace becomes an FX graph of ATen operators (`engine.pytorch.trace_to_fx`); TVM's
-importer of such graphs converts them, mended by `engine.relax.frontend.converters`. Arguments bear
-PyTorch's names.
+TVM's importer, mended by `engine.relax.frontend.converters`, converts the trace as an FX graph of
+ATen operators (`engine.pytorch.trace_to_fx`). Arguments have PyTorch's names.
 
-Provenance: every variable is named after the operator that it came from and that operator's place
-in the order in which PyTorch executes the model ("linear_12", "linear_12_1"), and
-`RelaxProgram.provenance` maps these names to (scope, operator). Passes keep a variable's name while
-it has the same value.
+Variables are named after their operator and its place in PyTorch's order of execution ("linear_12",
+"linear_12_1"), which passes keep; `RelaxProgram.provenance` maps names to (scope, operator).
 """
 
 from dataclasses import replace
@@ -31,14 +28,13 @@ from relascope.passes.relax.ir.program import RelaxProgram
 def import_model(model: Model, progress: Progress) -> RelaxProgram:
     """Convert a traced model to a typed Relax module.
 
-    The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
-    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names; then the masks
-    of the dropouts that are on, and what other operators draw. After the model's outputs, it
-    returns the new values of the buffers that a run changes.
+    "main" takes the model's inputs, then the parameters and buffers that the trace reads, in
+    PyTorch's order and by its names, then masks of the dropouts that are on and other operators'
+    draws. It returns the outputs, then the new values of buffers that a run changes.
 
-    Where the source asks for PyTorch's gradient, the program is joint: the masks are followed by a
-    grad_out for each floating output, and the results by the gradients of the floating inputs and
-    parameters, in the arguments' order; see `engine.relax.frontend.joint`.
+    With PyTorch's gradient, the program is joint: after the masks it takes a grad_out per floating
+    output, and it also returns the gradients of the floating inputs and parameters, in order; see
+    `engine.relax.frontend.joint`.
 
     Raises:
         EngineError: kind "operator": an operator that Relax does not know, or one whose meaning

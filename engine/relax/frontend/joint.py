@@ -1,13 +1,9 @@
 """PyTorch's own joint graph: forward and backward, as its autograd would run them.
 
-The FX graph of the trace is run once more, on tensors without memory, and its outputs are
-differentiated by PyTorch's autograd while `make_fx` records every ATen operator that either of them
-calls: what AOTAutograd does. Operators that PyTorch composes of others are written out by its core
-ATen decompositions.
-
-What TVM's way does to the forward is done here as well, so that both ways end in programs with the
-same arguments and results: dropouts that are on are products with masks, and batch norms in train
-mode return their new running statistics.
+As in AOTAutograd, the trace's FX graph runs on tensors without memory, autograd differentiates its
+outputs, and `make_fx` records every ATen operator. Composed operators are written out by the core
+ATen decompositions. As in TVM's way, dropouts are products with masks, and batch norms in train
+mode return their new running statistics, so that arguments and results are the same.
 """
 
 from dataclasses import replace
@@ -54,12 +50,11 @@ def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
     """Differentiate a forward with PyTorch's autograd.
 
     Args:
-        trace: the forward, in operators as PyTorch wrote them: those have rules for autograd.
+        trace: the forward, in operators as PyTorch wrote them, which autograd has rules for.
 
     Returns:
-        The joint graph. Its nodes have types and origins as the forward's; what belongs to the
-        gradient of an operator says "gradient of" it. Its arguments are the forward's, then
-        `masks` and `grad_outs`.
+        The joint graph, with types and origins as the forward's, "gradient of" an operator for its
+        gradient's. Its arguments are the forward's, then `masks` and `grad_outs`.
 
     Raises:
         EngineError: kind "operator"; an operator draws random numbers, changes a tensor in place,
@@ -255,9 +250,8 @@ class _Joint:
 class _Origins(TorchDispatchMode):
     """Writes onto every operator that is recorded where it came from.
 
-    It sees an operator where autograd is done with it and before it is decomposed: in a forward
-    under the node of the trace that is being run, in a backward under autograd's own node, which
-    was made for one of those.
+    It sees operators between autograd and their decomposition: in a forward under the trace's
+    current node, in a backward under autograd's node that was made for one of those.
 
     Attributes:
         current: where the forward stands.
@@ -320,10 +314,8 @@ def _is_view(node: Node) -> bool:
 
 
 def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
-    """The recorded graph in pure operators.
-
-    Autograd's rules and the decompositions may change tensors in place that they have made.
-    """
+    """The recorded graph in pure operators: autograd's rules and the decompositions may change
+    their own tensors in place."""
 
     def run(*values: Any) -> Any:
         rest = iter(values)

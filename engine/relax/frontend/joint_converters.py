@@ -56,8 +56,8 @@ class JointConverter(Converter):
         """The gradients of a Relax call's arguments, bound; the call itself is not made.
 
         Args:
-            call: of the forward's operator; of arguments that its gradient does not read, only
-                the type matters.
+            call: of the forward's operator; arguments that its gradient does not read need types
+                only.
             grad: of its result.
         """
         builder = self.block_builder

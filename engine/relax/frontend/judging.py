@@ -2,9 +2,8 @@
 
     python -m relascope.engine.relax.frontend.judging
 
-answers as often as it is asked, on its standard streams; `engine.relay.frontend.judge` asks. A
-question is {"text", "name", "arrays": names or null} with the arrays; the answer is {"why"}, which
-says what PyTorch has no counterpart of, with the results.
+`engine.relay.frontend.judge` asks on the standard streams: {"text", "name", "arrays": names or
+null} with the arrays. The answer is {"why"}, what PyTorch has no counterpart of, with the results.
 """
 
 import contextlib

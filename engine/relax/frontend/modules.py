@@ -179,11 +179,7 @@ def _json_of(pieces: Pieces, name: str) -> str:
 
 
 def _code(mod: Any, name: str) -> tuple[str, ...]:
-    """What a module brings of code: kernels, and functions that it calls by name.
-
-    Raises:
-        EngineError: kind "file"; it is no module of Relax.
-    """
+    """A module's kernels, and the functions that it calls by name; raises if it is not Relax's."""
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
             raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, and no module"])
@@ -252,8 +248,8 @@ def _pinned(mod: Any, source: ModelSource) -> Any:
 
 
 def _one_block(mod: Any) -> Any:
-    """The module with "main" as one dataflow block, which our passes expect; as it is where it
-    branches, has effects, or computes a shape that types depend on."""
+    """The module with "main" as one dataflow block, which our passes expect, unless it branches,
+    has effects, or computes a shape that types depend on."""
     for made in (mod, relax.transform.ConvertToDataflow(1)(mod)):
         blocks = made["main"].body.blocks
         one = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)

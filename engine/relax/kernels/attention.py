@@ -1,9 +1,8 @@
 """Attention by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
 
-softmax(q k^T scale + mask) v becomes one call of the kernel that PyTorch itself has for it on the
-CPU, which never holds all scores (Dao et al., "FlashAttention", NeurIPS 2022). It reads and writes
-heads as they lie, so transposes that bring them to the front and back are taken along. Where a mask
-leaves a row no key at all it gives zeros, as PyTorch's does; in parts that row is NaN.
+softmax(q k^T scale + mask) v becomes one call of PyTorch's kernel for the CPU, which never holds
+all scores (Dao et al., "FlashAttention", NeurIPS 2022), with the transposes of heads. A row whose
+keys a mask hides all gives zeros, as PyTorch's; in parts it is NaN.
 """
 
 import collections

@@ -1,10 +1,9 @@
 """Matrix products and convolutions by PyTorch's libraries inside functions that TVM builds.
 
-TVM has no fast matmuls for the CPU of its own. For a target with `building.targets.BLAS`
-each `relax.matmul` becomes a call of a function registered here, which has PyTorch write the
-product into the tensor that TVM gives it. A transpose of an operand's last two axes is taken along:
-BLAS reads a matrix either way. Convolutions go the same way, see
-`engine.relax.kernels.convolution`; attention as a whole, see `engine.relax.kernels.attention`.
+TVM has no fast matmuls for the CPU. With `building.targets.BLAS` in the target, each `relax.matmul`
+calls a function registered here, which has PyTorch write into TVM's tensor, with transposes of an
+operand's last two axes; convolutions and attention likewise (`engine.relax.kernels.convolution`,
+`engine.relax.kernels.attention`).
 """
 
 import functools
@@ -63,12 +62,11 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
 
 
 def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) -> Any:
-    """The module with its floating matmuls and convolutions as calls of PyTorch.
+    """The module with its floating matmuls and convolutions as calls of PyTorch, if `served`.
 
     Args:
-        served: by PyTorch; else the rest stays TVM's.
-        registers: matmuls with weights that are constants become kernels of our own in a processor
-            with these, where those are faster; see `engine.cpu_kernels.packed_matmul`.
+        registers: of a processor in which matmuls with constant weights become kernels of ours,
+            where faster; see `engine.cpu_kernels.packed_matmul`.
     """
     rewriter = _BlasRewriter(mod)
     rewriter.served, rewriter.registers = served, registers

@@ -1,9 +1,8 @@
 """Convolutions by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
 
-Three forms are known: the convolution of images, the transposed one of any rank (TVM's multiplies
-zeros that it puts between elements, and infinite weights make NaN of them), and the gradient of a
-convolution's weight, which Relax writes as a convolution of layout CNHW with kernels of layout
-IOHW (see `passes.relax.training.conv_gradient`).
+Known are that of images; transposed ones of any rank (TVM's multiplies inserted zeros, which makes
+NaN of infinite weights); and the gradient of a convolution's weight, a convolution of layout CNHW
+with kernels of layout IOHW (`passes.relax.training.conv_gradient`).
 """
 
 import functools
@@ -24,7 +23,7 @@ _BACKWARD = torch.ops.aten.convolution_backward.default
 
 
 def dispatched(call: Any) -> Any:
-    """The call of PyTorch that stands in for a convolution; None where PyTorch has no such.
+    """PyTorch's call for a convolution; None where it has none.
 
     Args:
         call: of any operator, typed, on tensors of one floating dtype.

@@ -1,9 +1,8 @@
 """DLight's schedules in Relax's pipeline for a GPU, kernel by kernel.
 
-TVM's own pass gives a kernel to the first of DLight's rules that takes it, and ends the build where
-that one fails. Here the rest have their turn then. A rule that would leave most of a warp idle is
-passed over, and so are those for sums where a kernel's sums are short, as a depthwise
-convolution's. Which rule it was stays with the kernel.
+TVM's pass takes the first of DLight's rules that matches, and fails with it; here the next rules
+have their turn. Rules that would idle most of a warp are passed over, and those for sums where sums
+are short, as a depthwise convolution's. The kernel keeps the rule's name.
 """
 
 import math

@@ -17,9 +17,8 @@ _KERNEL = "openblas_"
 
 
 def native(mod: Any) -> Any:
-    """A module in which kernels call OpenBLAS, where a function of `kernels.blas` was called.
-
-    A product whose shapes are not known when it is built stays with PyTorch.
+    """A module in which kernels call OpenBLAS, where a function of `kernels.blas` was called;
+    products of shapes unknown at build time stay with PyTorch.
 
     Raises:
         EngineError: kind "target"; OpenBLAS is not installed.

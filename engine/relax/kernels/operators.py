@@ -1,9 +1,8 @@
 """Kernels for operators whose own in TVM are missing or wrong.
 
-TVM's layer norm refuses float64; here it is written out for that dtype. Its slice_scatter reads
-behind the end of what it scatters, and two of them in one kernel have given what stood there. It
-has no log1p, which frontends write as log(1 + y); the sum is taken into the kernel of the
-logarithm here, where `engine.cpu_kernels.vector_math` sees it.
+TVM's layer norm refuses float64. Its slice_scatter reads past what it scatters, and two in one
+kernel have given what stood there. It has no log1p: log(1 + y) gets its sum into the logarithm's
+kernel, for `engine.cpu_kernels.vector_math` to see.
 """
 
 import functools

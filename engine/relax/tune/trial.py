@@ -13,13 +13,11 @@ from relascope.engine.relax.kernels import schedules
 
 
 def build(ours: bool, here: bool, kernel: tuple[Any, Any]) -> str:
-    """Build a scheduled kernel, and name the file that it is in.
+    """Build a scheduled kernel (a module with "main", and its target); the path of its file.
 
     Args:
-        ours: whether it is for a target with our schedules: then exp and the like are our
-            polynomials.
-        here: whether it is for this CPU: TVM then links it by itself; its archives take a compiler.
-        kernel: a module with "main", and its target.
+        ours: for a target with our schedules, where exp and the like are our polynomials.
+        here: for this CPU, which TVM links by itself; its archives take a compiler.
     """
     mod, target = kernel
     plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
@@ -39,8 +37,7 @@ def arguments(*given: Any) -> list[list[Any]]:
 
 
 def values(kinds: Iterable[tuple[Sequence[int], str]], device: Any) -> list[Any]:
-    """TVM's tensors of such shapes and dtypes: floats are random, whole numbers 0, which is a
-    valid index."""
+    """TVM's tensors of such shapes and dtypes: random floats, and for integers 0, a valid index."""
     numbers = np.random.default_rng(0)
     drawn = (
         numbers.random(shape).astype(dtype) if "float" in dtype else np.zeros(shape, dtype)

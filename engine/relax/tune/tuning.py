@@ -94,9 +94,8 @@ def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextMana
 class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     """Schedules of a kernel by TVM's MetaSchedule: a `Tuner`.
 
-    Its sketches of loops have sizes that an evolutionary search chooses among those that were
-    measured, drawn at random, and changed (Shao et al., "Tensor Program Optimization with
-    Probabilistic Programs", NeurIPS 2022).
+    An evolutionary search chooses sizes of its sketches of loops (Shao et al., "Tensor Program
+    Optimization with Probabilistic Programs", NeurIPS 2022).
 
     Args:
         target: its text.
@@ -129,10 +128,8 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
             process.pool.shutdown()
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None]:
-        """As it is built without records, and with its best record; see `measure.tuner.Tuner`.
-
-        Both run as they do in a program: called by the virtual machine, a library as such.
-        """
+        """See `measure.tuner.Tuner`. Both run as in a program: by the virtual machine, a library as
+        such."""
         built, timers = _contenders(workload, self._text, place), []
         device = str(self._target.kind.name).replace("llvm", "cpu"), 0
         read = workload.arguments[: -workload.program.results]
@@ -291,10 +288,8 @@ def _store(place: Path, workload: Any, record: Any) -> None:
 
 
 def _load_intrinsics(target: Any) -> None:
-    """Read the tensor instructions of this CPU's kind, and not first those of every GPU.
-
-    MetaSchedule imports all of them, which takes half a minute; for a GPU that must be.
-    """
+    """Load the tensor instructions of this CPU's kind alone: MetaSchedule loads all, those of GPUs
+    too, in half a minute. For a GPU it must."""
     if str(target.kind.name) != "llvm" or _INTRINSICS in sys.modules:
         return
     package = ModuleType(_INTRINSICS)

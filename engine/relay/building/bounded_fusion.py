@@ -1,10 +1,8 @@
 """Bounds on what FuseOps makes one kernel.
 
-TE's concatenation takes what it joins as it lies in memory, and cannot take what another part of it
-pads, which TE computes with a margin.
-
-In TE an injective operator is an expression put into each of its readers. Where many nodes in a row
-are read twice, as in the gradient of a running maximum, it doubles with each, and never gets built.
+TE's concatenation takes parts as they lie in memory, and cannot take what another part pads, which
+TE computes with a margin. And TE puts an injective operator into each of its readers: a chain of
+nodes that are read twice, as in the gradient of a running maximum, doubles with each.
 """
 
 from collections import Counter
@@ -24,8 +22,8 @@ _INJECTIVE = 2
 
 
 def bounded(program: RelayProgram) -> RelayProgram:
-    """A program whose long expressions, and parts of a concatenation that are read elsewhere, end
-    in `annotation.stop_fusion`, which FuseOps obeys and takes away; as it is, without such."""
+    """A program whose long expressions, and parts of a concatenation with other readers, end in
+    `annotation.stop_fusion`, which FuseOps obeys and removes."""
     terms: dict[int, int] = {}
     nodes = post_order(program.main.body)
     readers = Counter(c.handle.value for e in nodes for c in children(e))

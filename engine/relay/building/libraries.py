@@ -1,9 +1,7 @@
-"""What the Relay engine builds, as libraries to take apart, what they launch on a GPU, and the
-compiler for CUDA's source.
+"""What the Relay engine builds, as libraries to take apart, and their launches on a GPU.
 
-For CUDA, TVM compiles the source while it builds. Here it is given none of the machine code that it
-asks for, so that the source can be looked at where there is no compiler; what was built so does not
-run, and is not kept.
+TVM compiles CUDA's source while it builds. Here it gets no machine code, so that the source can be
+looked at without a compiler; such a build does not run, and is not kept.
 """
 
 import math
@@ -36,11 +34,7 @@ _NOTES = {
 
 
 def library(function: Function, phase: str, target: str) -> Library:
-    """One function of a program, built for a target that need not be here.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    """See `engine.server.backend.Backend`."""
     watch, asked = launches(), (function.program, BuildOptions(target), function.name)
     on_gpu = "gpu" in parse(target).keys
     watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []

@@ -1,9 +1,9 @@
 """A Relay function that can be profiled, kernel by kernel.
 
-TVM's debugging executor runs the kernels of its graph executor one at a time. Every call gets its
-node's number as a span, and the passes of `relay.build` keep spans up to FuseOps, but for
-ToBasicBlockNormalForm, which is left out: without control flow it changes nothing else. That the
-kernels are those of the ordinary build is checked.
+TVM's debugging executor runs the graph executor's kernels one at a time. Each call's span is its
+node's number; passes of `relay.build` keep spans up to FuseOps, but ToBasicBlockNormalForm, left
+out here, which changes nothing without control flow. The kernels are checked against the ordinary
+build's.
 """
 
 import json
@@ -34,8 +34,7 @@ _VIEW = "__nop"
 
 
 class Profiled:
-    """See `engine.measure.profile.Profiled`; `groups` has the call of what FuseOps made, by
-    kernel."""
+    """See `engine.measure.profile.Profiled`; `groups` has FuseOps' call of each kernel."""
 
     def __init__(self, profiled: Function, target: str) -> None:
         ids, program, options = list(profiled.exprs), _numbered(profiled), BuildOptions(target)
@@ -123,8 +122,8 @@ def _names(nodes: list[Any]) -> dict[int, str]:
 
 
 def _numbered(profiled: Function) -> RelayProgram:
-    """A program whose "main" is the function, with each call's number, where it has one, as its
-    only origin: the place of its node in the graph."""
+    """A program whose "main" is the function, with each call's place in the graph as its only
+    origin."""
     numbers = {e.handle.value: k for k, e in enumerate(profiled.exprs.values())}
     function = profiled.program.mod[profiled.name]
 
@@ -153,11 +152,8 @@ class _Passes:
 
 
 def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | None:
-    """By the executor's node, the call of what FuseOps made; None where that is not understood.
-
-    The executor's nodes are the calls of the lowered function, producers first, and those are the
-    calls of groups that FuseOps made, in the same order.
-    """
+    """By the executor's node, the call that FuseOps made; None where that is not understood. Nodes
+    and calls stand in the same order, producers first."""
     if "FuseOps" not in modules or "LowerTE" not in modules:
         return None
     fused = groups(modules["FuseOps"]["main"])

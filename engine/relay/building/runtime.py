@@ -1,12 +1,8 @@
-"""Building Relay functions and running them on torch tensors.
+"""Build Relay functions with `relay.build`, and run them on torch tensors in TVM's graph executor.
 
-A function is built by `relay.build` and run by TVM's graph executor. Tensors go in and come out
-without copies where that is safe: the executor is pointed at the memory of the inputs, and of
-fresh tensors for the outputs. It is not safe, and a copy is made, where
-
-- the memory is not aligned as TVM's kernels expect, or the tensor is not contiguous or a bool;
-- the executor treats a reshape as nothing at all (`__nop`): what lies behind it keeps pointing at
-  the executor's own memory.
+The executor is pointed at the memory of inputs and fresh outputs. Copies are made of what is not
+aligned as TVM's kernels expect, not contiguous, or a bool; and around a reshape that the executor
+skips (`__nop`), as what lies behind it keeps pointing at the executor's memory.
 """
 
 import ctypes
@@ -76,10 +72,8 @@ dropout_masks.DRAWING.provide(mask_kernel)
 
 
 class Compiled:
-    """A function that was built (see `executables.Compiled`), on the graph executor.
-
-    It runs one call at a time: the intermediate results live in memory of its own.
-    """
+    """A function that was built (see `executables.Compiled`), on the graph executor, whose memory
+    of intermediate results serves one call at a time."""
 
     def __init__(self, library: Any, target: str, function: Any) -> None:
         self.arguments = arguments_of(function)
@@ -116,11 +110,8 @@ class Compiled:
         return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
-        """What is held between calls: the executor's pool, as its plan has it, and the room of
-        large results.
-
-        Left out is the room for arguments that it is pointed at instead: nothing writes there.
-        """
+        """What is held between calls: the executor's pool, without arguments that it points at
+        elsewhere, and the memory of large results."""
         return executables.OwnMemory(self._own_bytes + self._room.nbytes, 0, True)
 
     def _set(self, name: str, values: Tensors, keep: bool) -> None:
@@ -139,10 +130,8 @@ class Compiled:
             self._held.pop(name, None)
 
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
-        """A tensor that the executor will write result `index` to; None if it must not.
-
-        It points to one already whose memory is used again.
-        """
+        """A tensor that the executor will write result `index` to (it points at a reused one
+        already), or None if it must not."""
         if index not in self._pointed_out:
             return None
         again = self._room.again(index)
@@ -217,13 +206,8 @@ def library(
     name: str = "main",
     instruments: Sequence[Any] = (),
 ) -> Any:
-    """What `make` returns of one function of a program; its device need not be here.
-
-    What was built stays known by the function's structure, so building the same again is quick;
-    not where it is watched.
-
-    Args:
-        program: typed; parameters that are not bound stay arguments.
+    """What `make` returns of one function of a program, typed; its device need not be here.
+    Remembered by the function's structure, unless `instruments` watch.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -292,8 +276,7 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
 
 @tvm.instrument.pass_instrument
 class _TypesOnce:
-    """Skips TVM's inference of types, which it asks for before nearly every pass, where it has made
-    every function of the module."""
+    """Skips TVM's inference of types, before nearly every pass, if all functions have types."""
 
     def __init__(self) -> None:
         self._typed: dict[int, Any] = {}  # by address; what is here is not freed
@@ -309,10 +292,10 @@ class _TypesOnce:
 
 
 def _has_tangent(function: Any) -> bool:
-    """Whether a function has a tangent, or a sine over a cosine, which is how TVM spells one.
+    """Whether a function has a tangent, or a sine over a cosine, as TVM writes one.
 
-    Where LLVM may reorder arithmetic, this TVM's LLVM makes a call of `tan` of that, with vectors
-    as arguments that the C library's does not take: the results are wrong.
+    If LLVM may reorder arithmetic, this TVM's calls the C library's `tan` with vectors: wrong
+    results.
     """
     met: list[Any] = []
     relay.analysis.post_order_visit(function, met.append)

@@ -1,9 +1,8 @@
 """What AutoTVM can tune of a Relay function: operators with a template, and where they are called.
 
-A template is a schedule with open choices (tile sizes, unrolling). A kernel computes at most one
-such operator, which is the task. Templates are for operators before TVM changes layouts, so the
-function is optimised without AlterOpLayout; the kernels of the real build are matched to it in
-order.
+A template is a schedule with open choices (tile sizes, unrolling). A kernel has at most one such
+operator, its task. Templates are for operators in their original layouts, so AlterOpLayout is left
+out; the kernels of the real build are matched in order.
 """
 
 import hashlib
@@ -38,9 +37,8 @@ class Operator:
     """An operator that a kernel is built around.
 
     Args:
-        key: names it, with its types and attributes, what of it is constant, and whether a library
-            does it.
-        module: with a function that calls it alone; its arguments are in0, in1 and so on.
+        key: identifies its types, attributes, constants, and whether a library does it.
+        module: with a function that calls it alone, of in0, in1 and so on.
         constants: those arguments that are constants in the program.
     """
 
@@ -211,14 +209,8 @@ def _type(expr: Any) -> TensorType:
 def matched(
     kernels: Sequence[Any], function: Any, options: BuildOptions
 ) -> list[Operator | None] | None:
-    """What each kernel of the real build is built around.
-
-    Args:
-        kernels: the calls of what FuseOps made in that build, one a kernel.
-
-    Returns:
-        None where the build changed the program so that kernels cannot be matched.
-    """
+    """What each kernel of the real build, a call that FuseOps made, is built around; None where the
+    build changed the program so that kernels cannot be matched."""
     known = operators(optimised(function, options), options)
     anchored = [anchor(g) is not None for g in kernels]
     if len(known) != sum(anchored):

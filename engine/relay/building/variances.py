@@ -1,8 +1,7 @@
 """Variances beside convolutions, written so that another memory layout leaves them right.
 
-TVM's AlterOpLayout gives both arguments of `variance` the layout of the first; the mean, of which
-an axis has one place, is not that, and what a layer norm behind a convolution divides by is wrong
-(0.3 % in a ConvNeXt of transformers).
+TVM's AlterOpLayout gives `variance`'s mean, of extent 1 in an axis, the layout of the data, and the
+divisor of a layer norm after a convolution is wrong (0.3 % in a ConvNeXt of transformers).
 """
 
 import math

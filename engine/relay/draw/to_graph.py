@@ -1,8 +1,7 @@
 """From a typed Relay program to the neutral `Graph`.
 
-The walk keeps its own stack, for Relay expressions may be deeper than Python or C++ recurse. Every
-look into a Relay object costs some microseconds, so each is made once, and what repeats (types,
-attributes, spans, operators) is remembered by its structural hash or its address.
+The walk keeps its own stack, as expressions may be deeper than recursion allows. Looking into a
+Relay object costs microseconds, so types, attributes, spans and operators are remembered.
 """
 
 import ctypes
@@ -25,14 +24,12 @@ _NOISE = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 def to_graph(program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
     """Draw one function of a program.
 
-    A node's id is a hash of what it computes (operator, attributes, ids of what it reads; of a
-    variable, its name; of a constant, its bytes), so it stays the same while that does. Equal
-    nodes get "#2", "#3" and so on, producers first. A let binding is no node of its own: its
-    variable is another name of the bound value.
+    A node's id is a hash of its operator, attributes and inputs' ids (of a variable, its name; of a
+    constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. A let's variable is
+    another name of the bound value's node.
 
     Args:
         program: types are inferred where they are missing.
-        name: of the function in the module.
 
     Returns:
         The graph, and the Relay expression of each node by its id.
@@ -135,8 +132,7 @@ class _Walk(GraphBuilder):
         """A node for an expression; `about` as of `add_node`.
 
         Args:
-            what: it computes of what it reads; of what is no variable or constant, its inputs' ids
-                are added.
+            what: it computes, before the ids of its inputs; of a variable or constant, all.
             reads: the expressions of its inputs.
         """
         if reads is not None:
@@ -244,8 +240,8 @@ class _Walk(GraphBuilder):
         return inner.graph(name)
 
     def other(self, expr: Any, parts: list[Any]) -> None:
-        """Anything else but tuples and their items becomes a node with the name of its kind: "if",
-        "ref_read", "match"."""
+        """Anything else but tuples and their items, by the name of its kind: "if", "ref_read",
+        "match"."""
         if isinstance(expr, relay.TupleGetItem):
             index = int(expr.index)
             self.add(expr, f"item {index}", Kind.ITEM, parts, attrs={"index": index})

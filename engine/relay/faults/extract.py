@@ -15,15 +15,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 
 
 def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelayProgram:
-    """A program of its own that computes a few nodes of another.
-
-    Args:
-        program: typed.
-        exprs: Relay's expression of each node of its graph, by the node's id.
-
-    Raises:
-        EngineError: kind "pass"; it reads what is no node, such as the variable of a let.
-    """
+    """See `engine.faults.narrow.PieceBackend`; the program is typed."""
     made: dict[int, Any] = {}
     variables = []
     for ident, name in cutout.arguments.items():
@@ -80,7 +72,7 @@ def written(program: RelayProgram) -> Written:
 
 def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     """A module with its constants as arguments of "main", and names that its text can hold;
-    `inline` leaves single numbers in place."""
+    `inline` keeps single numbers."""
     values: dict[str, np.ndarray] = {}
     variables: list[Any] = []
     made: dict[int, Any] = {}

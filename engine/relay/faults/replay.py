@@ -36,8 +36,8 @@ def version() -> str:
 
 
 def read(text: str, json: str, constants: Values) -> tvm.IRModule:
-    """A typed module from its text, with the constants that stand in it as arguments, or from
-    TVM's JSON where the text is empty."""
+    """A typed module from its text and the constants of its arguments, or from TVM's JSON without
+    text."""
     if not text:
         return typed(tvm.ir.load_json(json))
     mod = tvm.relay.parse(text)

@@ -2,9 +2,8 @@
 
     python -m relascope.engine.relay.frontend.as_json
 
-prints a line once it has started, reads {"text", "params", "name"} as JSON, and prints {"json"} or
-{"error"} with an EngineError's parts. Its own process may end over what TVM's parser does not
-survive.
+prints a line when started, reads {"text", "params", "name"} as JSON, and prints {"json"}, or
+{"error"} with an EngineError's parts. TVM's parser may end the process.
 """
 
 import importlib

@@ -1,8 +1,7 @@
 """TVM's converter of PyTorch operators, where it needed mending.
 
-Each converter here takes over an operator that TVM's own turns, without a word, into something else
-than what PyTorch computes (an ignored flag, a default that is not PyTorch's). It does it right, or
-refuses and names the operator and its module.
+Converters here replace TVM's that silently compute something else than PyTorch (an ignored flag,
+another default): they are right, or refuse and name the operator and its module.
 """
 
 import math
@@ -42,12 +41,10 @@ class Converter(CoreOperators, TypedConverter):
     """See the module's text. TVM's frontend makes it, and gives all arguments but the first two.
 
     Args:
-        model: what is converted.
-        origins: where an operator comes from, by the source name that it bears in the frontend.
+        origins: where an operator comes from, by its source name in the frontend.
 
     Attributes:
-        updates: the new value of each buffer that the model changes, by name. They are results of
-            what is converted, after the model's own.
+        updates: the new value of each buffer that the model changes, by name; further results.
     """
 
     def __init__(
@@ -64,8 +61,7 @@ class Converter(CoreOperators, TypedConverter):
         super().__init__(*args, **kwargs)
 
     def create_convert_map(self) -> None:
-        """TVM's map, with ours instead of what needed mending; a method that has the name of one of
-        TVM's stands in it already."""
+        """TVM's map with ours, beside methods that have the name of one of TVM's."""
         super().create_convert_map()
         theirs, ours = super(), {f"{n}_like": self.like(n) for n in ("full", "ones", "zeros")}
         ours |= {n: self.in_dtype(getattr(theirs, n)) for n in ("log_softmax", "softmax")}
@@ -231,9 +227,8 @@ class Converter(CoreOperators, TypedConverter):
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores the train flag and always normalises with the running statistics.
 
-        In train mode the statistics are the batch's: its mean, and its mean squared distance to
-        that. The running ones move towards them by the momentum, the variance towards the unbiased
-        one.
+        In train mode the batch's mean and mean squared distance to it count, and running ones move
+        by the momentum, the variance towards the unbiased one.
         """
         if not inputs[5]:
             return super().batch_norm(inputs, input_types)
@@ -557,13 +552,11 @@ class Converter(CoreOperators, TypedConverter):
     # Pooling and resizing.
 
     def windows(self, inputs: Any, dilation: Any, ceil: bool) -> tuple[Any, Any, list[int], bool]:
-        """Sizes, strides and padding (all begins, then all ends) of pooling windows.
+        """Sizes, strides and padding (all begins, then all ends) of pooling windows; whether ends
+        reach beyond the padding.
 
-        Where sizes are rounded up, the ends reach as far as the last window; PyTorch leaves out one
-        that begins in the padding, TVM does not.
-
-        Returns:
-            These, and whether the ends reach beyond the padding.
+        With sizes rounded up, ends reach to the last window; unlike TVM, PyTorch leaves out one
+        that begins in the padding.
         """
         data, *options = (self.convert_const_list(i) for i in inputs[:4])
         kernel, strides, padding = options
@@ -639,8 +632,8 @@ class Converter(CoreOperators, TypedConverter):
 def _mean(data: Any, axes: list[int]) -> Any:
     """The mean over some axes, which are kept, one axis at a time.
 
-    TVM adds up thousands of numbers one after the other; in shorter sums, less is rounded away.
-    PyTorch adds them up in float64, and 50 layers of batch norm magnify the difference.
+    TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch norm
+    magnify the difference.
     """
     for axis in reversed(axes):
         data = relay.mean(data, [axis], keepdims=True)

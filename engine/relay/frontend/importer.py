@@ -1,13 +1,12 @@
-"""From a traced PyTorch model to Relay, with nothing lost and nothing invented on the way.
+"""From a traced PyTorch model to Relay.
 
-TVM's own frontend (`relay.frontend.from_pytorch`) converts the operators. Around it, this file
-names arguments as PyTorch does, notes for every Relay node where it came from, and mends or refuses
-what that frontend changes without a word (see `engine.relay.frontend.converters`).
+TVM's frontend (`relay.frontend.from_pytorch`) converts the operators. This file names arguments as
+PyTorch does, notes every node's origin, and mends or refuses what that frontend silently changes
+(`engine.relay.frontend.converters`).
 
-Provenance: the span of every node that an operator became has a source name of three fields,
-`scope|operator|ordinal`: the PyTorch module's path, the TorchScript operator, and the operator's
-place in the order in which PyTorch executes the model, such as
-`attention.self.query|aten::linear|12`. `RelayProgram.provenance` maps it to (scope, operator).
+A node's span has a source name `scope|operator|ordinal`: the module's path, TorchScript's operator,
+and its place in PyTorch's order of execution, as `attention.self.query|aten::linear|12`.
+`RelayProgram.provenance` maps it to (scope, operator).
 """
 
 from collections.abc import Iterator
@@ -48,10 +47,9 @@ def span_key(origin: TraceOrigin) -> str:
 def import_model(model: Model, progress: Progress) -> RelayProgram:
     """Convert a traced model to a typed Relay module.
 
-    The arguments of "main" are the model's inputs, all of them, then the parameters that the trace
-    reads in PyTorch's order, then the buffers that it reads, under PyTorch's names, then what its
-    operators draw but for dropouts. After the model's outputs, it returns the new values of the
-    buffers that a run changes.
+    "main" takes the model's inputs, then the parameters and buffers that the trace reads, in
+    PyTorch's order and by its names, then what operators draw but for dropouts. It returns the
+    outputs, then the new values of buffers that a run changes.
 
     Raises:
         EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
@@ -136,7 +134,7 @@ def _default_dtype() -> str:
 def _ours_inside_tvm(
     model: Model, flat: FlatTrace, keys: dict[str, str]
 ) -> Iterator[list[Converter]]:
-    """Let TVM's frontend use our namer and our converter while it converts this trace of the model.
+    """Let TVM's frontend use our namer and converter for this trace.
 
     Yields:
         The converters that were made, the last of which converts the model.

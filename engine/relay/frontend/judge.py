@@ -60,7 +60,6 @@ def judge_of(text: Callable[[], str], name: str, own: Arrays) -> Judge:
 
     Args:
         text: gives the typed module, as TVM's JSON.
-        name: of its file.
         own: values of the arguments that are no inputs, by name.
     """
     text = cache(text)

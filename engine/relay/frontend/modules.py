@@ -103,12 +103,8 @@ def read(pieces: Pieces, name: str) -> Any:
 
 
 def _parsed(text: str, params: Mapping[str, Any]) -> Any:
-    """A module of its text, whose arguments may have names with dots: TVM writes such and does not
-    read them; before one that begins with a digit it writes a v.
-
-    Args:
-        params: by the names that the arguments had.
-    """
+    """A module of its text, with `params`' names as the arguments had them: TVM writes names with
+    dots and does not read them, and writes a v before a first digit."""
     body, mark, metadata = text.partition(_METADATA)
     dotted = dict.fromkeys(re.findall(r"%(\w+(?:\.\w+)+)\s*:", body))
     plain = {name: f"dotted_{index}_" for index, name in enumerate(dotted)}
@@ -169,8 +165,7 @@ _PLAIN = (int, float, str, bool, tvm.ir.PrimExpr, tvm.ir.Array, type(None))
 
 
 def _check_attributes(call: Any, name: str) -> None:
-    """Refuse an attribute of another type than its operator expects: TVM takes it for what it
-    expects."""
+    """Refuse an attribute of another type than its operator expects: TVM would reinterpret it."""
     if not hasattr(call.attrs, "list_field_info"):
         return
     for field in call.attrs.list_field_info():

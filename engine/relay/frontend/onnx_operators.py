@@ -14,11 +14,7 @@ _Made = Callable[[Any, Mapping[str, Any]], Any]
 
 
 def _value(of: Any) -> np.ndarray:
-    """Of an input that is known at import.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Of an input known at import; else a ValueError."""
     folded = fold_constant(of)
     if not isinstance(folded, relay.Constant):
         raise ValueError("an input that decides shapes is not constant")
@@ -30,11 +26,8 @@ def _given(inputs: Any, place: int) -> Any:
 
 
 def _reduced(reduce: Callable[..., Any]) -> _Made:
-    """A reduction over axes that an attribute or the second input names; else over all.
-
-    Args:
-        reduce: of the tensor, its axes, and whether they stay.
-    """
+    """A reduction over axes of an attribute or the second input, else all; `reduce` takes the
+    tensor, its axes, and whether they stay."""
 
     def made(inputs: Any, attrs: Mapping[str, Any]) -> Any:
         data, axes = inputs[0], attrs.get("axes")

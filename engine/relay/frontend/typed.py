@@ -18,11 +18,10 @@ _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign 
 
 
 class TypedConverter(tvm_frontend.PyTorchOpConverter):
-    """TVM's converter, whose operands and results have the types that they have in PyTorch.
+    """TVM's converter, with operands and results of PyTorch's types.
 
     Attributes:
-        model: what is converted.
-        origins: where an operator comes from, by the source name that it bears in the frontend.
+        origins: where an operator comes from, by its source name in the frontend.
     """
 
     model: Model
@@ -54,8 +53,8 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
     def typed(self, convert: Any) -> Any:
         """An operator that casts its operands first where PyTorch does.
 
-        One whose result is floating and whose operands are not computes in the result's dtype, and
-        so does one that makes integers of bools; TVM has neither rule.
+        Unlike in TVM, a floating result of other operands is computed in its dtype, and integers of
+        bools likewise.
         """
 
         def converted(inputs: Any, input_types: Any) -> Any:
@@ -85,10 +84,8 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
 
     def check(self, node: Any, outputs: dict[str, Any]) -> None:
-        """Hold what a node became against PyTorch's types.
-
-        Integers of another width are cast, and so is what a change in place makes: it keeps the
-        dtype of what it changes. TVM's converters leave both out.
+        """Check a node's results against PyTorch's types; cast integers of another width, and what
+        a change in place makes to the changed tensor's dtype.
 
         Raises:
             EngineError: kind "operator"; another shape or dtype, or a result that is left out.

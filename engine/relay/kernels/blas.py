@@ -1,9 +1,8 @@
 """Matrix products by PyTorch's BLAS inside functions that TVM builds.
 
-For a target with `engine.relay.building.targets.BLAS`, TVM's schedules for the CPU leave matmuls to
-packed functions called `tvm.contrib.mkl.*`. The TVM here was built without MKL, so those names are
-free: they are given to functions that call PyTorch, which has the very BLAS that eager mode runs
-on. For NVIDIA's GPUs it is the same with `tvm.contrib.cublas.*`, and PyTorch's cuBLAS.
+With `engine.relay.building.targets.BLAS`, TVM's CPU schedules call packed functions named
+`tvm.contrib.mkl.*`. This TVM has no MKL, so functions over PyTorch take these names; likewise
+`tvm.contrib.cublas.*` on NVIDIA's GPUs.
 """
 
 import ctypes
@@ -47,8 +46,8 @@ def register() -> None:
 
 
 def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """TVM's choice of schedules, with the library only where it has the product: TVM would hand it
-    any type (float16, integers) in a batch_matmul, and quantized ones in the others."""
+    """TVM's schedules, with the library only for the products that it has: TVM would hand it any
+    type (float16, integers) in a batch_matmul, and quantized ones in the others."""
 
     def chosen(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
         kinds = {str(t.dtype) for t in (*inputs, out_type)}
@@ -108,10 +107,10 @@ def _batch_on_gpu(
 def _stage(
     name: str, shape: tuple[Any, ...], left: Any, right: Any, turn_a: bool, turn_b: bool
 ) -> Any:
-    """A call of a packed function that writes a tensor; or of OpenBLAS, if that is the library.
+    """A call of a packed function, or of OpenBLAS, that writes a tensor.
 
-    TVM's own way gives every buffer an unknown offset, which a kernel that is lowered to TensorIR
-    is never told; here all begin where they are allocated.
+    TVM's own way gives buffers an unknown offset, which kernels lowered to TensorIR never learn;
+    here all begin where they are allocated.
     """
 
     if _by_openblas(left, right):

@@ -1,8 +1,7 @@
 """Weights of convolutions in the layout of their kernels, before TVM's build.
 
-`relay.build` computes the weights anew in a blocked layout with FoldConstant, which compiles a
-kernel for each. Here the passes up to that layout run first, and numpy moves the weights between
-them, with the same bits.
+`relay.build` re-lays weights with FoldConstant, which compiles a kernel for each. Here numpy moves
+them, bit by bit the same, between the passes up to that layout.
 """
 
 from typing import Any
@@ -19,7 +18,7 @@ def laid_out(mod: Any, target: Any) -> Any:
     """A module whose "main" has the layouts of a target; as it is, where no weight is constant.
 
     Args:
-        target: TVM's. A pass context, and AutoTVM's dispatch context, are those of the build.
+        target: TVM's, in the pass context and AutoTVM's dispatch context of the build.
     """
     calls = (e for e in post_order(mod["main"]) if op_name(e) == "nn.conv2d")
     if not any(isinstance(c.args[1], relay.Constant) for c in calls):

@@ -1,9 +1,8 @@
 """Tiles of convolutions in Relay's build for the CPU.
 
-TVM's kernel (`tvm/topi/x86/conv2d_avx_common.py`, `conv2d_avx_1x1.py`) sums up some pixels of a
-row, times a block of channels, in one go: its tile. Where nobody tuned it that is twice what 16
-registers hold, so the sums go to memory and back at every step. Here a tile is chosen that fits; a
-record of tuning goes before it.
+TVM's kernel (`tvm/topi/x86/conv2d_avx_common.py`, `conv2d_avx_1x1.py`) sums some pixels of a row
+times a block of channels at a time: its tile. Untuned, that is twice what 16 registers hold. Here a
+tile is chosen that fits; a record of tuning goes before it.
 """
 
 import math
@@ -94,10 +93,8 @@ def _divisors(number: int) -> list[int]:
 
 
 class Tiles(autotvm.task.DispatchContext):
-    """While entered, answers for TVM what tile a convolution has that nobody tuned.
-
-    Records of tuning go before it, whether they are applied inside it or around it.
-    """
+    """While entered, gives TVM tiles of convolutions without a record of tuning, wherever those
+    apply."""
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
         """TVM asks with the operator's arguments; None leaves the answer to what is around."""

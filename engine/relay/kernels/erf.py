@@ -7,11 +7,10 @@ from tvm.topi.math import erf_legalize
 
 
 def register() -> None:
-    """Let erf of float64 be computed in float64.
+    """Compute erf of float64 in float64.
 
-    TVM's legalisation for the CPU computes it in float32, an error of 1e-8 that nothing tells of.
-    float32 and float64 both have an erf of their own in the C library; what is narrower goes
-    through float32.
+    TVM's CPU legalisation does it in float32, with a silent error of 1e-8. float32 and float64 use
+    the C library's erf, narrower types float32.
     """
     erf_legalize.register("cpu", _legalize, override=True)
 

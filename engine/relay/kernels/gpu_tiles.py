@@ -1,8 +1,7 @@
 """Tiles of convolutions and batched products in Relay's build for a GPU, where nobody tuned them.
 
-Without a record TVM's templates (`tvm/topi/cuda/conv2d_direct.py` and its neighbours) give each
-block one thread, which computes one element. Here a tile is chosen that keeps the GPU busy and
-reads little for what it computes; a record of tuning goes before it.
+TVM's templates (`tvm/topi/cuda/conv2d_direct.py` and its neighbours) then give a block one thread
+and one element. Here a tile keeps the GPU busy and reads little; a record goes before it.
 """
 
 import itertools
@@ -54,7 +53,7 @@ class Convolution:
         batch: pictures, times groups.
         made: channels of a group, rows and columns that it makes.
         inputs: channels that each of them is summed over.
-        apart: whether each channel reads one of its own.
+        apart: depthwise.
     """
 
     batch: int

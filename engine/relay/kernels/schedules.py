@@ -1,8 +1,7 @@
-"""Our schedules in Relay's build for the CPU; see `engine.cpu_kernels.schedules`.
+"""Our schedules (`engine.cpu_kernels.schedules`) in Relay's build for the CPU.
 
-Relay asks a database of tuning records for each kernel that it lowers, MetaSchedule's. The one here
-schedules the kernel by rule when it is asked. What the rules do not know, convolutions and the
-like, it has no record of, and TVM schedules it as always.
+Relay asks a database of MetaSchedule's records for each kernel; this one schedules by rule when
+asked. It has no record of others, such as convolutions, which TVM schedules.
 """
 
 import contextlib
@@ -117,10 +116,10 @@ def _arithmetic() -> VectorMath:
 
 @functools.cache
 def _sums() -> None:
-    """Have TVM leave a sum of products as it is written: LLVM 10 makes no vectors of it otherwise.
+    """Keep a sum of products as it is, for LLVM 10 to vectorise: TVM would write `llvm.fmuladd`.
 
-    TVM would write each step as one call, `llvm.fmuladd`, which is no sum to that LLVM. The flags
-    of the target let it join them later. A polynomial's steps stay calls, or their order is lost.
+    The target's flags let LLVM join them later. A polynomial's steps stay calls, or lose their
+    order.
     """
     theirs = tvm.ir.Op.get("tir.fma").get_attr(LOWERING)
 
@@ -132,10 +131,7 @@ def _sums() -> None:
 
 
 def _database() -> Any:
-    """A database that has a record of every kernel that our rules know.
-
-    It is asked several times for a kernel, and a model has many that are equal.
-    """
+    """A database that has a record of every kernel that our rules know; remembers equal kernels."""
     known: dict[int, list[tuple[Any, Any]]] = {}
 
     def nothing(*_: Any) -> None:
@@ -190,12 +186,9 @@ def _register() -> None:
 
 
 def pack(program: RelayProgram) -> RelayProgram:
-    """The program with products of constant weights as products of packed ones, where that pays
-    for the current target.
-
-    A bias gets all the axes that TVM would give it in the end: FoldConstant would compute that,
-    one constant after another, with a kernel for each.
-    """
+    """The program with products of constant weights as products of packed ones, where that pays for
+    the current target. Biases get all their final axes, or FoldConstant would compile a kernel for
+    each."""
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) == "nn.bias_add" and isinstance(args[1], relay.Constant):
@@ -230,12 +223,8 @@ def _tile(data: Any, weight: Any) -> packed_matmul.MatmulTile | None:
 
 
 def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.MatmulTile | None:
-    """The tile for the product of two matrices as they lie; None where a library serves it better.
-
-    Args:
-        left, right: tensors of shape (rows, inner) and (inner, columns), or (columns, inner) where
-            it is turned.
-    """
+    """The tile for the product of `left` (rows, inner) and `right` (inner, columns), or (columns,
+    inner) if turned; None where a library serves it better."""
     extents = (*left.shape, right.shape[0 if turned else 1])
     if not _fits(left, extents):
         return None
@@ -247,11 +236,8 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.MatmulTile | 
 
 
 def outer_tile_for(left: Any, right: Any) -> packed_matmul.MatmulTile | None:
-    """The tile for `left` turned times `right`; None where a library serves it better.
-
-    Args:
-        left, right: tensors of shape (inner, rows) and (inner, columns).
-    """
+    """The tile for `left` (inner, rows) turned times `right` (inner, columns); None where a library
+    serves it better."""
     extents = (*left.shape, right.shape[1])
     if not _fits(left, extents):
         return None
@@ -275,10 +261,8 @@ def _tile_of(rows: Any, columns: int) -> packed_matmul.MatmulTile | None:
 
 
 def _offset(statement: Any) -> bool:
-    """Whether a stage of a kernel counts from a buffer's offset, which it is never told.
-
-    Concatenating is such, and sorting; they are written as loops or calls, not as expressions.
-    """
+    """Whether a stage counts from a buffer's offset, unknown to it, as concatenating and sorting
+    do, which are loops or calls, no expressions."""
     found = False
 
     def visit(node: Any) -> None:

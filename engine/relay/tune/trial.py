@@ -23,10 +23,8 @@ LEAST_MS = 20  # of one repeat: shorter ones are made of several runs
 
 
 def timed(wanted: Any, target: str, threads: int) -> float:
-    """Seconds of an operator with one configuration, an AutoTVM `MeasureInput`, built and run here.
-
-    Both are done here, because TVM's builder leaves a file that a compiler would have to link.
-    """
+    """Seconds of an operator with one configuration, an AutoTVM `MeasureInput`, built and run here,
+    as TVM's builder leaves a file that a compiler would have to link."""
     set_threads(threads)
     autotvm.GLOBAL_SCOPE.in_tuning = True  # leaves out what the build does ahead of time
     try:

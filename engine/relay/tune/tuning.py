@@ -77,11 +77,7 @@ def tunable(tuned: Function, target: str, profiled: Profiled | None) -> Tunable:
 
 @contextmanager
 def tuner(target: str, threads: int, fleet: Fleet | None) -> "Iterator[RelayTuner]":
-    """What measures schedules; see `engine.measure.tuner.Tuner`.
-
-    Raises:
-        EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
-    """
+    """See `engine.server.backend.Backend`."""
     check_measurable(targets.target(target), LIBRARIES, fleet)
     pool = PopenPoolExecutor(1, _SECONDS)  # its process ends with it
     yield RelayTuner(pool, target, threads, fleet)

@@ -1,9 +1,8 @@
 """Find a TVM that has Relay, and make `import tvm` mean that one in this process.
 
-Relay left Apache TVM; the wheel `bitblas` carries a complete TVM 0.17 that still has it. That TVM
-was built with CUDA and needs three CUDA libraries to load at all: each is the real one where this
-machine has it, and a stub (`engine.relay.tvm.cuda_stubs`) where it does not. The setting
-`RELASCOPE_RELAY_TVM` names another TVM with Relay instead, by the folder it lies in.
+Relay left Apache TVM; the wheel `bitblas` has a complete TVM 0.17 with it, built with CUDA. Of the
+three CUDA libraries that it needs to load, a stub (`engine.relay.tvm.cuda_stubs`) replaces those
+that the machine lacks. `RELASCOPE_RELAY_TVM` names the folder of another TVM instead.
 """
 
 import atexit
@@ -41,9 +40,9 @@ class CudaLibrary:
     Args:
         name: its soname, such as "libcudart.so.12".
         real: whether the real library was loaded.
-        path: the file that was loaded; the soname where the system's loader found it by itself.
-        missing: functions that the real library lacks (an old driver), which a stub supplies.
-        note: a sentence on what is not as it should be, or "".
+        path: the loaded file, or the soname if the system's loader found it.
+        missing: functions that an old driver's library lacks, which a stub supplies.
+        note: what is wrong, a sentence, or "".
     """
 
     name: str
@@ -99,10 +98,8 @@ def describe_cuda() -> tuple[CudaLibrary, ...]:
 
 
 def child_environment() -> dict[str, str]:
-    """Variables with which another Python process imports the same TVM without `boot`.
-
-    TVM starts such processes itself when it tunes; they inherit only the environment.
-    """
+    """Variables with which a child, as TVM starts when it tunes, imports the same TVM without
+    `boot`."""
     if _booted is None:
         return {}
     folders = [str(Path(c.path).parent) for c in _loaded if os.sep in c.path]
@@ -151,10 +148,8 @@ def _needs(found: Installation) -> Needs | None:
 
 
 def wanted_of(needs: Needs, library: str) -> tuple[Symbol, ...]:
-    """The symbols that an object wants of one CUDA library.
-
-    The driver's symbols carry no version, and so do not say whose they are; NVIDIA's prefixes do.
-    """
+    """The symbols that an object wants of one CUDA library; unversioned ones, the driver's, by
+    prefix."""
     match = _LIBRARY.fullmatch(library)
     prefix = re.compile(_PREFIX[match[1]]) if match else None
 
@@ -278,10 +273,8 @@ def _explained(error: Exception, found: Installation) -> EngineError:
 
 @functools.cache
 def cuda_missing() -> str:
-    """Why the booted TVM cannot drive a GPU, as far as libraries go; "" where all are real.
-
-    It does without nvrtc: another compiles for it.
-    """
+    """Why the booted TVM cannot drive a GPU, by its libraries, or "". nvrtc may be missing, as
+    another compiles for it."""
     stubs = [c.name for c in _loaded if not c.real and not c.name.startswith("libnvrtc")]
     notes = " ".join(c.note for c in _loaded if c.note)
     if not stubs:

@@ -1,9 +1,8 @@
 """Stand-ins for CUDA libraries that a machine does not have, written without a compiler.
 
-A TVM built with CUDA cannot be loaded at all where `libcuda.so.1` or its companions are missing,
-although it could compile for the CPU perfectly well. So we read from `libtvm.so` which functions it
-wants of which library (`read_needs`), and write a small shared object in which each of them says
-"no device" (`stub_library`). TVM then sees a machine without a GPU, which is the truth.
+A TVM built with CUDA cannot load without `libcuda.so.1` and companions, though it could compile for
+the CPU. `read_needs` reads from `libtvm.so` which functions it wants of which library;
+`stub_library` writes a shared object in which each says "no device".
 
 The layout follows the System V ABI for x86-64 and the gABI chapters on dynamic linking and symbol
 versioning; only what the dynamic loader reads is written (no section headers).
@@ -106,12 +105,11 @@ def _wanted(sections: dict[str, Any]) -> Iterator[Symbol]:
 
 
 def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
-    """A shared object named `soname` that defines `symbols` (their `library` is not looked at).
+    """A shared object named `soname` that defines `symbols`.
 
-    Every function returns `NO_DEVICE`, except those that TVM asks for the text of an error, which
-    hand out a readable one (a number there would be read as an address): `…GetErrorString` and
-    `…GetErrorName` of the runtime and of nvrtc return it, those of the driver store it where their
-    second argument points.
+    Functions return `NO_DEVICE`, but the runtime's and nvrtc's `…GetErrorString` and
+    `…GetErrorName` return a text, as a number would be read as an address; the driver's store it at
+    their second argument.
     """
     symbols = (*symbols, Symbol(MARKER))
     text = f"{soname} is not on this machine".encode()

@@ -24,8 +24,8 @@ class Installation:
 
     Args:
         python: the folder that holds the package `tvm`.
-        library: its `libtvm.so`, or None where TVM must find it by its own means.
-        origin: who said so: "bitblas", or the setting.
+        library: its `libtvm.so`; None where TVM finds it itself.
+        origin: "bitblas", or the setting.
     """
 
     python: Path
@@ -72,10 +72,7 @@ def check_platform() -> None:
 
 
 def available() -> EngineError | None:
-    """Why the Relay engine cannot run here, or None where it should.
-
-    Cheap, and safe in any process: nothing is imported or loaded.
-    """
+    """Why the Relay engine cannot run here, or None; imports and loads nothing."""
     try:
         installation()
     except EngineError as error:
