@@ -1,8 +1,7 @@
-"""Counts what a rewriter puts in the place of something else, and stops it after so many.
+"""Counts what a rewriter replaces, and stops it after so many.
 
-A debug counter, as LLVM's `-debug-counter`: a pass whose n-th application is its first wrong one
-gives right numbers with n - 1 of them. Both IRs' `ir.rewrite.rewrite` ask here before they replace
-an expression; outside a count nothing is counted.
+A debug counter, as LLVM's `-debug-counter`, to find a pass's first wrong application. Both IRs'
+`ir.rewrite.rewrite` ask here before they replace an expression.
 """
 
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ class Applications:
         most: how many may be; None is all.
 
     Attributes:
-        made: the expressions that were replaced, in order.
-        refused: how many were left as they are, because so many had been replaced before.
+        made: the replaced expressions, in order.
+        refused: how many were kept beyond `most`.
         at: the expression that a rule looks at; None outside a rule.
         asked: whether a rewriter ran at all.
     """

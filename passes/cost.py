@@ -1,11 +1,9 @@
 """What the values and operators of a graph cost: bytes, storages, FLOPs, bytes moved, seconds.
 
-Everything is an estimate from names, attributes and types of the neutral graph. Operators that
-`core.operators` has not count as pointwise: one FLOP for each element of the result.
-
-Times follow the roofline: an operator takes as long as its arithmetic or its memory traffic,
-whichever is longer (Williams, Waterman and Patterson, "Roofline", CACM 2009). Traffic counts
-materialised values only: within one kernel, a pointwise operator hands its result on.
+All are estimates from names, attributes and types. Operators that `core.operators` lacks count as
+pointwise, one FLOP an element. Times follow the roofline, the longer of arithmetic and memory
+traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts materialised values
+only.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -98,8 +96,7 @@ def storages(graph: Graph) -> dict[str, str]:
 def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
     """Floating point operations of each node.
 
-    A multiplication and the addition of its result are two. Dimensions that are not known count
-    as one element.
+    A multiply-add counts as two; dimensions that are not known count as one element.
     """
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}
@@ -126,8 +123,8 @@ def _flops(graph: Graph, node: Node) -> float:
 
 
 def longest(graph: Graph) -> float:
-    """How many operations stand one after another on the longest way through a graph: what an
-    operator does for one element of its result, such as the terms of a sum."""
+    """The most operations in sequence on a way through a graph: an operator's are those for one
+    element of its result, such as the terms of a sum."""
     ahead: dict[str, float] = {}
     each = flops(graph)
     for node in graph:
@@ -138,10 +135,8 @@ def longest(graph: Graph) -> float:
 
 
 def known_flops(graph: Graph, node_id: str) -> float | None:
-    """Floating point operations of a node; None of an operator or of dimensions not known.
-
-    `flops` guesses there: prices need a figure, and what is reported as fact must not be a guess.
-    """
+    """Floating point operations of a node; None of unknown operators or dimensions, which `flops`
+    guesses, for prices need a figure."""
     node = graph.by_id[node_id]
     if node.kind is Kind.FUNCTION and node.body is not None:
         inside = [known_flops(node.body, n.id) for n in node.body.nodes]
@@ -156,11 +151,11 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
 
 @dataclass(frozen=True)
 class Read:
-    """What a kernel reads besides what others have just written.
+    """What a kernel reads beside what others have just written.
 
     Args:
-        weights: bytes of the parameters and constants that it reads.
-        unread: bytes of its arguments that it leaves: a row of a table is not the table.
+        weights: bytes of parameters and constants.
+        unread: bytes of its arguments that it skips, such as other rows of a table.
     """
 
     weights: int = 0
@@ -267,7 +262,7 @@ class Work:
         graph: with types.
         machine: whose rates turn work into seconds.
         kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
-            written to memory; of nodes in none of them, it is guessed by the operators' names.
+            written to memory; guessed by operators' names for others.
         measured: what kernels took, which is then their nodes' price.
     """
 
@@ -317,8 +312,8 @@ class Work:
     def seconds(self) -> dict[str, float]:
         """Seconds of each node within the whole graph; views, tuples and inputs take none.
 
-        Of a kernel that was measured, each node has its part by the estimates; what was not
-        measured is estimated on a machine of the same pace.
+        A measured kernel's time is split by the estimates; other kernels are estimated on a machine
+        of the same pace.
         """
         if self.measured is None:
             return self._estimates
@@ -335,8 +330,8 @@ class Work:
     def again(self) -> dict[str, float]:
         """Seconds of each node where it is computed again.
 
-        A result of the graph is only written there if a reader needs it in memory. A reduction
-        takes one pass more over what it reads, for its readers come after the last element.
+        A result of the graph is then written only for readers that need it in memory. A reduction
+        reads its input once more, as its readers come after the last element.
         """
         if self.measured is not None:
             return self.seconds
@@ -351,11 +346,10 @@ class Work:
         return self._estimated(results=True)
 
     def _estimated(self, results: bool) -> dict[str, float]:
-        """Seconds of each node on the machine that was assumed, with or without writing results.
+        """Seconds of each node on the assumed machine, with or without writing results.
 
-        A value between two operators of one kernel is neither written nor read. A recomputed node
-        may have to read a saved value that it found in its kernel the first time; that is left
-        out, since the backward would have read another saved value instead.
+        Values between operators of a kernel cost no traffic. A recomputed node's extra reads of
+        saved values are left out: the backward would have read others instead.
         """
         owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
         written = self._written(results=results)
@@ -401,14 +395,11 @@ class Work:
         return written
 
     def carried(self, forward: Collection[str]) -> dict[str, float]:
-        """Seconds of memory traffic that saving a pointwise value of a forward adds, by its id.
+        """Seconds of memory traffic that saving a pointwise value of a forward (ids in `forward`)
+        adds, by id.
 
-        A forward that would hand it on within a kernel writes it to memory, and a backward that
-        could compute it within a reader's kernel reads it from there. The reading of other
-        values is in their readers' seconds.
-
-        Args:
-            forward: ids of the forward's nodes.
+        The forward writes what it would hand on within a kernel, and the backward reads what it
+        could compute within one. Other reads are in their readers' seconds.
         """
         place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
         ahead = {self.owner[i] for i in self._written(forward) if i not in place}

@@ -51,12 +51,11 @@ def reached_windows(
     strides: Sequence[int],
     padding: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """Padding with which TVM's gradient of a max pool reads no window that is not there.
+    """Padding with which TVM's gradient of a max pool reads no window that does not exist.
 
-    For each element it goes through the windows from the last that may hold it down, and does not
-    ask whether that many exist: in memory the next row's follow, which reach the same elements
-    where a window is larger than half of the image. With more padding at the ends they exist, and
-    what flows back through them is zero.
+    For each element it goes down from the last window that may hold it, without asking whether
+    there are that many: where a window exceeds half the image, it reads the next row's. With more
+    padding at the ends they exist, and their gradient is zero.
 
     Args:
         sizes: of the data along the axes that are pooled.
@@ -108,8 +107,7 @@ def unknown(ir: str, operator: str, where: str) -> EngineError:
 
 
 def adaptive_share(extent: int, count: int) -> Any:
-    """(count, extent): the part that each element has of each mean of an adaptive pooling along an
-    axis."""
+    """(count, extent): each element's part of each mean of an adaptive pooling along an axis."""
     places = np.arange(count)[:, None]
     begin, end = places * extent // count, -(-(places + 1) * extent // count)
     inside = (np.arange(extent) >= begin) & (np.arange(extent) < end)
@@ -117,9 +115,8 @@ def adaptive_share(extent: int, count: int) -> Any:
 
 
 def windows_of(share: Any) -> Iterator[tuple[Any, Any]]:
-    """Of means over windows, windows that have each element, one after another, and its part.
-
-    By a product with the matrix of parts, a NaN would spread to what is in no window of it.
+    """Of means over windows: for each element, one after another, a window that has it, and its
+    part. A product with the matrix of parts would spread a NaN to windows without it.
 
     Args:
         share: (windows, elements), the part of each element.

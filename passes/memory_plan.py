@@ -1,9 +1,8 @@
 """The storages of a Relax function whose memory is planned, and the tensors in them, step by step.
 
-A step is a call that reads or writes a tensor in a storage; steps are counted from 0. Views, tuples
-and results of an `if` are the tensors that they show: a tensor is held from its first write to the
-last use by any of its names, and to the end where it is a result. What a function of the runtime
-returns may be a view of its arguments. Of the two branches of an `if`, one is run.
+A step, counted from 0, is a call that reads or writes a tensor in a storage. Views, tuples and
+results of an `if` name tensors, which are held from the first write to the last use by any name, or
+to the end if results. A runtime function's result may view its arguments. An `if` runs one branch.
 """
 
 from collections import defaultdict
@@ -32,7 +31,7 @@ class PlannedTensor:
         offset: of its first byte there; None where that is open.
         begin: the step before which it is allocated.
         path: the branches around its allocation.
-        uses: each step that reads or writes it, in order, whether it writes, and in what branches.
+        uses: (step, whether it writes, branches) of each use, in order.
     """
 
     storage: int
@@ -77,8 +76,8 @@ class MemoryPlan:
     elsewhere: int = 0
 
     def peak(self) -> tuple[int, int]:
-        """The most bytes that can be held at once, of the sizes that are known, both branches of an
-        `if` counted; and the first such step."""
+        """The most known bytes that can be held at once, counting both branches of an `if`; the
+        first such step."""
         changes = [0] * (len(self.steps) + 1)
         for one in self.tensors:
             if one.uses:
@@ -95,8 +94,8 @@ class MemoryPlan:
 
     @cached_property
     def overlaps(self) -> list[tuple[int, int, int | None]]:
-        """Places of two tensors that share bytes, of which the second is written before the step
-        that last uses the first; None where that is a result."""
+        """Tensors that share bytes, the second written before the step that last uses the first
+        (None for a result), by their places."""
         found, live = [], defaultdict[int, list[tuple[int, PlannedTensor]]](list)
         for at in sorted(range(len(self.tensors)), key=lambda k: self.tensors[k].write):
             second = self.tensors[at]

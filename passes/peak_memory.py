@@ -1,10 +1,9 @@
-"""How much memory a function takes while it runs: an estimate from its graph and its kernels.
+"""How much memory a function takes while it runs, estimated from its graph and its kernels.
 
-Every tensor that a kernel writes for another to read gets a storage, in order of execution: of the
-free storages, the smallest that is large enough; else the largest, which grows; but none that is 16
-times larger or smaller, as in TVM's graph planner (Chen et al., "Training deep nets with sublinear
-memory cost", arXiv 1604.06174, section 3). Relax's results have memory of their own; Relay's may
-lie where other tensors were. Inputs, parameters, masks and constants count for nothing.
+Tensors between kernels get storages in order of execution: the smallest free one that is large
+enough, else the largest, which grows, but within a factor of 16, as in TVM's graph planner (Chen et
+al., "Training deep nets with sublinear memory cost", arXiv 1604.06174, section 3). Relax's results
+have memory of their own; Relay's may reuse some. Inputs, parameters, masks and constants are free.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,10 +38,9 @@ def plan(graph: Graph, kernels: Sequence[Collection[str]], scratch: Sequence[int
     """Plan the memory of a function.
 
     Args:
-        kernels: ids of the nodes that each kernel computes, in order of execution. Nodes in none
-            are views, or tuples and their items.
-        scratch: bytes that each kernel writes for the next one beside its nodes: layouts that a
-            build makes up.
+        kernels: ids of each kernel's nodes, in order of execution; others are views, tuples and
+            items.
+        scratch: bytes that each kernel writes for the next one beside its nodes, such as layouts.
     """
     owner = storages(graph)
     place = {i: k for k, nodes in enumerate(kernels) for i in nodes}

@@ -1,7 +1,7 @@
 """An ordered list of switched passes, and its text.
 
-The text is what people paste into an issue or a script: pass names joined by `|`, a switched-off
-pass with a `-` before it, parameters in parentheses: `cse|bind|-fold|layout(dst=NCHWc)`.
+The text is pass names joined by `|`, a `-` before a switched-off one, parameters in parentheses:
+`cse|bind|-fold|layout(dst=NCHWc)`.
 """
 
 import re
@@ -83,13 +83,13 @@ class Pipeline:
         """Read a pipeline's text.
 
         Args:
-            text: `cse|bind|-fold`; white space around the bars is ignored; "" is no step.
-            known: names that are allowed beside those of TVM's own passes, which begin with a
-                capital letter; None allows any.
+            text: white space around the bars is ignored; "" is no step.
+            known: allowed names beside TVM's own passes, which begin with a capital letter; None
+                allows any.
 
         Raises:
-            ValueError: a step is malformed or its pass is not known; the message names it. Or there
-                are more than `MOST_STEPS`.
+            ValueError: a step is malformed or its pass is not known; names it. Or there are more
+                than `MOST_STEPS`.
         """
         if text.count("|") >= MOST_STEPS:
             raise ValueError(f"a pipeline has at most {MOST_STEPS} steps")

@@ -17,10 +17,9 @@ class Mask:
     Args:
         rate: of a dropout, the probability p of a zero.
         shape, dtype: of what the operator returns.
-        order: the axes as those of the dropout's input lie in memory, the outermost first, which
-            is how PyTorch draws; without it, in their own order.
-        draw: the method of a tensor that fills it in place, such as "normal_", or "randperm"; "" is
-            a dropout.
+        order: axes of the dropout's input as in memory, outermost first, in which PyTorch draws; by
+            default their own order.
+        draw: a tensor's method that fills it, such as "normal_", or "randperm"; "" is a dropout.
         given: that method's arguments.
         ordinal: the draw's place in the order in which PyTorch executes the model.
     """
@@ -55,21 +54,20 @@ class Program:
             parameters, then masks, then grad_outs.
         params: values of the parameters, by argument name, in PyTorch's order, then buffers.
         inputs: names of the model's own inputs, in order.
-        outputs: how many results the program has before any gradients: the model's outputs, then
-            `updates`.
+        outputs: number of results before gradients: the model's outputs, then `updates`.
         buffers: those of `params` that are buffers, which have no gradient.
         masks: random numbers that became arguments, in the order in which PyTorch draws them.
         orders: of each dropout that is on, or was, the `order` of its mask.
         grad_outs: names of the arguments that carry the gradients of the outputs.
-        gradients: after the gradient, the arguments whose gradients follow the outputs in the
-            (then flat) result tuple; empty before.
+        gradients: after the gradient, the arguments whose gradients follow the outputs in the flat
+            result tuple.
         provenance: (scope, framework operator) by a key of the importer's own.
-        updates: buffers that a run of the model changes (running statistics); their new values
-            are the last of `outputs`. They get no grad_out.
-        digests: hashes of the bytes of constants, each with its tensor, by the tensor's place in
-            memory. All programs of one import share them, so that the weights are read once.
-        no_gradient: what is raised where the gradient is taken.
-        code: names of the kernels and packed functions that came with it, and are code.
+        updates: buffers that a run changes, whose new values are the last of `outputs`, without
+            grad_out.
+        digests: by a constant's place in memory, its tensor and hash; shared by all programs of an
+            import.
+        no_gradient: raised where the gradient is taken.
+        code: names of kernels and packed functions that came with it.
         not_run: why it is shown and not run, a part of a sentence; "" where it may be.
         tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these.
     """

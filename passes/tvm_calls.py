@@ -17,8 +17,8 @@ class TvmCall:
     Args:
         module, function: where TVM has what makes the pass.
         arguments: of that function, by name.
-        config: of the pass context that the pass runs in.
-        target: that it runs under, as text; "" is none.
+        config: of its pass context.
+        target: that it runs under, as text, or "".
     """
 
     module: str
@@ -71,8 +71,7 @@ def run(
     """A module after a pass of TVM's.
 
     Args:
-        make: TVM's function that makes the pass.
-        arguments: of it, as plain data.
+        make: TVM's function that makes the pass of `arguments`, plain data.
         config, target: as of `TvmCall`.
     """
     named = inspect.signature(make).bind(*arguments).arguments if arguments else {}

@@ -1,7 +1,7 @@
 """TVM's own pipelines, one pass at a time, in either TVM.
 
-A pipeline of TVM's is a pass, or a function, that runs other passes. An instrument sees them, and
-lets through those that are wanted: so one pass of a pipeline runs with the settings it has there.
+A pipeline is a pass, or a function, that runs others. An instrument lets the wanted ones through,
+with the settings that they have there.
 """
 
 import inspect
@@ -27,11 +27,7 @@ class _Through:
 
 
 def through(wanted: Callable[[str], bool]) -> Any:
-    """A context of passes in which those run that are wanted, with all that they run themselves.
-
-    Args:
-        wanted: asked of the name of each pass, in order; not of those that such a pass runs.
-    """
+    """A context in which only passes run that are `wanted` by name, and those that they run."""
     import tvm
 
     here = tvm.transform.PassContext.current()
@@ -45,11 +41,8 @@ def through(wanted: Callable[[str], bool]) -> Any:
 
 
 def names_in(run: Callable[[], Any]) -> list[str]:
-    """The names of the passes of a pipeline, in order, none of which is run.
-
-    Args:
-        run: runs the pipeline on some module.
-    """
+    """The names of the passes of a pipeline that `run` runs on some module, in order; none takes
+    effect."""
     met: list[str] = []
 
     def wanted(name: str) -> bool:
@@ -62,11 +55,7 @@ def names_in(run: Callable[[], Any]) -> list[str]:
 
 
 def made_by(name: str, places: Iterable[Any]) -> Callable[[], Any] | None:
-    """TVM's function that makes a pass from nothing; None where there is none.
-
-    Args:
-        places: TVM's modules to look in.
-    """
+    """TVM's function that makes a pass from nothing, in TVM's modules `places`; or None."""
     for place in places:
         make: Any = getattr(place, name, None)
         if str(getattr(make, "__module__", "")).startswith(place.__name__):

@@ -1,8 +1,7 @@
 """Every pass that can be switched: what it is, in one line, and where it comes from.
 
-Plain data: the page and the command line list passes without importing a TVM. `function` names the
-code as `module:attribute`, which an engine imports in its own process. Each entry stands at its
-function, under `@listed`, and is read from there (`passes.catalogue.reader`).
+Plain data, read from each function's `@listed` by `passes.catalogue.reader`, so that the app
+imports no TVM. `function` is `module:attribute`, which an engine imports.
 """
 
 from collections.abc import Mapping
@@ -49,11 +48,11 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
-    """Read a pipeline's text, with every pass and parameter held against the catalogue.
+    """Read a pipeline's text, and check every pass and parameter against the catalogue.
 
     Raises:
-        ValueError: a step is malformed, its pass is not known, or it is told what it does not
-            take; the message names the step.
+        ValueError: a step is malformed, its pass is unknown, or its parameters are wrong; names the
+            step.
     """
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:
@@ -62,8 +61,8 @@ def read_pipeline(ir: str, text: str) -> Pipeline:
 
 
 def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """A pipeline as people type it: behind `default|` stand passes that follow the default one,
-    and, with a minus, those of it that are off.
+    """A pipeline as people type it: after `default|`, passes that follow the default one, and, with
+    a minus, those of it that are off.
 
     Raises:
         ValueError: as of `read_pipeline` and `default_pipeline`.
@@ -126,8 +125,7 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
     """What the page starts with: the inference run, or the way to the gradient.
 
     Args:
-        gradient: in training, whose: "tvm" takes it by passes; with "pytorch" the program comes
-            with it, and passes only tidy up.
+        gradient: in training: "tvm" takes it by passes; with "pytorch" the program comes with it.
 
     Raises:
         ValueError: the way to the gradient is asked of an IR that has none.

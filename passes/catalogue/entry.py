@@ -29,10 +29,10 @@ def listed(
     excludes: tuple[str, ...] = (),
     least: Mapping[str, float] | None = None,
 ) -> Callable[[F], F]:
-    """Enter a function among the passes of its IR, under its own name.
+    """Enter a function among the passes of its IR, under its own name; leaves it as it is.
 
-    This leaves the function as it is: `passes.catalogue.reader` reads the call, the signature and
-    the docstring from the file. Arguments are literals, and as of `PassInfo`, but for
+    `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments are
+    literals. They are as of `PassInfo`, and
 
     Args:
         least: the smallest numbers that parameters take, by name.
@@ -49,15 +49,13 @@ class PassInfo:
         title: as its makers call it ("FoldConstant").
         summary: one line on what it does.
         origin: "TVM", or where the method of ours comes from.
-        function: `module:attribute` of a callable from program (and parameters) to program; a
-            module whose name ends in ".py" is a file (`passes.catalogue.user`).
+        function: `module:attribute`, or `FILE.py:attribute` (`passes.catalogue.user`), of a
+            callable from program and parameters to program.
         required: the pipeline it stands in cannot go without it, so it has no switch.
-        looking: only for looking at; what is built, and what follows that is not only for looking,
-            starts from before it.
-        parameters: what it can be told in a pipeline's text, `name(key=value)`.
-        before: what must hold of the program so that it finds something to do, a sentence; "" is
-            nothing.
-        after: what holds afterwards, a sentence; "" is nothing but what `summary` says.
+        looking: only for looking; builds, and later passes that are not, start from before it.
+        parameters: in a pipeline's text, `name(key=value)`.
+        before: what the program needs so that it finds something to do, a sentence, or "".
+        after: what holds afterwards beyond `summary`, a sentence, or "".
     """
 
     name: str
@@ -90,11 +88,10 @@ class PassInfo:
         return _run_file(name) if self.own_file else import_module(name)
 
     def arguments(self, step: Step) -> dict[str, Value]:
-        """A step's parameters as the callable takes them; those not given, and `COUNT`, are left
-        out.
+        """A step's given parameters, but `COUNT`, as the callable takes them.
 
         Raises:
-            ValueError: one is not declared or not of its kind; the message says what would be.
+            ValueError: one is not declared or not of its kind; says what would be.
         """
         own = step.params
         if self.count(step) is not None:
@@ -102,8 +99,7 @@ class PassInfo:
         return read_all(self.title, self.parameters, own)
 
     def count(self, step: Step) -> int | None:
-        """How often a step may apply the pass, which is then applied to the first so many places
-        alone; None is as often as it finds one.
+        """How many places, the first ones, a step applies the pass to; None is all.
 
         Raises:
             ValueError: it is no count, or applications of this pass are not counted.

@@ -16,10 +16,9 @@ class Example:
     """What a pass is shown on.
 
     Args:
-        program: typed; what the pass needs to have run before it has run.
+        program: typed, after the passes that it needs.
         params: of the pass, as a pipeline's text has them.
-        differs: why the program computes something else after the pass, on purpose; "" where it
-            computes the same.
+        differs: why the results differ on purpose, or "".
     """
 
     program: Program
@@ -32,8 +31,8 @@ class Parts:
     """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
 
     Attributes:
-        arguments: of "main", in the order in which they were made.
-        weights: names of those that are parameters; their values are drawn.
+        arguments: of "main", in order.
+        weights: names of the parameters, whose values are drawn.
     """
 
     ir = ""
@@ -53,8 +52,8 @@ class Parts:
         raise NotImplementedError
 
     def of_module(self, mod: Any) -> Any:
-        """A typed program of a module with a function "main"; its arguments that were not made as
-        weights are inputs."""
+        """A typed program of a module with "main"; arguments that were not made as weights are
+        inputs."""
         raise NotImplementedError
 
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:
@@ -87,11 +86,7 @@ class Parts:
         params: tuple[tuple[str, str], ...] = (),
         differs: str = "",
     ) -> Example:
-        """What a pass is shown on.
-
-        Args:
-            after: the pipeline that the pass needs to have behind it.
-        """
+        """What a pass is shown on, `after` the pipeline that it needs."""
         program = self.program(body)
         for step in read_pipeline(self.ir, after):
             entry = info(self.ir, step)

@@ -19,10 +19,10 @@ class Parameter:
 
     Args:
         name: of the keyword argument, as pipelines write it (`fold(name=value)`).
-        default: its value where none is given; None where the pass then decides by itself.
-        choices: the only values that are allowed; empty allows any of the kind.
-        least: the smallest number that is allowed; None allows any.
-        unit: of a number, such as "bytes"; empty where it has none.
+        default: None where the pass decides by itself.
+        choices: the only allowed values; empty allows any of the kind.
+        least: the smallest allowed number; None allows any.
+        unit: of a number, such as "bytes", or "".
     """
 
     name: str
@@ -95,15 +95,14 @@ _READERS = {
 def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
-    """The keyword arguments that a step's parameters are.
+    """The keyword arguments of a step's given parameters; the pass's defaults hold for others.
 
     Args:
-        given: (name, value) as a pipeline's text has them; what is not given is left out, so
-            that the pass's own default holds.
+        given: (name, value) as a pipeline's text has them.
 
     Raises:
-        ValueError: a name is not declared or stands twice, or a value is of another kind; the
-            message says what the pass takes.
+        ValueError: a name is not declared or stands twice, or a value is of another kind; says what
+            the pass takes.
     """
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}

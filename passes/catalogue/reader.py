@@ -1,11 +1,10 @@
 """What a Python file says of its passes, read without running it: the app imports no TVM.
 
-A pass is a function of a program. Its name is the pass's, the first paragraph of its docstring
-says what it does, and further arguments, which need defaults, are its parameters: their kind is
-that of the annotation or else of the default, `Literal[...]` names the choices. Of the docstring,
-a line `name: text` says what a parameter does, `Before:` what must hold of the program so that the
-pass finds something to do, and `After:` what holds then; lines indented deeper go on with it.
-`@listed(...)` says the rest.
+A pass is a function of a program, with its name. The docstring's first paragraph says what it does.
+Further arguments, with defaults, are its parameters; annotation or default gives the kind,
+`Literal[...]` the choices. In the docstring, `name: text` describes a parameter, `Before:` what the
+pass needs to find something to do, and `After:` what holds then; deeper indented lines go on with
+it. `@listed(...)` says the rest.
 """
 
 import ast

@@ -1,8 +1,5 @@
-"""The step that stands for a pass of a recorded compile: the module that it left takes its place.
-
-It is in no list of passes and no pipeline's text that anybody reads: what it names lies beside the
-file of the program that it is a step of.
-"""
+"""The step that stands for a pass of a recorded compile, whose module lies beside the program's
+file. It is in no list of passes, and nobody types it."""
 
 import re
 from dataclasses import replace

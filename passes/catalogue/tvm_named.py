@@ -1,8 +1,5 @@
-"""TVM's own passes by the names that TVM gives them, such as `StaticPlanBlockMemory`.
-
-The steps of TVM's pipelines are such passes. Which there are is asked of the TVM at hand, in its
-engine (`passes.tvm_pipelines`).
-"""
+"""TVM's own passes by their names, such as `StaticPlanBlockMemory`: the steps of its pipelines,
+which the engine's TVM lists (`passes.tvm_pipelines`)."""
 
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.parameters import Parameter

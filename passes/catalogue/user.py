@@ -1,11 +1,9 @@
 """Passes of one's own, from Python files that are named where the program is started.
 
-A file is named by `--pass-file` on the command line or in the environment variable `VARIABLE`,
-which the engines' processes inherit; never by anything that a page was given. Its public functions
-of one argument called `program` are passes: each takes a `passes.program.Program` and returns one.
-`passes.catalogue.reader` says what their signatures and docstrings tell. Functions `before_NAME`
-and `after_NAME`, or with more words behind, are examples of the pass `NAME`. `IR = "relay"` (or
-"relax") at the top says whose passes they are; without it they are offered in both.
+`--pass-file` or the environment variable `VARIABLE`, which engines inherit, names a file; never the
+page. Its public functions of one argument `program` are passes from `passes.program.Program` to
+one, read by `passes.catalogue.reader`. Functions `before_NAME` and `after_NAME`, or longer, are
+examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR.
 """
 
 import ast
@@ -28,10 +26,10 @@ _BEFORE, _AFTER = "before_", "after_"
 
 
 def name_files(files: Sequence[str]) -> None:
-    """Name files for this process and for those that it starts, and enter their passes.
+    """Name files for this process and its children, and enter their passes.
 
     Raises:
-        ValueError: a file cannot be read as passes; the message says why.
+        ValueError: a file cannot be read as passes; says why.
     """
     paths = [str(Path(f).resolve()) for f in files]
     before = os.environ.get(VARIABLE, "").split(os.pathsep)
@@ -40,10 +38,10 @@ def name_files(files: Sequence[str]) -> None:
 
 
 def enter_named() -> None:
-    """Enter the passes of all files that are named into the catalogue.
+    """Enter the passes of all named files into the catalogue.
 
     Raises:
-        ValueError: a file cannot be read as passes; the message says why.
+        ValueError: a file cannot be read as passes; says why.
     """
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     for file in (f for n in named for f in _files(n)):
@@ -110,9 +108,8 @@ def _is_pass(function: ast.FunctionDef) -> bool:
 
 
 def examples(entry: PassInfo) -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:
-    """What makes the program before the pass, and the one that it is to make of it, where the file
-    says that; by the example's name. Only an engine's process may ask.
-    """
+    """By example name, the functions that make the program before the pass and, if the file has
+    one, the expected one after it. For an engine's process alone."""
     if not entry.own_file:
         return {}
     mine = [p.name for p in catalogue.CATALOGUE.values() if p.own_file == entry.own_file]

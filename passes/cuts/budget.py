@@ -1,10 +1,8 @@
-"""Least work done again within a budget of bytes: a mixed-integer program, solved by HiGHS.
+"""Least recomputation within a budget of bytes: a mixed-integer program, solved by HiGHS.
 
-Whether each value is saved is the only whole number in it: once that is settled, computing again is
-a closure, whose linear program has whole answers by itself (Jain et al., "Checkmate", MLSys 2020,
-for one recomputation of each value). The better of what the solver finds and of the frontier's cut
-below the budget is taken. Nothing is bounded by time, so a budget gives the same cut on every
-machine.
+Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
+(Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). The frontier's cut
+below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere.
 """
 
 import re
@@ -37,9 +35,8 @@ _TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
-    """What to save so that its bytes are within the budget and recomputed seconds are least.
-
-    Matrix products may be computed again. A budget of 0 keeps nothing.
+    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Matrix
+    products may be recomputed.
 
     Raises:
         ValueError: no cut is within the budget, or the budget is no number.
@@ -83,7 +80,7 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
     """A wish's budget in bytes.
 
     A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
-    None is `HALF`, or the fewest bytes that there must be where those are more.
+    None is `HALF`, or the fewest possible bytes if more.
 
     Raises:
         ValueError: it is negative or not a number.
@@ -99,8 +96,6 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
 
 def parse_budget(text: str) -> float | int:
     """A budget as people write it: `0.5` and `50%` are fractions; `400000`, `1.5MiB` are bytes.
-
-    A number with a point and no unit is a fraction, a whole number is bytes.
 
     Raises:
         ValueError: it is none of these, or a fraction above 1.
@@ -171,13 +166,7 @@ def _rows(
 
 
 def _by_price(joint: Joint, prices: Prices, allowed: int, wish: Wish) -> FrontierPoint:
-    """The best within the budget of the cuts that one price for all work makes best.
-
-    Between a cut above the budget and one within it, a cheaper third takes the place of one.
-
-    Raises:
-        ValueError: no cut is within the budget.
-    """
+    """The best cut within the budget of those that one price for all work makes best."""
     above, within = prices.most(), prices.least()
     if above.bytes <= allowed:
         return above

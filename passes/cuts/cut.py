@@ -1,15 +1,12 @@
-"""What the forward saves for the backward: capture strategies on a joint graph.
+"""What the forward saves for the backward: capture strategies on a joint graph. Knows no compiler.
 
-A joint graph holds the forward and the backward in one (`Graph.forward_outputs` is set). A cut
-names the values that the forward hands over, its captures. What else the backward needs of the
-forward, it computes again from captures, inputs and parameters.
+A joint graph holds forward and backward (`Graph.forward_outputs` is set). A cut names the captures,
+values that the forward hands over; the backward recomputes what else it needs from them, inputs and
+parameters.
 
-Inputs and parameters are the caller's and are never captures. Constants, and what is computed from
-constants alone, stand in both functions. A dropout mask is handed to both functions too, but lives
-for one step only: where the backward reads it, it is held until then, a byte an element. So every
-total counts it (`Joint.kept`).
-
-Nothing here knows a compiler.
+Inputs and parameters are never captures. Both functions have constants and what depends on them
+alone. Both get dropout masks, which live for one step: those that the backward reads are held for
+it, a byte an element, and every total counts them (`Joint.kept`).
 """
 
 import math
@@ -36,15 +33,13 @@ class Capture:
         bytes: that it adds to the cut's; None where a dimension is not known.
         scope, source: the module and the framework operator that produce it.
         reason: why it is saved, in a few words.
-        readers: ids of the nodes of the backward function that read it, those computed again
-            included; a gradient that is the value itself is listed as the value's own id.
-        is_output: whether it is an output of the forward as well, or shares one's storage. Its
-            bytes count, for it is to be kept, but it takes no memory beyond the output's own.
-        shares: id of the capture, mask, input, parameter or constant that holds its storage, so
-            that its own bytes are 0; "" where it has its own.
-        path: ids from the capture to the nearest reader that is not computed again: the way on
-            which the backward needs it.
-        instead: ids of what would be computed again without it; at most `reasons.MOST` of them.
+        readers: ids of the backward's nodes that read it, recomputed ones included; its own id for
+            a gradient that is the value itself.
+        is_output: it is, or shares the storage of, an output of the forward; its bytes count, but
+            take no further memory.
+        shares: id of the capture, mask, input, parameter or constant that has its storage, or "".
+        path: ids from the capture to the nearest reader that is not recomputed.
+        instead: ids of what would be recomputed without it; at most `reasons.MOST`.
     """
 
     id: str
@@ -65,12 +60,8 @@ class Capture:
 
 @dataclass(frozen=True)
 class Spared:
-    """One tensor that the backward reads and that is not saved.
-
-    Args:
-        reason: why it need not be saved.
-        sources: ids of the captures, inputs, parameters and masks that it is computed from.
-    """
+    """A tensor that the backward reads and that is not saved, the `reason`, and ids of the
+    captures, inputs, parameters and masks that it is computed from."""
 
     id: str
     name: str
@@ -84,16 +75,15 @@ class Cut:
     """Where the joint graph is sawn through.
 
     Args:
-        strategy: name of the strategy, or "by_hand".
+        strategy: its name, or "by_hand".
         ids: of the captures, in graph order.
-        recomputed: ids of the forward's nodes that the backward computes again, in graph order;
-            what is computed from constants alone is left out.
-        forward_flops, recomputed_flops: estimated floating point operations of the whole forward,
-            and of what is computed again.
-        forward_seconds, recomputed_seconds: the same as estimated time on a nominal machine (see
-            `passes.cost`): good for their ratio only.
-        joint: the graph that is cut. What is told of single tensors is worked out from it when it
-            is first looked at, for a large graph has many.
+        recomputed: ids of the forward's nodes that the backward recomputes, in graph order, but of
+            constants alone.
+        forward_flops, recomputed_flops: estimates for the whole forward, and for what is
+            recomputed.
+        forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
+            their ratio means something.
+        joint: the graph that is cut, from which single tensors' facts are computed on first use.
         budget: in bytes, where the strategy has one.
     """
 
@@ -115,8 +105,8 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """How much longer forward and backward take by estimate than where all that crosses is
-        saved, as a share of the forward's time: the work again less the traffic that it spares."""
+        """Estimated extra time over saving all that crosses, as a share of the forward's:
+        recomputation less spared traffic."""
         net = self.joint.net_seconds(self.ids)
         return net / self.forward_seconds if self.forward_seconds else 0.0
 
@@ -223,8 +213,7 @@ class Cut:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all that is kept, captures and masks, each storage once; None where one is not
-        known."""
+        """Bytes of captures and masks, each storage once; None where one is not known."""
         return _sum(self._kept.values())
 
     @property
@@ -270,7 +259,7 @@ class Strategy:
         name: as the command line calls it.
         choose: from a joint graph and a wish to the ids of the captures.
         has_budget: whether it heeds the wish's budget.
-        adapts: whether it heeds what is to be saved and what is not, and chooses the rest anew.
+        adapts: whether it chooses anew around what the wish saves and recomputes.
     """
 
     name: str
@@ -354,12 +343,9 @@ def cut(
     """Cut a joint graph by a strategy.
 
     Args:
-        graph: with `forward_outputs` set, or such a graph's `Joint`, which knows what earlier cuts
-            have worked out.
-        budget: most bytes to keep, for a strategy that has one: a float is a fraction of what
-            everything that crosses takes, an int is bytes.
-        save, recompute: ids of tensors that must be saved, and that must not be; the strategy
-            chooses the rest around them.
+        graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
+        budget: as of `Wish`, for a strategy that has one.
+        save, recompute: ids of tensors that must, and must not, be saved.
 
     Raises:
         ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or

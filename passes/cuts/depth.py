@@ -12,9 +12,8 @@ class LiveBytes:
     """One step at which what is held changes.
 
     Args:
-        step: which node of its phase this is, from 1 on, in order of execution; 0 of masks, which
-            are there before.
-        id: of the node, after which so much is held.
+        step: the number of its node in its phase, in order of execution; 0 of masks.
+        id: of that node.
     """
 
     phase: str
@@ -34,13 +33,11 @@ class Depth:
 
 @dataclass(frozen=True)
 class Lives:
-    """How long each storage is held over one run of forward and backward.
-
-    Steps are counted from 1 on through both, in order of execution; 0 is before the first.
+    """How long each storage is held over forward and backward, whose steps are counted from 1 on
+    through both; 0 is before the first.
 
     Args:
-        bytes: of each storage, by its owner's id; of one that the backward makes again, by an id
-            of its own.
+        bytes: by the owner's id; of a storage that the backward makes again, by an id of its own.
         begin: the step after which it is held.
         end: the step of its last reader; one that is held to the end has none.
     """
@@ -77,13 +74,12 @@ def depth_of(lived: Lives, joint: Joint) -> Depth:
 
 
 def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) -> Lives:
-    """When what is kept for the backward, and what it computes again, is made and let go.
+    """When what is kept for the backward, and what it recomputes, is made and freed.
 
-    The forward runs in graph order. So does the backward, and what it computes again it computes
-    right before it is first read. Masks are there before the first node, captures from when they
-    are made, and what is computed again likewise, as if no kernel had two nodes. Each storage is
-    held until its last reader in the backward; one that is a result of the program, to the end.
-    Dimensions that are not known count as none.
+    Forward and backward run in graph order; the backward recomputes a value right before it first
+    reads it. Masks are there before the first node, captures once made, as if no kernel had two
+    nodes. A storage is held until its last reader, a result's to the end. Unknown dimensions count
+    as none.
     """
     owner, kept, by_id = joint.work.owner, joint.kept(captured), joint.graph.by_id
     nodes = (n for n in joint.graph.nodes if n.edges and n.id not in joint.free)

@@ -1,9 +1,8 @@
 """The cheapest cut of a `CutProblem`, as a minimum cut of a flow network.
 
-Every value is two vertices, its making and its being there, with an edge between that costs the
-bytes of saving it; the source feeds each making with the price of computing it again. This is the
-project selection problem with two levels, which a minimum cut solves exactly (Picard, "Maximal
-closure of a graph", 1976). The solver is SciPy's `maximum_flow`.
+A value is two vertices, its making and its presence, joined by an edge that costs its saved bytes;
+the source feeds the making with its price of recomputation. A minimum cut solves such a project
+selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`.
 """
 
 from dataclasses import dataclass
@@ -30,11 +29,11 @@ class Answer:
 
 
 def cheapest(given: CutProblem) -> Answer:
-    """The answer for which bytes saved plus work done again are least.
+    """The answer with the least saved bytes plus recomputation; of equal ones, that which
+    recomputes fewest values.
 
-    SciPy's capacities are 32-bit integers, so prices are scaled: the answer's cost is within one
-    part in 2**30 of the least, times the number of values saved and recomputed. Among equally cheap
-    answers, the one that recomputes fewest values is taken.
+    Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
+    least, times the number of values saved and recomputed.
 
     Raises:
         ValueError: a wish leaves a value that can neither be saved nor computed again.

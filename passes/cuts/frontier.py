@@ -1,9 +1,8 @@
-"""The frontier of bytes kept against work done again: every cut that one price can make best.
+"""The frontier of bytes kept against recomputation: every cut that one price can make best.
 
-Points are found as the lower convex hull of all cuts: between two known points, the price at which
-both cost the same either shows a third that is cheaper, or that there is none (Eisner and
-Severance, "Mathematical techniques for efficient record segmentation in large shared databases",
-JACM 1976). Each question is one minimum cut.
+Points are the lower convex hull of all cuts: the price at which two of them cost the same shows a
+cheaper third, or that there is none (Eisner and Severance, "Mathematical techniques for efficient
+record segmentation in large shared databases", JACM 1976). Each question is one minimum cut.
 """
 
 import heapq
@@ -25,12 +24,8 @@ MOST = 64
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One cut on the frontier.
-
-    Args:
-        bytes: that it keeps: see `Joint.kept`.
-        seconds: of work done again, estimated on a nominal machine (see `passes.cost`).
-    """
+    """One cut on the frontier: the bytes that it keeps (`Joint.kept`), and the seconds of
+    recomputation on a nominal machine (`passes.cost`)."""
 
     bytes: int
     seconds: float
@@ -38,19 +33,14 @@ class FrontierPoint:
 
 
 class Frontier(tuple[FrontierPoint, ...]):
-    """Cuts that are best at some price, the most bytes first.
-
-    `proven` says whether all of them are here, so that no cut lies below the line through them.
-    """
+    """Cuts that are best at some price, the most bytes first; all of them, if `proven`."""
 
     proven = True
 
 
 class Prices:
-    """The cuts of a joint graph that one price for all work makes best.
-
-    Matrix products may be computed again; what draws random numbers may not.
-    """
+    """The cuts of a joint graph that one price for all work makes best. Matrix products may be
+    recomputed, what draws random numbers may not."""
 
     def __init__(self, joint: Joint, wish: Wish) -> None:
         self._joint, self._wish = joint, wish

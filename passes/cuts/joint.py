@@ -17,9 +17,9 @@ class Joint:
     """What strategies need to know of a joint graph.
 
     Args:
-        kernels: ids of the nodes that the compiler makes one kernel each of the forward, which
-            decides what recomputing costs; None guesses it by the operators' names.
-        measured: what kernels of the forward took, which recomputing them then costs.
+        kernels: ids of nodes in each of the forward's kernels, which decides what recomputing
+            costs; None guesses by operators' names.
+        measured: what those kernels took, which recomputing then costs.
 
     Raises:
         ValueError: it is no joint graph.
@@ -56,8 +56,8 @@ class Joint:
         return self.work.carried(self.forward)
 
     def net_seconds(self, captured: Collection[str]) -> float:
-        """How much longer forward and backward take by estimate than where all that crosses is
-        saved: the work done again less the writes and reads that are not needed then."""
+        """Estimated extra time over saving all that crosses: recomputation less spared writes and
+        reads."""
         return self.extra_seconds(captured) - self.extra_seconds(self.crossings)
 
     def extra_seconds(self, captured: Collection[str]) -> float:
@@ -75,9 +75,9 @@ class Joint:
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.
 
-        These are the storages of the captures, and the dropout masks that the backward reads: they
-        are drawn for one step as tensors of the activations' dtype and are never drawn again. Other
-        inputs and parameters live on anyway. Dimensions that are not known count as none.
+        Storages of the captures, and of dropout masks that the backward reads, which are drawn for
+        one step and never again. Other inputs and parameters live on. Unknown dimensions count as
+        none.
         """
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
@@ -100,11 +100,8 @@ class Joint:
 
     @cached_property
     def forward(self) -> frozenset[str]:
-        """Ids of what the forward computes or reads.
-
-        These are the ancestors of its outputs, and the items of tuples among them: which field of
-        a forward tuple is meant is no work of the backward.
-        """
+        """Ids of what the forward computes or reads: the ancestors of its outputs, and items of
+        tuples among them, which are no work of the backward."""
         inside = self.graph.ancestors(self.outputs)
         for node in self.graph.nodes:
             if node.kind is Kind.ITEM and node.edges and node.edges[0] in inside:
@@ -127,17 +124,15 @@ class Joint:
     def crossings(self) -> tuple[str, ...]:
         """Ids of the forward's tensors that the backward reads, in graph order.
 
-        Where it reads a tuple, its fields cross. A call whose result is a tuple, read as a whole,
-        cannot cross: what it reads does, and it is computed again.
+        Of a tuple, its fields cross; of a call whose tuple is read as a whole, what it reads, for
+        it is recomputed.
         """
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """Ids of what crosses, and of the tuples on the way that nothing but their parts can be.
-
-        In graph order. A tuple among them is made again by the backward under every strategy.
-        """
+        """Ids of what crosses, and of the tuples on the way, which the backward always makes again,
+        in graph order."""
         by_id = self.graph.by_id
         todo, seen = list(self._read_by_backward), set[str]()
         while todo:
@@ -166,18 +161,13 @@ class Joint:
         return tuple(read)
 
     def computed_again(self, captured: Collection[str]) -> tuple[str, ...]:
-        """Ids of the forward's nodes that the backward must compute when it is handed `captured`.
-
-        In graph order; constants, inputs and parameters are not among them.
-        """
+        """Ids of the forward's nodes that the backward must compute given `captured`, in graph
+        order, without constants, inputs and parameters."""
         return self.behind(self._read_by_backward, captured)
 
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
-        """Some nodes and what they are computed from, in graph order.
-
-        Args:
-            stop: ids at which this ends, as it does at what is free; they are not among them.
-        """
+        """Some nodes and what they are computed from, in graph order, up to what is free or in
+        `stop`."""
         todo, seen = list(ids), set[str]()
         while todo:
             current = todo.pop()

@@ -1,7 +1,7 @@
-"""The least of bytes kept and work done again, with matrix products and convolutions kept.
+"""The least of bytes kept and recomputation, with matrix products and convolutions kept.
 
-The idea is AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory tradeoffs in
-checkpointing by being fusion aware", MLSys 2023); prices and restrictions are our own.
+As AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory tradeoffs in checkpointing by
+being fusion aware", MLSys 2023), with our prices and restrictions.
 """
 
 from dataclasses import replace
@@ -33,12 +33,9 @@ _STEPS = 8  # of halving the price's logarithm once it is known between two powe
 def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE) -> frozenset[str]:
     """What to save so that bytes plus `price` times the time that recomputing takes are least.
 
-    Where that makes a step longer by more than `share` of the forward's estimated time, the price
-    is raised until it does not. Of what the last price that was too low would save differently,
-    as much is taken as `share` has room for.
-
-    Args:
-        share: of the forward's time. What is to be computed again by wish may exceed it.
+    While that makes a step longer by more than `share` of the forward's estimated time, the price
+    is raised; then as much of the last cut too long as `share` allows is taken. Recomputation by
+    wish may exceed it.
     """
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}
     given = problem(joint, joint.work.again, banned, wish)
@@ -80,8 +77,8 @@ def _taken(given: CutProblem, answer: Answer) -> float:
 def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Answer:
     """The parts in which two answers differ, each as in the one or the other.
 
-    What is computed again needs only what it reads, so each connected part of the difference can be
-    taken by itself. Those that save most bytes for their seconds go first, while `limit` is kept.
+    Recomputing needs only what it reads, so connected parts are independent. Those that save most
+    bytes for their seconds go first, up to `limit`.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components  # slow to import

@@ -1,11 +1,9 @@
 """The choice behind a cut, as numbers: what to save, what to compute again.
 
-Each value of the forward that may be needed has two yes-or-no variables: *available* to the
-backward, and *computed again*. What is available but not computed again is saved and costs its
-bytes; what is computed again costs its work, and all it reads must be available. Views cost
-nothing to make again, and values that share one storage are therefore saved as one: the first of
-them. Dropout masks are values that are saved where anything reads them: they cost their bytes, and
-are no captures.
+Each value of the forward that may be needed is *available* to the backward or not, and *computed
+again* or not. Available and not computed again is saved, and costs bytes; computed again costs
+work, and needs all that it reads. Views are free, so values of one storage are saved as the first
+of them. Dropout masks are saved where anything reads them, and are no captures.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,9 +20,9 @@ class Wish:
     """What a person asks of a strategy.
 
     Args:
-        budget: most bytes to keep: a float is a fraction of what everything that crosses takes,
-            an int is bytes; None where the strategy has no budget.
-        save, recompute: ids of tensors that must be saved, and that must not be.
+        budget: most bytes to keep: an int is bytes, a float a fraction of what everything that
+            crosses takes; None where the strategy has no budget.
+        save, recompute: ids of tensors that must, and must not, be saved.
     """
 
     budget: float | int | None = None
@@ -68,8 +66,8 @@ def problem(
 
     Args:
         work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
-        banned: ids of nodes that are not to be computed again. Those that the backward reads and
-            that cannot be saved, for their result is a tuple, are computed again all the same.
+        banned: ids of nodes not to be computed again, but for those that the backward reads and
+            that cannot be saved, as their result is a tuple.
     """
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)

@@ -18,8 +18,8 @@ class Recomputation:
     """How a value comes about when it is not saved.
 
     Args:
-        sources: ids of what they start from: captures, inputs, parameters and masks.
-        whole: whether that is all; False where the search stopped at `MOST` nodes.
+        sources: ids of the captures, inputs, parameters and masks that the nodes start from.
+        whole: False where the search stopped at `MOST` nodes.
     """
 
     computed: tuple[str, ...]
@@ -32,9 +32,8 @@ class Standing:
     """What becomes of one node under a cut.
 
     Args:
-        kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (what
-            the backward needs of it comes from captures nearer by), "not needed" (the backward
-            needs nothing of it), "tuple" or "backward".
+        kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (the
+            backward needs it, but has nearer captures), "not needed", "tuple" or "backward".
         forced: "save" or "recompute" where a person said so, else "".
         can_save, can_recompute: whether a person may say so.
     """

@@ -16,14 +16,14 @@ AnyProgram = TypeVar("AnyProgram", bound=Program)
 class SplitProgram:
     """The two functions, and how values pass between them.
 
+    Both take what they need of the joint program's arguments, in its order, and return a flat
+    tuple.
+
     Args:
-        forward: its module has one function, "forward": it takes what it needs of the inputs,
-            parameters and masks, in the joint program's order, and returns a flat tuple of the
-            outputs, then the captures.
-        backward: its module has one function, "backward": it takes what it needs of the inputs,
-            parameters, masks and grad_outs, in the joint program's order, then the captures, and
-            returns a flat tuple of gradients in the order of `Program.gradients`.
-        capture_names: of the backward's arguments that the captures are handed to.
+        forward: a module with "forward" alone, which returns the outputs, then the captures.
+        backward: a module with "backward" alone, which takes the captures last, and returns
+            gradients in the order of `Program.gradients`.
+        capture_names: of the backward's arguments for the captures.
     """
 
     forward: Program
@@ -66,11 +66,8 @@ def capture_names(cut: Cut) -> tuple[str, ...]:
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
-    """A program of one function that computes a part of a joint one.
-
-    Args:
-        taken: names of the joint program's arguments that the function takes.
-    """
+    """A program of one function that computes a part of a joint one, and takes those of its
+    arguments."""
     return replace(
         program,
         mod=mod,

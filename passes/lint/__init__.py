@@ -1,7 +1,7 @@
 """What could be faster: hazards in a program, each with the pass that removes it.
 
-A linter is one file: it looks through a graph of either IR, knows no compiler, and yields findings.
-What it costs is estimated (`passes.cost`), or, with the kernels of a profile, measured.
+A linter is one file that looks through a graph of either IR and yields findings. Costs are
+estimated (`passes.cost`), or measured with a profile's kernels.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -62,11 +62,10 @@ def lint(
 
     Args:
         graph: with types, before the passes that are only for looking.
-        kernels: ids of the nodes that each kernel computes, as far as that is known. A hazard that
-            costs nothing, since its nodes share a kernel, is then left out.
-        measured: what kernels took. What the build had removed by itself, so that no kernel
-            computes it, is then left out, too.
-        target: that it is built for; one with a BLAS reads matrices either way.
+        kernels: ids of the nodes of each known kernel; hazards within a kernel cost nothing, and
+            are left out.
+        measured: what kernels took; hazards in no kernel, which the build removed, are left out.
+        target: one with a BLAS reads matrices either way.
         phases: of each kernel, "forward" or "backward", where the program was split.
     """
     subject = Subject(graph, kernels, measured, target, phases)

@@ -16,12 +16,11 @@ class Finding:
 
     Args:
         hazard: name of the linter.
-        nodes: ids of the nodes that it is about; the one to look at is the first.
-        remedy: the pass or passes that remove it, as a pipeline has them; "" where none does.
-        advice: where `remedy` is "", what else helps; with one, what it depends on; or "".
+        nodes: ids of its nodes, the one to look at first.
+        remedy: the passes that remove it, as a pipeline has them, or "".
+        advice: without a remedy, what else helps; with one, what it depends on; or "".
         bytes: moved for nothing.
-        seconds: what it costs: of nodes of kernels that were measured, their part of that.
-        measured: whether `seconds` is.
+        seconds: its cost; of measured kernels, the nodes' part, if `measured`.
     """
 
     hazard: str
@@ -106,10 +105,8 @@ class Subject:
         return bool(self.place.get(one, frozenset()) & self.place.get(other, frozenset()))
 
     def alone(self, node_id: str) -> bool:
-        """Whether the node has a kernel to itself, views aside, as far as that is known.
-
-        Where kernels are known and none has the node, its reader takes it along.
-        """
+        """Whether the node has a kernel to itself, views aside, as far as known: in known kernels,
+        a node without one goes with its reader."""
         if self.kernels is None:
             return True
         places = self.place.get(node_id)
@@ -139,11 +136,8 @@ class Subject:
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about some nodes; `lint` enters whose it is.
-
-        Args:
-            wasted: those whose cost the remedy would spare; all of them otherwise.
-        """
+        """A finding about some nodes, of which `wasted`, or all, cost what the remedy spares;
+        `lint` enters whose it is."""
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id

@@ -55,11 +55,8 @@ def _steps(target: str) -> dict[str, tuple[str, ...]]:
 
 
 def rest(target: Any, done: tuple[str, ...]) -> Any:
-    """What is left of a target's pipeline until a module is code, as a pass.
-
-    Args:
-        done: the passes that ran; of the others, those that are `OPTIONAL` stay out.
-    """
+    """The rest of a target's pipeline until a module is code, as a pass, without those that ran
+    (`done`) and other `OPTIONAL` ones."""
     out = OPTIONAL.union(done)
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.rest")

@@ -14,8 +14,8 @@ _TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}
 def absorb_transposes(program: RelayProgram) -> RelayProgram:
     """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag.
 
-    The gradient of a linear layer is made of such products. A BLAS reads a transposed operand in
-    place; TVM's own CPU schedules know no nn.matmul, so this serves targets with a BLAS.
+    Linear layers' gradients are such. A BLAS reads a transposed operand in place; TVM's own CPU
+    schedules have no nn.matmul, so this serves targets with a BLAS.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -18,11 +18,8 @@ from relascope.passes.tvm_calls import run
 def applied(
     program: RelayProgram, make: Callable[..., Any], *arguments: Any, target: str = ""
 ) -> RelayProgram:
-    """A program after a pass of TVM's, made of plain arguments.
-
-    Some of them (Inline, RemoveUnusedFunctions) change the module that they are given, so each gets
-    a copy.
-    """
+    """A program after a pass of TVM's, made of plain arguments. Some (Inline,
+    RemoveUnusedFunctions) change their module, so each gets a copy."""
     return with_origins(program, run(copied(program.mod), make, *arguments, target=target))
 
 

@@ -55,9 +55,8 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
     """The (n, k) weight behind a right operand that repeats one matrix, or None.
 
     Args:
-        before: the operand as it was, with its type: (batch, k, n), or (batch, n, k) if transposed.
+        before: the operand as it was, typed: (batch, k, n), or (batch, n, k) if transposed.
         operand: the same, rewritten.
-        transposed: whether the product transposes it.
     """
     batch = shape(before)[0]
     if isinstance(operand, relay.Constant):

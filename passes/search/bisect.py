@@ -1,8 +1,7 @@
 """Find the first pass that makes a pipeline bad, in few tries. Knows no compiler.
 
-A try is the pipeline with its last optional passes switched off. Required passes stay on, and so do
-the optional ones that they need: the program cannot go without them. Halving finds the place where
-good turns to bad; a try that cannot be run is passed over, and another one near it is taken.
+A try switches the last optional passes off; required ones and what they need stay on. Halving finds
+where good turns to bad; for a try that cannot run, one near it is taken.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -29,10 +28,10 @@ class Culprits:
     """Where a pipeline turns bad.
 
     Args:
-        suspects: indices of steps, `IMPORT` among them: one where it is known; several where the
-            tries between them cannot be run; none where the whole pipeline is not bad.
-        bad: the smallest try that is bad: everything up to the last suspect.
-        good: the largest one that is good, before the first suspect; None where there is none.
+        suspects: indices of steps, `IMPORT` among them: one where known, several where the tries
+            between them cannot run, none where the pipeline is not bad.
+        bad: the smallest bad try: everything up to the last suspect.
+        good: the largest good one, before the first suspect, or None.
     """
 
     suspects: tuple[int, ...]
@@ -47,8 +46,8 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
     """Find the first step that makes a pipeline bad.
 
     With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
-    each try that cannot be run. What is found is a true boundary: bad with the step, good without
-    it. Where a pipeline turns bad more than once, it is one of these places.
+    each try that cannot be run. The result is a true boundary, bad with the step and good without
+    it; one of them, if there are several.
 
     Args:
         pipeline: what is bad as a whole.
@@ -86,10 +85,8 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
-    """Indices of the steps that a pipeline cannot go without, by the catalogue.
-
-    These are the required ones, and of what they need the nearest one before them.
-    """
+    """Indices of the required steps of a pipeline, and of the nearest of what each needs before it,
+    by the catalogue."""
     kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
     ahead = sorted(kept)
     while ahead:
@@ -103,10 +100,8 @@ def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
 
 
 def half_way(ir: str, pipeline: Pipeline, part: Pipeline) -> bool:
-    """Whether a part ends between a required step and a required step that needs it.
-
-    Such a program (the root of the gradient without the gradient) is nothing that can be compared.
-    """
+    """Whether a part ends between a required step and one that needs it (the root of the gradient
+    without the gradient), where nothing can be compared."""
     done = {s.name for s in part if s.enabled}
     rest = [s for s in pipeline.steps[len(part) :] if s.enabled and info(ir, s).required]
     return any(name in done for step in rest for name in info(ir, step).needs)
@@ -124,12 +119,8 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
 
 
 def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
-    """The nearest two places, not bad and bad, with nothing between them that can be run.
-
-    Args:
-        low: the last place that is not bad, for all that is known.
-        high: the first one that is.
-    """
+    """The nearest places, from `low` (not bad) and `high` (bad), without a place that can run
+    between."""
     dark: set[int] = set()  # cannot be run
     while untried := [i for i in range(low + 1, high) if i not in dark]:
         known = [low, high, *(i for i in dark if low < i < high)]

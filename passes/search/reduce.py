@@ -1,10 +1,9 @@
 """Find a small piece of a program that still shows a fault, in few tries. Knows no compiler.
 
-A piece is a set of nodes of a neutral graph. What it reads and does not compute itself becomes its
-arguments; so any set of nodes is a program, wherever it is cut. The search starts at the nodes
-where values first differ, where these are known, and else halves the program's length from both
-ends; then it leaves out what is left in ever smaller chunks, down to single nodes: delta debugging
-(Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002).
+A piece is any set of nodes; what it reads and does not compute becomes its arguments. The search
+starts where values first differ, if known, else halves the program from both ends; then it drops
+ever smaller chunks, down to single nodes: delta debugging (Zeller and Hildebrandt, "Simplifying and
+Isolating Failure-Inducing Input", 2002).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -34,12 +33,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class PieceVerdict:
-    """What is said of a piece.
-
-    Args:
-        verdict: bad is a piece that shows the fault.
-        outputs: those of the piece's outputs that show it, as far as that is known.
-    """
+    """What is said of a piece: bad shows the fault, in these outputs as far as known."""
 
     verdict: Verdict
     outputs: tuple[str, ...] = ()
@@ -52,8 +46,8 @@ class Reduced:
     Args:
         piece: the smallest that shows the fault; None where the whole program does not.
         tries: how many pieces were tried.
-        minimal: whether the fault goes away without any single one of its nodes; not where the
-            tries were used up before.
+        minimal: whether the fault goes away without any one of its nodes; False if tries were used
+            up before.
     """
 
     piece: Piece | None
@@ -84,11 +78,10 @@ def calls(graph: Graph, piece: Piece) -> int:
 
 
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
-    """Where to look first: the first node whose value differs, with all that it is computed of,
-    back to values that are the same.
+    """Where to look first: the first node whose value differs, back to inputs that are the same.
 
     Args:
-        same, differ: ids of nodes that are there after the pass as well, by their values.
+        same, differ: ids of nodes that also stand after the pass, by their values.
     """
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
@@ -110,7 +103,7 @@ def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = 
         graph: the program that shows it.
         judge: asked about pieces, the whole program first, no piece twice.
         start: ids of nodes near the fault; see `near`.
-        most: how many pieces are tried at most; the smallest bad one seen is returned then.
+        most: tries; then the smallest bad piece so far is returned.
     """
     search = _Search(graph, judge, most)
     if not search.bad(search.all):
@@ -131,10 +124,8 @@ Units = tuple[int, ...]
 
 
 class _Search:
-    """The smallest bad piece so far, and what can be cut off it.
-
-    A unit is what can only be cut off together: a value of several tensors, and what reads it.
-    """
+    """The smallest bad piece so far, in units that can only be cut off together: a value of several
+    tensors, and its readers."""
 
     def __init__(self, graph: Graph, judge: Judge, most: int) -> None:
         self._graph, self._judge, self._most = graph, judge, most
@@ -160,11 +151,11 @@ class _Search:
         return read, around
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
-        """Whether these units show the fault; if so, they are the smallest piece from now on.
+        """Whether these units show the fault; then they are the smallest piece.
 
         Args:
-            outputs: of the piece; None takes those of the smallest so far that are still in it, and
-                whatever nothing in the piece reads.
+            outputs: None takes the smallest's that are still in it, and what nothing in the piece
+                reads.
         """
         piece = self._piece(units, outputs)
         if not piece.outputs:

@@ -10,8 +10,8 @@ _BEFORE_BIND = {("relax", "combine_matmul")}
 def with_remedy(ir: str, pipeline: Pipeline, remedy: str) -> Pipeline:
     """Put the passes that remove a hazard behind the last one that is built from.
 
-    Those that must come before the weights are constants stand in front of the step that makes them
-    so, where there is one; those that are only for looking, at the end.
+    Those that must precede constant weights stand before the step that makes them so; those only
+    for looking, at the end.
 
     Raises:
         ValueError: there is no such pass.

@@ -12,11 +12,8 @@ TITLE = "Duplicates"
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """Calls of one operator on equal operands: each after the first.
-
-    Values get numbers in order (Cocke's value numbering), so what duplicates read may be
-    duplicates themselves.
-    """
+    """Calls of one operator on equal operands, after the first, also on duplicates (Cocke's value
+    numbering)."""
     numbers: dict[str, int] = {}
     first: dict[Hashable, str] = {}
     for node in subject.graph.nodes:

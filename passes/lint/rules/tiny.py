@@ -21,8 +21,8 @@ LEAST_SHARE = 0.05
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """The tiny kernels together, where they make up a part of the whole: first those that a pass
-    makes part of others."""
+    """The tiny kernels together, if they are a part of the whole; those that a pass joins to others
+    first."""
     kernels = subject.kernels or []
     seconds = [taken for _, taken in subject.measured or ()] or [CALL] * len(kernels)
     joined = {p for f in unfused.find(subject) if f.remedy for p in subject.place[f.nodes[0]]}

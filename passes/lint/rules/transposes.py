@@ -78,8 +78,7 @@ def _before(
 
 
 def _shown(subject: Subject, node: Node) -> Node:
-    """What its reader sees of a value: the last of the views, or broadcasts that repeat nothing,
-    that stand between."""
+    """What a reader sees of a value: the last of the views and non-repeating broadcasts."""
     graph = subject.graph
     while len(graph.readers[node.id]) == 1 and node.id not in graph.outputs:
         reader = graph.by_id[graph.readers[node.id][0]]

@@ -13,10 +13,8 @@ KERNELS = True
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """A pointwise kernel whose result one other kernel alone reads, pointwise or to reduce it.
-
-    What fusion has left apart no pass joins; that is told where it was measured, and no guess.
-    """
+    """A pointwise kernel whose only reader is a pointwise or reducing kernel. No pass joins what
+    fusion left apart, so it is told where it was measured, not guessed."""
     kernels = [[subject.graph.by_id[i] for i in nodes] for nodes in subject.kernels or ()]
     fused = any(sum(not is_view(n) for n in inside) > 1 for inside in kernels)
     if fused and subject.measured is None:
@@ -54,8 +52,8 @@ def _reader(subject: Subject, inside: Sequence[Node]) -> Node | None:
 
 
 def _readers(subject: Subject, kernel: set[str]) -> set[str]:
-    """Ids of the nodes of other kernels that read a kernel's results, views aside; none where one
-    is returned, or read where nothing is known."""
+    """Ids of nodes of other kernels that read a kernel's results, through views; none if one is
+    returned, or read by unknown kernels."""
     graph, found, seen = subject.graph, set[str](), set[str]()
     todo = [r for i in kernel for r in graph.readers[i] if r not in kernel]
     ends = set(graph.outputs)

@@ -15,8 +15,8 @@ _FITS = relax.analysis.BaseCheckResult.PASS
 
 
 def problems(program: RelaxProgram) -> Iterator[str]:
-    """Sentences, one a problem: what TVM calls not well-formed, types of calls that are missing or
-    not what TVM infers anew, and arguments that the program tells of and "main" does not have."""
+    """Sentences on what TVM calls not well-formed, missing or wrong types of calls, and arguments
+    that the program names and "main" lacks."""
     try:
         tvm.relax.analysis.well_formed(program.mod)
     except (tvm.error.TVMError, ValueError) as error:
@@ -52,13 +52,12 @@ def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
 
 
 def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
-    """The program whose "main" takes what a function takes and returns a tuple of its inside.
+    """The program whose "main" takes what the function `name` takes and returns a tuple of its
+    inside.
 
-    A variable of a dataflow block is not seen outside of it, so there are no such blocks in what
-    this returns, and nothing is fused when it is built.
+    Dataflow blocks, which hide their variables, are dissolved, so nothing is fused.
 
     Args:
-        name: of the function.
         variables: arguments of it, or variables that it binds, each of one tensor.
     """
     function = program.mod[name]
@@ -80,11 +79,8 @@ def _variables(function: Any) -> list[Any]:
 
 
 def imported_order(program: RelaxProgram, variable: Any) -> int | None:
-    """When PyTorch executed the operator that a variable came from, counted from 0.
-
-    The importer calls it `operator_ordinal` or `operator_ordinal_copy`; see
-    `engine.relax.frontend.importer`. None for gradients, and where the importer left no number.
-    """
+    """When PyTorch executed the operator that a variable came from, counted from 0; None for
+    gradients, and without a number in the name (see `engine.relax.frontend.importer`)."""
     name = str(getattr(variable, "name", ""))
     _, source = program.provenance.get(name, ("", ""))
     operator = source.rpartition("::")[2].strip("_")

@@ -84,11 +84,8 @@ def bindings(function: Any) -> list[Binding]:
 
 
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
-    """What a function returns, nested tuples flattened, as variables and constants.
-
-    Args:
-        bound: its bindings.
-    """
+    """What a function with the bindings `bound` returns, nested tuples flattened, as variables and
+    constants."""
     values = {variable.__chandle__(): value for variable, value in bound}
     flat, todo = [], [function.body.body]
     while todo:
@@ -109,10 +106,8 @@ def function_of(
     """A function of one dataflow block that computes what it returns and nothing else.
 
     Args:
-        params: all of its parameters.
         bound: bindings in order; those that nothing returned depends on are left out.
         returned: variables or constants; the function returns a flat tuple of them.
-        attrs: of the function.
     """
     needed = {v.__chandle__() for v in returned}
     alive = []
@@ -160,12 +155,7 @@ def read_counts(bound: Sequence[Binding], returned: Sequence[Any]) -> Counter[in
 
 
 def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
-    """A bound value with some of the variables and constants that it reads replaced; itself where
-    none is.
-
-    Args:
-        instead: by the handle of one, what stands in its place.
-    """
+    """A bound value with replaced variables and constants, by handle; itself where none is."""
     if not instead:
         return value
     if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
@@ -197,13 +187,8 @@ def with_args(call: Any, args: Sequence[Any]) -> Any:
 
 
 def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
-    """Bindings in an order in which what may be moved comes right before its first reader.
-
-    Computed all at once in front, it would all be held at the same time.
-
-    Args:
-        movable: handles of the variables that may be moved.
-    """
+    """Bindings reordered so that those with a handle in `movable` come right before their first
+    reader, not all at once in front, where they would all be held."""
     waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in movable}
     placed: set[int] = set()
     ordered: list[Binding] = []

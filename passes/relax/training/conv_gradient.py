@@ -9,14 +9,15 @@ from relascope.passes.relax.ir.rewrite import shape
 
 
 def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The transposed convolution for the data; for the weight, by the number of groups.
+    """The transposed convolution for the data; for the weight, by the number of groups:
 
-    Of one group: a convolution of the data with the gradient as its kernel, both read with batch
-    and channels exchanged, which libraries know as the weight's gradient. Of as many groups as
-    channels: for every place in the kernel, the sum of the gradient times the data that this place
-    was laid over. Otherwise such patches side by side and one product a group, as im2col lays them
-    (Chellapilla, Puri and Simard, "High Performance Convolutional Neural Networks for Document
-    Processing", 2006).
+    - One: a convolution of the data with the gradient, both with batch and channels exchanged,
+      which
+      libraries know.
+    - As many as channels: for each place in the kernel, the sum of gradient times data there.
+    - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
+      Simard,
+      "High Performance Convolutional Neural Networks for Document Processing", 2006).
     """
     attrs = call.attrs
     data, weight = call.args

@@ -101,7 +101,7 @@ def _narrowed(
     halves: Mapping[str, Any],
     gradients: Sequence[str],
 ) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
-    """A joint function with its arguments in bfloat16, and their gradients, which are cast back.
+    """A joint function with bfloat16 arguments and gradients, cast inside.
 
     Args:
         halves: by name, the arguments for which float32 stands in.
@@ -137,11 +137,8 @@ def _narrowed(
 def _with_target(
     main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any], wide: Mapping[str, Any]
 ) -> Any:
-    """The function as TVM's Gradient reads it: its results are variables of their own.
-
-    Args:
-        wide: by name, float32 in place of arguments in bfloat16, of which TVM has no gradient.
-    """
+    """The function as TVM's Gradient reads it, its results variables of their own; by name in
+    `wide`, float32 replaces bfloat16 arguments, of which TVM has no gradient."""
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
     block = main.body.blocks[0]

@@ -1,8 +1,8 @@
 """Gradients of single operators: a record of their use, and the layer that makes it.
 
-TVM's table (`FPrimalGradient`) is global to the process. `check` completes it by ours
-(`passes.relax.training.operator_gradients`) and puts a thin layer over the operators of one
-program; the layer only passes on, unless a `Recorder` is at work.
+TVM's table (`FPrimalGradient`) is global. `check` completes it by ours
+(`passes.relax.training.operator_gradients`) and wraps the operators of one program; the layer only
+passes on, unless a `Recorder` is at work.
 """
 
 from collections.abc import Sequence

@@ -9,12 +9,7 @@ from relascope.passes.relax.ir.rewrite import bindings, function_of, results, wi
 
 
 def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgram:
-    """A joint program that returns the gradients of some arguments only.
-
-    Args:
-        program: after the gradient.
-        wanted: names of arguments; those without a gradient are ignored.
-    """
+    """A joint program that returns the gradients of `wanted` arguments only, if they have one."""
     main = program.main
     bound = bindings(main)
     returned, names = kept_results(program, results(main, bound), wanted)

@@ -30,10 +30,8 @@ def fitted(gradient: Any, to: Any, builder: Any) -> Any:
 
 
 def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """A matrix that serves a whole batch gets its gradient from one product over all rows.
-
-    TVM's own makes one product for each element of the batch and adds them up.
-    """
+    """A matrix that serves a whole batch gets its gradient from one product over all rows; TVM's
+    own adds one product per element of the batch."""
     a, b = call.args
     left, right = shape(a), shape(b)
     if len(left) > 2 and len(right) == 2:
@@ -73,11 +71,8 @@ def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """At the bounds themselves PyTorch's clamp passes the gradient on, and its hardtanh does not.
-
-    relu6 is a hardtanh, and passes NaN's gradient on. Of its kind are hardsigmoid and hardswish,
-    which do not.
-    """
+    """At the bounds PyTorch's clamp passes the gradient on; hardtanh, hardsigmoid and hardswish do
+    not. relu6, a hardtanh, passes on NaN's."""
     x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
     if any(n in operator for n in ("hardtanh", "relu6")):
@@ -143,10 +138,8 @@ def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Shared evenly among all elements that are as large (small) as the result.
-
-    PyTorch's max and min share it among NaN where there is one, its amax and amin do not.
-    """
+    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
+    amax and amin do not."""
     (x,) = call.args
     axes, size = _axes(call), list(shape(x))
     kept = [1 if i in axes else d for i, d in enumerate(size)]

@@ -12,15 +12,12 @@ from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
 
 class Recorder:
-    """Names what the gradient of each call is made of after the call, and notes where it is from.
-
-    Args:
-        provenance: of the program whose gradient is taken.
+    """Names what the gradient of each call is made of after the call, and notes its origin in the
+    program's `provenance`.
 
     Attributes:
         provenance: of the variables made here.
-        refused: why a gradient could not be taken. TVM's own error, which an EngineError becomes
-            on its way through TVM, says less.
+        refused: why a gradient could not be taken; TVM's own error says less than this EngineError.
     """
 
     def __init__(self, provenance: Provenance) -> None:

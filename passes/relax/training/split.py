@@ -15,14 +15,13 @@ from relascope.passes.relax.ir.program import RelaxProgram
 def split(
     program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
-    """Saw a joint program into two; see `passes.cuts.split_program.SplitProgram`.
+    """Split a joint program, as the gradient leaves it; see
+    `passes.cuts.split_program.SplitProgram`.
 
     Args:
-        program: after the gradient, as `passes.relax.training.gradient` leaves it.
         graph: of the program, with `forward_outputs` set.
         exprs: the Relax variable of each node, by its id.
-        captures: ids of the nodes that the forward saves. What else the backward needs of the
-            forward, it computes again; constants stand in both functions.
+        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
 
     Raises:
         EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.

@@ -1,7 +1,7 @@
 """Sums and differences of a value with itself, as TVM builds them right.
 
-Its SimplifyExpr dies of what it makes of `x + x` where x is more than a variable ("contains free
-variables"), and its kernels take `x - x` for 0, which it is not of NaN and infinity.
+SimplifyExpr fails on its form of `x + x` if x is more than a variable ("contains free variables"),
+and kernels take `x - x` for 0, which is wrong for NaN and infinity.
 """
 
 import math
@@ -15,13 +15,12 @@ from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rew
 
 
 def without_doubles(program: RelayProgram, building: bool = False) -> RelayProgram:
-    """A program in which no value is added to itself, or to an equal one; values stay as they are.
-
-    Operators of equal attributes and operands count as equal, as EliminateCommonSubexpr has them.
+    """A program in which no value is added to itself or to an equal one (equal as
+    EliminateCommonSubexpr has it).
 
     Args:
         building: differences of equal values are written otherwise, too, and dropouts count as
-            what they are given.
+            their inputs.
     """
     number: dict[int, int] = {}
     known: dict[Any, int] = {}

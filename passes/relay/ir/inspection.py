@@ -13,8 +13,8 @@ from relascope.passes.relay.ir.rewrite import copied, with_main
 
 
 def problems(program: RelayProgram) -> Iterator[str]:
-    """Sentences, one a problem: variables that are bound twice or nowhere, types that are missing
-    or not what TVM infers anew, and arguments that the program tells of and "main" has not."""
+    """Sentences on variables bound twice or nowhere, missing or wrong types, and arguments that the
+    program names and "main" lacks."""
     for name, function in program.mod.functions.items():
         where = name.name_hint
         for free in relay.analysis.free_vars(function):
@@ -38,13 +38,8 @@ def problems(program: RelayProgram) -> Iterator[str]:
 
 
 def with_intermediates(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
-    """The program whose "main" takes what a function takes and returns a tuple of its inside.
-
-    Args:
-        program: in graph normal form.
-        name: of the function.
-        exprs: expressions of it, each of one tensor.
-    """
+    """The program, in graph normal form, whose "main" takes what the function `name` takes and
+    returns a tuple of its inside: `exprs`, each of one tensor."""
     function = program.mod[name]
     main = relay.Function(function.params, relay.Tuple(list(exprs)))
     return replace(with_main(program, main), outputs=len(exprs), gradients=(), updates=())

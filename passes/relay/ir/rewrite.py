@@ -1,8 +1,7 @@
 """Rewriting a Relay function node by node without recursion.
 
-TVM's own `ExprMutator` recurses over edges and stops at Python's limit on deep graphs; this walks
-in post order instead. It serves functions in graph normal form: let bindings and control flow are
-left as they are.
+TVM's `ExprMutator` stops at Python's recursion limit on deep graphs; this walks in post order. It
+serves graph normal form: let bindings and control flow are left as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,11 +62,7 @@ def children(expr: Any) -> Iterable[Any]:
 
 
 def with_children(expr: Any, fresh: Sequence[Any], span: Any = None) -> Any:
-    """A call, tuple or item that reads other expressions, in the order of `children`.
-
-    Args:
-        span: where it has none.
-    """
+    """A call, tuple or item on inputs in the order of `children`; `span` where it has none."""
     span = expr.span or span
     if isinstance(expr, relay.Call):
         return relay.Call(fresh[0], list(fresh[1:]), expr.attrs, expr.type_args, span)
@@ -127,13 +122,12 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
 def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
     """Rewrite the calls of "main", producers first, and infer types again.
 
-    A replacement without a span gets the span of the call that it replaces, so that what a pass
-    makes is still found at its module.
+    A replacement without a span gets that of the call that it replaces, so its module stays known.
 
     Args:
         program: typed and in graph normal form.
-        visit: see `Visit`. It may read types of the call as it was (`call.args[0].checked_type`),
-            not of the rewritten arguments, which may have none yet.
+        visit: see `Visit`. It may read types of the original call (`call.args[0].checked_type`),
+            not of rewritten arguments, which may have none yet.
         arguments: variables that "main" takes after those it has.
     """
     main = program.main
@@ -154,12 +148,8 @@ def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) 
 
 
 def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None) -> dict[int, Any]:
-    """Every expression that some results need once others stand in for some, by its old handle.
-
-    Args:
-        instead: by an expression's handle, what stands in its place.
-        span: of what has none; None keeps what needs no change as it is.
-    """
+    """By old handle, every expression that some results need once others (`instead`, by handle)
+    replace some; those without a span get `span`, or stay as they are if it is None."""
     new: dict[int, Any] = dict(instead)
     todo: list[tuple[Any, bool]] = [(r, False) for r in results]
     while todo:

@@ -18,10 +18,9 @@ Identity = tuple[str, Any]
 def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
     """The program with another module, typed, in which every new call has a place in the model.
 
-    A call that a pass made without a span gets that of a call which is gone and read one of the
-    same values, first of all one of the same operator; else that of what reads it, and else that of
-    what it reads. Such a span says where the call belongs and no more: its key begins with `NEAR`,
-    for what it computes need not be what PyTorch's operator there computed.
+    A call without a span gets that of a removed call with the same inputs, preferably of the same
+    operator; else of its reader, else of what it reads. Its key begins with `NEAR`, as it need not
+    compute what PyTorch's operator there did.
     """
     after = mod["main"]
     old, new = _calls(program.main), _calls(after)
@@ -54,12 +53,8 @@ def _calls(function: Any) -> dict[int, Any]:
 
 
 def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
-    """The key that each call without one belongs to, by handle.
-
-    Args:
-        old: calls that are there no more, or that were built anew.
-        new: calls that were not there before, producers first.
-    """
+    """The key of each new call without one, by handle; `old` calls are gone or rebuilt, `new` ones
+    stand producers first."""
     name = _Names()
     was = [(*name(e), e) for e in old.values()]
     now = {h: name(e) for h, e in new.items()}

@@ -36,9 +36,8 @@ def execution_order(expr: Any) -> int:
 
 
 def imported_order(expr: Any) -> int | None:
-    """The same for what the importer made and what took its place; None for gradients and where
-    the importer left no number; -1 - n for what a pass made of number n, which need not be the
-    same."""
+    """The same for what the importer made or a pass put in its place; None for gradients and
+    without a number; -1 - n for what a pass made of number n, which may differ."""
     where, _, ordinal = key(expr).rpartition("|")
     if where.removeprefix(NEAR).startswith("gradient|") or not ordinal.isdigit():
         return None
@@ -46,11 +45,7 @@ def imported_order(expr: Any) -> int | None:
 
 
 class Spans:
-    """Makes spans for what a program did not have when it was imported.
-
-    Args:
-        provenance: of the program; `provenance` of this object grows by the keys made here.
-    """
+    """Makes spans for what is new in a program; `provenance` grows by their keys."""
 
     def __init__(self, provenance: Mapping[str, tuple[str, str]]) -> None:
         self.provenance = dict(provenance)

@@ -73,12 +73,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
 
 
 def _with_stops_as_arguments(main: Any) -> tuple[Any, list[str]]:
-    """The function with an argument in the place of each tensor through which no gradient flows;
-    these tensors are its last results.
-
-    Returns:
-        The function, typed, and the arguments' names.
-    """
+    """The typed function with arguments in place of tensors through which no gradient flows, which
+    are its last results; the arguments' names."""
     stops = [e for e in rewrite.post_order(main.body) if rewrite.op_name(e) == NAME]
     if not stops:
         return main, []
@@ -126,11 +122,8 @@ def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:
 def _with_provenance(
     bindings: list[Binding], recorder: Recorder, spans: Spans, program: RelayProgram
 ) -> tuple[list[Binding], dict[int, Any]]:
-    """Give the bindings spans.
-
-    Returns:
-        The bindings, and for each call of the program (by handle) the variable it is bound to.
-    """
+    """Give the bindings spans; also, by handle of the program's calls, the variables that they are
+    bound to."""
     bound: dict[int, Any] = {}
     copies: dict[int, Any] = {}  # TVM's copies of forward calls, which some gradients read again
     origin: dict[int, Any] = {}  # the span for the gradient of what a variable holds

@@ -11,12 +11,8 @@ from relascope.passes.relay.ir.rewrite import with_main
 
 
 def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgram:
-    """A joint program that returns the gradients of some arguments only.
-
-    Args:
-        program: after the gradient, in graph normal form.
-        wanted: names of arguments; those without a gradient are ignored.
-    """
+    """A joint program, in graph normal form, with the gradients of `wanted` arguments only, if they
+    have one."""
     main = program.main
     results, names = kept_results(program, list(main.body.fields), wanted)
     function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)

@@ -1,7 +1,7 @@
 """Gradients of single operators: ours beside TVM's, and a record of their use.
 
-TVM's table (`FPrimalGradient`) is global to the process. `prepare` completes it and puts a thin
-layer over the operators of one program; the layer only passes on, unless a `Recorder` is at work.
+TVM's table (`FPrimalGradient`) is global. `prepare` completes it and wraps the operators of one
+program; the layer only passes on, unless a `Recorder` is at work.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ def _collapse_sum_to(call: Any, grad: Any) -> list[Any]:
 def _take(call: Any, grad: Any) -> list[Any]:
     """Adds up what was taken from one place; TVM's own is a loop over the indices.
 
-    The gradient of take(data, indices, axis) has the indices' axes where `axis` was: they come to
-    the front and scatter into zeros of data's shape.
+    The gradient of take(data, indices, axis) has the indices' axes at `axis`; they move to the
+    front, and scatter into zeros of data's shape.
     """
     data, indices = call.args
     if call.attrs.axis is None or int(call.attrs.batch_dims):
@@ -119,12 +119,12 @@ def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any
 def _conv2d(call: Any, grad: Any) -> list[Any]:
     """The transposed convolution for the data, and a product over patches for the weight.
 
-    The weight's gradient is, for every place in the kernel, the product of the gradient with the
-    data that this place was laid over: one matmul of (out channels, batch * places) with
-    (places of the kernel * in channels, batch * places). TVM's importer counts the channels of a
-    depthwise weight as (groups, out / groups). TVM's own gradient infers too few channels where
-    there are groups, its conv2d_backward_weight runs one group a channel and image, and that
-    operator's legalisation needs types that building does not keep.
+    For every place in the kernel, the weight's gradient is the product of the gradient with the
+    data there: one matmul of (out channels, batch * places) with (places of the kernel * in
+    channels, batch * places). A depthwise weight's channels are (groups, out / groups) as TVM
+    imports them. TVM's own gradient infers too few channels with groups, its conv2d_backward_weight
+    runs one group a channel and image, and that operator's legalisation needs types that building
+    does not keep.
     """
     attrs = call.attrs
     data, weight = call.args
@@ -350,10 +350,8 @@ def _relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
-    """PyTorch's clamp passes the gradient on at its limits; what else clips does not.
-
-    hardtanh and relu6 pass on NaN's.
-    """
+    """PyTorch's clamp passes the gradient on at its limits, others do not; hardtanh and relu6 pass
+    on NaN's."""
     x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
     operator = _operator(call)
     inside = (relay.greater_equal, relay.less_equal)
@@ -375,10 +373,8 @@ def _operator(call: Any) -> str:
 
 
 def _largest(call: Any, grad: Any) -> list[Any]:
-    """Shared evenly among all elements that are as large (small) as the result.
-
-    PyTorch's max and min share it among NaN where there is one, its amax and amin do not.
-    """
+    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
+    amax and amin do not."""
     x, dtype = call.args[0], call.checked_type.dtype
     size = shape(x)
     axes = call.attrs.axis
@@ -461,8 +457,7 @@ def _cumsum(call: Any, grad: Any) -> list[Any]:
 
 
 def _scatter_nd(call: Any, grad: Any) -> list[Any]:
-    """What is put somewhere takes the gradient from there, and leaves nothing to what it was put
-    over."""
+    """The update takes the gradient from its place, and leaves nothing to what it replaced."""
     _, indices, updates = call.args
     by_updates = relay.gather_nd(grad, indices)
     if str(call.attrs.mode) == "add":
@@ -540,10 +535,8 @@ _OWN: dict[str, Gradient] = {
 
 
 class Recorder:
-    """Ties every use of an operator's gradient to the call of the program that it is of.
-
-    TVM asks for gradients in exactly the reverse of the order in which it visits the calls; each
-    use is checked against the call expected next.
+    """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
+    exactly the reverse order of calls, and each use is checked.
 
     Args:
         calls: the calls of the program, producers first.
@@ -579,20 +572,17 @@ _without: set[str] = set()
 
 
 def constant_value(call: Any, index: int) -> Any:
-    """The value (numpy.ndarray) of a call's argument if the program has it as a constant.
-
-    TVM hands a gradient function let variables for all arguments; this looks behind them.
-    """
+    """The value (numpy.ndarray) of a call's constant argument, or None, behind the let variables
+    that TVM hands to gradient functions."""
     recorder = RECORDING.current
     argument = (recorder.current if recorder else call).args[index]
     return argument.data.numpy() if isinstance(argument, relay.Constant) else None
 
 
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
-    """Complete TVM's table for the operators of these calls and put the recording layer on.
+    """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
 
-    An operator without a gradient is let through where its result is not floating: no gradient
-    flows through integers.
+    Operators with results that are not floating, through which no gradient flows, need none.
 
     Args:
         calls: typed.

@@ -15,14 +15,12 @@ from relascope.passes.relay.ir.rewrite import rebuilt
 def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
-    """Saw a joint program into two; see `passes.cuts.split_program.SplitProgram`.
+    """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
 
     Args:
-        program: after the gradient, in graph normal form.
         graph: of the program, with `forward_outputs` set.
         exprs: the Relay expression of each node, by its id.
-        captures: ids of the nodes that the forward saves. What else the backward needs of the
-            forward, it computes again; constants stand in both functions.
+        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
 
     Raises:
         EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
@@ -43,10 +41,8 @@ def split(
 def _half(
     program: RelayProgram, name: str, results: Sequence[Any], instead: Mapping[int, Any]
 ) -> RelayProgram:
-    """A function of the given results, in which some expressions are replaced by variables.
-
-    The variables are its last arguments, all of them, needed or not.
-    """
+    """A function of the given results, in which variables, its last arguments, replace some
+    expressions."""
     new = rebuilt(results, instead)
     body = relay.Tuple([new[r.handle.value] for r in results])
     params = [p for p in program.main.params if p.handle.value in new]
