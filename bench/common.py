@@ -36,12 +36,8 @@ Row = dict[str, Any]
 def options(
     doc: str | None, samples: bool = True, repeats: int = 30, modes: bool = False
 ) -> argparse.ArgumentParser:
-    """A parser with the options that most scripts have.
-
-    Args:
-        repeats: rounds of each timing; 0 where nothing is timed in rounds.
-        modes: also which mode, and the target.
-    """
+    """A parser with the options that most scripts have: rounds of each timing, where anything is
+    timed in rounds, and if `modes`, which mode and the target."""
     parser = argparse.ArgumentParser(description=doc)
     if modes:
         parser.add_argument("--training", action="store_true", help="that alone")
@@ -66,11 +62,7 @@ def modes(args: argparse.Namespace) -> tuple[bool, ...]:
 
 def target(client: EngineClient, words: str = "") -> str:
     """The first target of an engine that runs here and has some words in its name, such as "cuda
-    -graphs=cuda"; what stands behind a "!", as in "cuda !-libs", it must not have.
-
-    Raises:
-        EngineError: kind "target"; there is none, and why.
-    """
+    -graphs=cuda", and not what stands behind a "!"; EngineError, kind "target", without one."""
 
     def fits(name: str) -> bool:
         return all(
@@ -95,12 +87,8 @@ def request(
     words: str = "",
     strategy: str = "",
 ) -> BuildRequest:
-    """A source by its default pipeline; in training, cut.
-
-    Args:
-        words: of the target; see `target`.
-        strategy: that picks the captures; "" for the default one.
-    """
+    """A source by its default pipeline; in training, cut by a strategy, "" for the default one.
+    `words` are of the target; see `target`."""
     pipeline = default_pipeline(ir, source.training, source.gradient)
     asked = BuildRequest(source, pipeline, target(client, words), threads, repeats)
     return with_cut(
@@ -170,12 +158,8 @@ def finish(
     rows: Sequence[Row],
     missed: Callable[[Row], list[str]] = lambda row: [],
 ) -> int:
-    """Print the rows, write them where that is wished, and print what they miss; 1 if they do, and
-    nobody else judges the rows.
-
-    Args:
-        missed: what a row promises and does not keep, in words, of one that has not failed.
-    """
+    """Print the rows, write them where that is wished, and print what they miss (`missed` says it
+    of a row that has not failed); 1 if they do, and nobody else judges them."""
     table(rows)
     write(args.output, rows)
     said = []

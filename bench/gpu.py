@@ -193,15 +193,8 @@ def _cell(value: Any) -> str:
 
 
 def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
-    """Run parts in order, and write down each row as it comes.
-
-    Args:
-        args: `part`, `engine` (None for all), `dry_run` and `output`. The first part, which looks
-            for the GPU, runs in any case.
-
-    Returns:
-        0 where every part came to its end and no bar is missed.
-    """
+    """Run parts in order, as options ask, and write down each row as it comes; 0 where every part
+    came to its end and no bar is missed. The first, which looks for the GPU, runs in any case."""
     if unknown := set(args.part or ()) - {p.name for p in parts}:
         known = ", ".join(dict.fromkeys(p.name for p in parts))
         print(f"There is no part {', '.join(unknown)}: {known}.", file=sys.stderr)

@@ -25,12 +25,8 @@ WHOLE = "forward_backward"
 
 @dataclass(frozen=True)
 class Case:
-    """How long a source may take; the default cut in training.
-
-    Args:
-        most: of the time of PyTorch eager, in Relax and in Relay.
-        build: seconds that building may take.
-    """
+    """How long a source, with the default cut in training, may take at `most`: of PyTorch eager's
+    time, in Relax and in Relay, and in seconds of building."""
 
     most: tuple[float, float]
     build: float | None = None

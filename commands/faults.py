@@ -46,14 +46,8 @@ def narrowed(
 
 
 def own_test(args: Namespace, **judges: object) -> OwnTest | None:
-    """The test of a person's own that the options name.
-
-    Args:
-        judges: other options that say what is bad, with what was given; --rtol and --atol are.
-
-    Raises:
-        EngineError: kind "usage"; it cannot be run, or not with these.
-    """
+    """The test of a person's own that the options name; EngineError, kind "usage", if it cannot be
+    run, or not with other options of `judges` that say what is bad."""
     if args.test is None:
         return None
     judges |= {"rtol": args.rtol, "atol": args.atol}

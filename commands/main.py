@@ -114,12 +114,8 @@ _COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) -> int:
-    """Run one command and return the exit status.
-
-    Args:
-        argv: the arguments after the program's name; None takes them from the process.
-        connect: makes the client of an engine from the name of its IR; None starts the engine.
-    """
+    """Run one command, by default this process's; the exit status. `connect` makes the client of an
+    IR's engine, by default a process."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")):
         argv.insert(0, "page")

@@ -21,14 +21,8 @@ _Place = tuple[Any, ...]  # where a constant lies, and its type
 
 @dataclass
 class _Version:
-    """A function that was written.
-
-    Args:
-        place: of the function.
-        likeness: of loops, a hash of their structure.
-        name: of its content.
-        places: of its constants.
-    """
+    """A function that was written: where it lies, a hash of its loops' structure, the name of its
+    content, and where its constants lie."""
 
     function: Any
     place: Any
@@ -39,13 +33,7 @@ class _Version:
 
 @dataclass
 class Contents:
-    """Writes what functions hold, each content once.
-
-    Args:
-        tvm: the package.
-        writer: writes it.
-        level: in `LEVELS`.
-    """
+    """Writes what functions hold, each content once, as a level of `LEVELS` wants it."""
 
     tvm: Any
     writer: Writer
@@ -70,12 +58,8 @@ class Contents:
         self._last = None
 
     def functions(self, mod: Any) -> dict[str, str] | None:
-        """Write what is new in a module.
-
-        Returns:
-            The hash of each function's content, by the function's name; None where they are not
-            recorded, or this is no module.
-        """
+        """Write what is new in a module; the hash of each function's content by its name, None
+        where they are not recorded, or this is no module."""
         if not self.texts or not hasattr(mod, "functions"):
             return None
         functions = mod.functions

@@ -46,14 +46,8 @@ class _RecordedModule:
 
 @dataclass
 class _PassRun:
-    """A pass that is under way.
-
-    Args:
-        module: as it was when it began.
-        began: on the clock.
-        caller: the innermost frame of Python's from which it runs.
-        recording: seconds that the recording itself took meanwhile.
-    """
+    """A pass under way: the module as it was given, when it began, the innermost frame of Python's
+    that runs it, and seconds that the recording itself took meanwhile."""
 
     number: int
     module: _RecordedModule | None
@@ -175,12 +169,8 @@ class Events:
 
     @_safely
     def ended(self, mod: Any, code: list[list[str]] | None = None) -> None:
-        """The innermost pass of this thread has ended.
-
-        Args:
-            mod: what it made of the module; None where it is no pass.
-            code: what was generated, as languages and texts.
-        """
+        """The innermost pass of this thread has ended, with the module that it made (None: it is no
+        pass), and code that was generated, as languages and texts."""
         start, passes = time.perf_counter(), self._here.passes
         if self._here.busy or not passes:  # without any, it began before the recording
             return

@@ -42,13 +42,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Code:
-    """What was generated of a module.
-
-    Args:
-        run: the number in `Recording.passes` of the generation.
-        language: what TVM calls it: "llvm", "cuda", "c".
-        text: the hash of its text, for `Recording.text`.
-    """
+    """What was generated of a module: the number in `Recording.passes` of the generation, TVM's
+    name of the language ("llvm", "cuda", "c"), and its text's hash."""
 
     run: int
     language: str
@@ -128,15 +123,8 @@ class Recording:
     _entries: int = 0
 
     def text(self, name: str) -> str:
-        """The text of a content.
-
-        Args:
-            name: its hash.
-
-        Raises:
-            KeyError: there is none.
-            EngineError: kind "file"; it cannot be read any more.
-        """
+        """The text of a content, by its hash; KeyError if there is none, EngineError (kind "file")
+        if it cannot be read any more."""
         return self._inflated("text", name)
 
     def constants(self, name: str) -> list[tuple[TensorType, str]]:

@@ -127,7 +127,8 @@ def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None)
             raise
 
     kind.__call__ = called
-    generators = _generators(tvm)
+    names = [str(n) for n in _registry(tvm).list_global_func_names()]
+    generators = {n: tvm.get_global_func(n) for n in names if n.startswith(_CODEGEN)}
     for name, generate in generators.items():
         _register(tvm, name, _generating(events, name, generate))
     try:
@@ -137,12 +138,6 @@ def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None)
         for name, generate in generators.items():
             _register(tvm, name, generate)
         _HOOKED.remove(events)
-
-
-def _generators(tvm: Any) -> dict[str, Any]:
-    """TVM's functions from loops to code, by name."""
-    names = [str(n) for n in _registry(tvm).list_global_func_names()]
-    return {n: tvm.get_global_func(n) for n in names if n.startswith(_CODEGEN)}
 
 
 def _registry(tvm: Any) -> Any:
@@ -184,13 +179,9 @@ def _code(made: Any) -> list[list[str]]:
 def recording(
     path: str | os.PathLike[str], level: str = "text", *, claim: bool = False
 ) -> Iterator[None]:
-    """Record the passes of all contexts that are opened inside, and of the one that is open.
-
-    Args:
-        path, level: as of `Record`.
-        claim: begin the file with the first pass, and beside it where another process has begun
-            one: `run.1234.rsc`, by this process's number.
-    """
+    """Record the passes of all contexts that are opened inside, and of the one that is open; raises
+    as `Record`. `claim` begins the file with the first pass, and where another process has begun
+    it, one beside it: `run.1234.rsc`, by this process's number."""
     import tvm
 
     (record, events), context = _begun(path, level, claim), tvm.transform.PassContext

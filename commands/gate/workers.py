@@ -57,14 +57,8 @@ def in_threads(
 def on_dask(
     tasks: Sequence[Task], address: str, limits: Limits, session: str | None = None
 ) -> Iterator[tuple[Task, Row]]:
-    """The same on a cluster. A task whose worker is killed goes to another one.
-
-    Args:
-        address: of the scheduler.
-
-    Raises:
-        EngineError: kind "engine"; Dask is not installed, or nobody answers there.
-    """
+    """The same on a cluster, by its scheduler's address; a task whose worker is killed goes to
+    another one. EngineError, kind "engine", without Dask or an answer."""
     try:
         from distributed import Client
         from distributed import as_completed as completed

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4388,
-    "commands": 3431,
+    "bench": 4361,
+    "commands": 3415,
     "core": 1238,
     "engine": 42427,
     "passes": 10832,
-    "recorder": 1470,
+    "recorder": 1423,
     "samples": 550,
-    "viz": 26193,
+    "viz": 26007,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -302,12 +302,8 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
 
 
 def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
-    """The storages of a plan of memory over its steps: each tensor a bar, faults in red.
-
-    Args:
-        document: of `viz.rows.memory.memory_document`.
-        clickable: whether bars can be clicked, which `CLICKED` then tells, by the node's "id".
-    """
+    """The storages of a plan of memory (a `memory_document`) over its steps: each tensor a bar,
+    faults in red; if `clickable`, `CLICKED` tells the "id" of a bar's node."""
     tensors = [{**t, "size": size(t["bytes"])} for t in document["tensors"]]
     lanes: dict[int, list[int]] = {}  # of a storage, the step to which each is taken
     for tensor in sorted(tensors, key=lambda t: t["from"]):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from relascope.core.graph import Graph, Kind, Node
+from relascope.core.graph import Graph, Kind
 from relascope.core.identity import flat
 from relascope.core.operators import category
 from relascope.viz.compare.match import Matching
@@ -132,7 +132,8 @@ class _ModelSide:
             if node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT):
                 own = ()
             elif node.body is not None:
-                calls = [((n.scope, n.source), n.op) for n in _calls(node.body) if n.source]
+                inside = (n for n in flat(node.body) if n.kind is Kind.CALL and n.body is None)
+                calls = [((n.scope, n.source), n.op) for n in inside if n.source]
                 self.bodies[node.id] = Counter(calls)
                 own = tuple(dict(calls)) or own
             elif node.kind is Kind.ITEM and not own and node.edges:
@@ -187,8 +188,3 @@ def _pair(left: _ModelSide, right: _ModelSide, matching: Matching) -> dict[int, 
         if len(free) == len(others):
             partner.update(zip(free, others, strict=True))
     return partner
-
-
-def _calls(body: Graph) -> list[Node]:
-    """The calls inside a function, those of functions inside it included."""
-    return [n for n in flat(body) if n.kind is Kind.CALL and n.body is None]

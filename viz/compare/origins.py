@@ -229,7 +229,7 @@ class _OriginSearch:
         typed = sure and was.outputs[:1] == now.outputs[:1]
         if old not in self.removed:
             if self._is_open(new):
-                behind = self._reads(new, old)
+                behind = _reaches(new, old, self.new.reads, self.added)
                 self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
         elif old in self.went:
             if typed and self.becomes.get(old) == new:
@@ -361,10 +361,6 @@ class _OriginSearch:
     def _computed_from(self, ident: str, source: str) -> bool:
         """Whether a removed node was computed, through removed ones, from another."""
         return _reaches(ident, source, self.old.reads, self.removed)
-
-    def _reads(self, ident: str, source: str) -> bool:
-        """Whether an added node reads another, through added ones."""
-        return _reaches(ident, source, self.new.reads, self.added)
 
     def result(self) -> tuple[Origin, ...]:
         into: dict[str, list[str]] = defaultdict(list)

@@ -173,13 +173,8 @@ def _nothing() -> None:
 
 @cache
 def small(name: str, html: str = "", script: str = "") -> Callable[..., Any]:
-    """A component of this folder: its style, and a script with what that imports.
-
-    Args:
-        name: of the files.
-        html: what it is drawn into; without, the file of that name.
-        script: its module in the viewer's folder; without, that of its name beside the style.
-    """
+    """A component of this folder, by the name of its style, of its markup unless `html` is given,
+    and of its script unless `script` names a module of the viewer's folder."""
     css = (_HERE / f"{name}.css").read_text("utf-8")
     html = html or (_HERE / f"{name}.html").read_text("utf-8")
     js = javascript.script(script or f"../{name}")

@@ -17,12 +17,8 @@ _HTML = (
 
 
 def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """A pane at the left, and the place of the picture; on a narrow page it stands above.
-
-    Args:
-        name: "steps" or "cut", as the page's style knows it.
-        what: is in it, as its edge is called: "Steps".
-    """
+    """A pane at the left, above on a narrow page, and the place of the picture; `name` is "steps"
+    or "cut" in the page's style, `what` its edge's: "Steps"."""
     row = st.container(key=f"pane_{name}")
     pane, picture = row.columns([1, 4], gap="xxsmall")
     with picture.container(key=f"edge_{name}"):

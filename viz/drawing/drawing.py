@@ -64,13 +64,8 @@ def _finite(value: float | str | None) -> float | str | None:
 
 @dataclass(frozen=True)
 class Card:
-    """What is told on the card of one node, beyond the node itself, and what can be done there.
-
-    Args:
-        node: its id.
-        lines: sentences.
-        actions: name, label, and whether it can be done now, a button each.
-    """
+    """What is told on the card of a node beyond itself, and the actions that can be taken there:
+    name, label, and whether it can be done now."""
 
     node: str
     lines: Sequence[str]
@@ -154,11 +149,8 @@ _DRAWINGS: "Memo[Drawing]" = Memo(12)
 
 
 def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> "Drawing":
-    """The graph made ready for drawing; the last few are kept, with the graph that they hold.
-
-    Args:
-        union: steps of which the graph is one, in whose places it is drawn.
-    """
+    """The graph made ready for drawing, in the places of the steps of `union` if it is one; the
+    last few are kept, with the graph that they hold."""
     # A drawing holds its graph and union, so nothing else has their ids while it is remembered.
     key = (id(graph), fewer_than, id(union), union.version if union else 0)
     return _DRAWINGS.get(key, lambda: Drawing(graph, fewer_than, union))

@@ -18,13 +18,8 @@ _MOST = 80_000_000  # pixels of a PNG
 
 @dataclass(frozen=True)
 class Appearance:
-    """How a graph is written.
-
-    Args:
-        view: as it is drawn: its open modules, colours, types on edges.
-        theme: of a picture.
-        sheet: makes the file of HTML that the graph is put into.
-    """
+    """How a graph is written: the view, with its open modules and colours, a picture's theme, and
+    what makes the file of HTML that the graph is put into."""
 
     view: View = PLAIN
     theme: palette.Theme = "light"

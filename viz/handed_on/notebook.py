@@ -21,14 +21,8 @@ _AROUND = 170  # pixels of the page around what it shows
 
 @dataclass(frozen=True, repr=False)
 class NotebookView:
-    """What a notebook draws, and `save` writes; see `show`.
-
-    Args:
-        title: what it is called.
-        words: what it is, and how large.
-        file: makes a file of it, in one of `formats`.
-        height: in a notebook, in pixels.
-    """
+    """What a notebook draws, as high as `height` pixels, and `save` writes, as `file` makes it in
+    one of `formats`; see `show`."""
 
     title: str
     words: str

@@ -28,13 +28,8 @@ def sheet_of(
     caveats: Iterable[str] = (),
     **more: Any,
 ) -> Sheet:
-    """A page on a model, still empty, with what it is made from at its top.
-
-    Args:
-        label: what people call the model.
-        version: of TVM.
-        caveats: sentences to read before the figures.
-    """
+    """A page on a model, called by its label, still empty, with what it is made from at its top,
+    and caveats to read before the figures; `version` is TVM's."""
     mode = "training" if source.training else "inference"
     sizes = {"batch": source.batch, "tokens": source.tokens}
     inputs = [f"{name} {kind}".strip() for name, kind in source.inputs]

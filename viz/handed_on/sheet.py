@@ -31,13 +31,8 @@ _COMPONENT = javascript.VIEWER.parent
 
 
 class Sheet:
-    """The file as it is put together; `html` is its text.
-
-    Args:
-        title: what it is of.
-        about: what it was made from, by what each is called.
-        caveats: sentences to read before the figures.
-    """
+    """The file as it is put together, with `html` its text: a title, what it was made from, and
+    caveats to read before the figures."""
 
     def __init__(self, title: str, about: Mapping[str, Any], caveats: Iterable[str] = ()) -> None:
         self.title = title
@@ -195,13 +190,8 @@ LONG = 24  # characters from which on a text is worth a place of its own
 
 
 def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
-    """The texts that are long and stand twice, and the blocks with their numbers in their place.
-
-    Control characters in texts are made visible.
-
-    Args:
-        blocks: JSON values.
-    """
+    """The texts that are long and stand twice in some JSON values, control characters made visible,
+    and the values with their numbers in their place."""
     counts = Counter(text for block in blocks for text in _texts(block))
     places: dict[str, str] = {}
     long: list[str] = []

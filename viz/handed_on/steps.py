@@ -32,12 +32,8 @@ Pair = tuple[Any, Any]
 
 
 class Answers(Protocol):
-    """What knows what stands behind keys.
-
-    Attributes:
-        same: what is said where nothing differs in a text.
-        effort: left for comparing; what comes when it is used up is left out.
-    """
+    """What knows the graphs and texts behind keys; `same` is said where no text differs, and when
+    `effort` is used up, what comes is left out."""
 
     same: str
     effort: DiffEffort
@@ -51,13 +47,8 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class StepSheet:
-    """What is known of one step.
-
-    Args:
-        title, facts: above what it did.
-        functions: each that is shown, by its name, with what became of it in words.
-        said: sentences of it: why it failed, what it printed.
-    """
+    """What is known of a step: title and facts, each function that is shown with its name and what
+    became of it in words, and sentences: why it failed, what it printed."""
 
     title: str
     functions: Sequence[tuple[str, Pair, str]]
@@ -67,13 +58,8 @@ class StepSheet:
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps, in order.
-
-    Args:
-        listing: what the list takes: "list", which one it is, and its "rows".
-        changes: the steps that the buttons go to; None for all.
-        chosen: the step that is shown at first.
-    """
+    """Steps in order, with what the list takes ("list", which one, and its "rows"), the steps that
+    the buttons go to (None: all), and the one that is shown at first."""
 
     steps: Sequence[StepSheet]
     answers: Answers
@@ -83,12 +69,8 @@ class StepsSheet:
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
-    """Add the tab of steps.
-
-    Args:
-        view: how graphs are drawn; what a step touched is coloured on top.
-        chosen: the step that is shown at first, where it is not that of the steps.
-    """
+    """Add the tab of steps, what each touched coloured on top of the view; `chosen` is shown at
+    first, where it is not that of the steps."""
     drawings = _Drawings(file, of.answers, view)
     for step in of.steps:  # all before the first is drawn, so that nothing moves between steps
         for name, pair, _ in step.functions:

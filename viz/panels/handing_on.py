@@ -26,13 +26,8 @@ def button(
     page: Callable[[Sheet], None] | None = None,
     what: str = "",
 ) -> None:
-    """Draw the button, behind which the formats are.
-
-    Args:
-        graphs: by what each is called.
-        page: puts more than a graph into a page; it may wait for the engine.
-        what: is in that page.
-    """
+    """Draw the button, behind which the formats are; `page` puts more than the named graphs into a
+    page, `what` is in it, and may wait for the engine."""
     with st.popover("Hand on", icon=":material/ios_share:"):
         if page is not None:
 

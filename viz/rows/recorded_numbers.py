@@ -238,13 +238,8 @@ def first_words(recording: Recording, part: Part) -> str:
 
 @dataclass(frozen=True)
 class PartSearch:
-    """What bisection found in a part.
-
-    Args:
-        result: None where the part could not be searched.
-        failure: why.
-        left_out: of modules that could not be read, in sentences.
-    """
+    """What bisection found in a part, or why it could not be searched; sentences say which modules
+    were left out, for they could not be read."""
 
     part: Part
     result: Bisection | None = None
@@ -389,14 +384,8 @@ class RecordedNumbers:
         tolerance: Tolerance,
         test: OwnTest | None = None,
     ) -> list[PartSearch]:
-        """Bisect parts in order, up to the first that has a fault.
-
-        Args:
-            test: a person's own, which then alone says what is bad.
-
-        Raises:
-            EngineError: none of them can be searched.
-        """
+        """Bisect parts in order, up to the first that has a fault, by a person's own test if one is
+        given; EngineError where none can be searched."""
         done: list[PartSearch] = []
         for part in given:
             try:

@@ -62,13 +62,8 @@ def rows(
     imported: int | None,
     blamed: Mapping[int, str] | None = None,
 ) -> list[StepListRow]:
-    """The rows of a pipeline, the imported program first.
-
-    Args:
-        records: one a step that was run, or None while the passes still run.
-        imported: nodes of the imported program, where known.
-        blamed: what a bisection says of a step, by its index; -1 is the import.
-    """
+    """The rows of a pipeline, the import with its number of nodes first; records are None while the
+    passes run, and `blamed` is what a bisection says of a step (-1: the import)."""
     blamed = blamed or {}
     made = "The program as the frontend made it."
     result = [StepListRow("imported", made, nodes=imported, failure=blamed.get(-1, ""))]

@@ -424,13 +424,8 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
 
 
 def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | None = None) -> Row:
-    """What `gradients MODEL` says of one way to the gradient.
-
-    Args:
-        gradient: whose, a key of `passes.catalogue.GRADIENTS`.
-        known: the joint graph at the end of its pipeline, with roles.
-        errors: the program's comparison with PyTorch, where it was made.
-    """
+    """What `gradients MODEL` says of one way to the gradient, a key of `GRADIENTS`, by its joint
+    graph, which has roles, and its comparison with PyTorch, where there is one."""
     joint = known.graph
     cuts = {name: cut(known, name) for name in STRATEGIES}
     backward = sum(n.role is Role.BACKWARD for n in joint)

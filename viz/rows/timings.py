@@ -168,13 +168,8 @@ def run_document(result: TimeResult, facts: Row) -> Row:
 
 
 def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:
-    """One run: what it was of, a headline that says no more than its data, and every row.
-
-    Args:
-        run: as of `run_document`.
-        title: what people call it; its model otherwise.
-        targets: those that are told by whose kernels they take.
-    """
+    """One run, a `run_document` called `title`: what it was of, a headline that says no more than
+    its data, and every row; targets are told by whose kernels they take."""
     rows = [TimeRow(**r) for r in run["rows"]]
     said = verdicts(rows)
     headline = [

@@ -152,14 +152,8 @@ def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
 
 
 def again(ask: Ask, session: state.Session, path: str) -> Results:
-    """Everything that a session's results have, found anew.
-
-    Args:
-        path: of the model's file, where it is one.
-
-    Raises:
-        EngineError: the call was cancelled, or the model's inputs cannot be read.
-    """
+    """Everything that a session's results have, found anew; `path` is its model's file. EngineError
+    where the call was cancelled, or inputs cannot be read."""
     source = session.model.source(path)
     pipeline = read_pipeline(session.ir, state.pipeline_text(session))
     alive, now = pipeline, Results()

@@ -59,14 +59,8 @@ class Screen:
         return last_built(self.ir, self.pipeline)
 
     def graph_after(self, index: int) -> Graph:
-        """The graph after a step, -1 for the imported one.
-
-        It is asked for by the steps up to this one alone, so that a switch further down does not
-        ask again.
-
-        Raises:
-            Waiting, EngineError: as `RequestCache.ask`.
-        """
+        """The graph after a step, -1 for the imported one, asked for by the steps up to it alone,
+        so that a switch further down asks nothing anew; raises as `RequestCache.ask`."""
         graph: Graph = self.cache.ask("graph_after", self.source, self.pipeline.upto(index), index)
         return graph
 
@@ -75,12 +69,8 @@ class Screen:
         return replace(self, pipeline=self.pipeline.upto(index))
 
     def view(self, height: int | None = None, **more: Any) -> View:
-        """How a graph of it is drawn, whose modules can be opened alone.
-
-        Args:
-            height: in pixels; None for what the window has.
-            more: of the `View`.
-        """
+        """How a graph of it is drawn, `height` pixels high or as high as the window has room, its
+        modules to be opened alone."""
         own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None
         return View(
             height, self.fewer_than, **{"family": own, "open_alone": self.open_alone, **more}

@@ -446,11 +446,8 @@ def _tensors() -> None:
     if not uploads and state.get("tensor_paths"):
         names = ", ".join(Path(p).name for p in state.tensor_paths)
         st.caption(plain_text(f"Saved inputs: {names}"))
-        st.button("Without them", key="no_tensors", on_click=_without_tensors)
-
-
-def _without_tensors() -> None:
-    st.session_state.tensor_paths = ()
+        none: tuple[Any, ...] = ({"tensor_paths": ()},)
+        st.button("Without them", key="no_tensors", on_click=state.update, args=none)
 
 
 def _guessed(cache: RequestCache, source: ModelSource) -> None:

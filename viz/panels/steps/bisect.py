@@ -75,7 +75,9 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
 
 def show(screen: Screen, found: BisectSearch | None) -> None:
     """Draw the button and, of a search, its tries as they come and what was found."""
-    wish = _wish([w for w, kind in _WISHES.items() if not kind or not _recorded(screen)])
+    # None of recorded passes can be left out to be timed.
+    timed = not any(s.name == recorded.NAME for s in screen.pipeline)
+    wish = _wish([w for w, kind in _WISHES.items() if timed or not kind])
     if pressed(
         "Find the pass that breaks it",
         "bisect_button",
@@ -101,11 +103,6 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
         say = st.error if found.result.kind else st.success
         say(plain_text(bisect.verdict(screen.ir, found.result)))
         reduce.show(screen, found.result)
-
-
-def _recorded(screen: Screen) -> bool:
-    """Whether the passes are recorded ones, none of which can be left out to be timed."""
-    return any(s.name == recorded.NAME for s in screen.pipeline)
 
 
 def _wish(wishes: list[str]) -> dict[str, Any]:

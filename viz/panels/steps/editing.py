@@ -34,12 +34,8 @@ _OURS = "relascope's"
 
 
 def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
-    """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it
-    from TVM.
-
-    Returns:
-        The texts of TVM's own, by name; none in training, for they have no gradient.
-    """
+    """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it;
+    the texts of TVM's by name, none in training, for they have no gradient."""
     theirs: Mapping[str, str] = {}
     if not screen.training:
         with boundary(screen.cache), suppress(Waiting):

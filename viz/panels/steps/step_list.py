@@ -105,12 +105,8 @@ def step_list(
     passes: Sequence[tuple[str, str]],
     pipeline: StepList,
 ) -> None:
-    """Draw the rows, and the buttons that walk them.
-
-    Args:
-        selected: index of the chosen row.
-        passes: name and title of each that can be added.
-    """
+    """Draw the rows, the chosen one by its index, and the buttons that walk them; `passes` has name
+    and title of each that can be added."""
     session, done = _counted()
     listed = [asdict(r) | {"idle": r.idle} for r in rows]
     component.small("step_list", _HTML)(

@@ -82,12 +82,8 @@ def show(screen: Screen) -> None:
 def _settings(
     screen: Screen, engine: EngineInfo
 ) -> tuple[tuple[Any, ...], Target | None, Fleet | None, bool]:
-    """The controls.
-
-    Returns:
-        What Run would ask the engine for, the chosen target, the fleet that measures in place of
-        this machine, and whether what was typed of a fleet makes sense.
-    """
+    """The controls: what Run would ask the engine for, the chosen target, the fleet that measures
+    in place of this machine, and whether what was typed of a fleet makes sense."""
     targets = {t.name: t for t in engine.targets}
     state = st.session_state
     state.setdefault("keep_threads", 0)
@@ -107,12 +103,12 @@ def _settings(
         options,
         key="keep_target",
         accept_new_options=True,
-        format_func=lambda n: _target_text(targets, n),
+        format_func=lambda n: targets[n].words if n in targets else n,
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
         + ". What is not here can be built for and looked at, and timed on a fleet that has it. "
         "*Tuned* takes what tuning found faster.\n\n"
-        + "\n".join(f"- {_target_text(targets, n)}: `{n}`" for n in targets),
+        + "\n".join(f"- {one.words}: `{n}`" for n, one in targets.items()),
     )
     count = threads.number_input(
         "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
@@ -136,14 +132,6 @@ def _settings(
         facts = timings.run_facts(screen.label, request, screen.ir, strategy)
         state.timing = _Run(_title(screen), method, arguments, facts)
     return arguments, target, fleet, settled
-
-
-def _target_text(targets: Mapping[str, Target], name: str) -> str:
-    """A target in a few words, where the engine lists it: what tells it apart first."""
-    one = targets.get(name)
-    if one is None:
-        return name
-    return one.words
 
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:

@@ -1,6 +1,7 @@
 """The accuracy report below the timings: every stage against PyTorch, in both precisions."""
 
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -10,7 +11,6 @@ from relascope.engine.protocol.source import kinds_of_inputs, own_inputs
 from relascope.viz.component import graph_view
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section
-from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import tables
@@ -47,10 +47,15 @@ def show(screen: Screen, target: str) -> None:
         return
     rows: list[accuracy.AccuracyRow] = []
     shown: list[accuracy.Stage] = []
+
+    def run(one: accuracy.Stage) -> tuple[accuracy.AccuracyRow, ...]:
+        made = partial(accuracy.run, screen.cache.ask, one, target)
+        return screen.cache.derive(made, "accuracy", one, target)
+
     with boundary(screen.cache, "_check", asked="check_all_of"):
         asked = screen.cache.ask, stages, target, screen.training, not chosen
         fitting, also = accuracy.of_program(*asked)
-        for stage, found in accuracy.each(fitting, lambda s: _run(screen.cache, s, target)):
+        for stage, found in accuracy.each(fitting, run):
             rows += found
             shown += [stage] * len(found)
         against = screen.cache.ask("load", screen.source, True).against
@@ -63,12 +68,6 @@ def show(screen: Screen, target: str) -> None:
     for at in picked or ():
         if (bad := rows[at].first_bad) is not None:
             _node(screen, shown[at], bad)
-
-
-def _run(
-    cache: RequestCache, stage: accuracy.Stage, target: str
-) -> tuple[accuracy.AccuracyRow, ...]:
-    return cache.derive(lambda: accuracy.run(cache.ask, stage, target), "accuracy", stage, target)
 
 
 def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:

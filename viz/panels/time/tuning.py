@@ -7,6 +7,7 @@ again, once a second.
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,13 +235,8 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
         return
     words, button = st.columns([5, 1.8], vertical_alignment="center")
     words.caption(f"Builds for the target `{target} {RECORDS}` take the best records.")
-    button.button(
-        "Build with them", key="use_records", width="stretch", on_click=_use, args=(target,)
-    )
-
-
-def _use(target: str) -> None:
-    put("keep_target", f"{target} {RECORDS}")
+    take = partial(put, "keep_target", f"{target} {RECORDS}")
+    button.button("Build with them", key="use_records", width="stretch", on_click=take)
 
 
 def chosen_fleet() -> Fleet | None:

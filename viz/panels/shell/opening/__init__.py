@@ -3,6 +3,7 @@
 The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def zone(card: bool = False) -> None:
     _component()(
         key="drop_card" if card else "drop_zone",
         data={"kinds": [list(kind) for kind in KINDS], "card": card},
-        on_dropped_change=_dropped,
+        on_dropped_change=partial(put, "keep_model", FILE),  # its uploader takes what was dropped
     )
 
 
@@ -58,10 +59,6 @@ def recent() -> None:
             )
             if not there:
                 st.caption("Not on this machine any more.")
-
-
-def _dropped() -> None:
-    put("keep_model", FILE)
 
 
 def _again(ident: str) -> None:

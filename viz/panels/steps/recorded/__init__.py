@@ -50,7 +50,8 @@ def show(path: str, unread: Sequence[str]) -> None:
     for tab, draw in zip(tabs, _SHOWN, strict=True):
         if tab.open:
             with tab:
-                _notes(recording)
+                for said in gaps(recording.document):
+                    st.warning(plain_text(said))
                 draw(recording)
     keeping.keep_recorded(path, recording.digest)
 
@@ -68,8 +69,3 @@ def _facts(opened: OpenedRecording) -> None:
     ]
     said = "<br>".join(escape(line[:_MOST]) for line in lines if line)
     st.html(f"<div class='rs-status'>{said}</div>")
-
-
-def _notes(opened: OpenedRecording) -> None:
-    for said in gaps(opened.document):
-        st.warning(plain_text(said))

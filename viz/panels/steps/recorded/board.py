@@ -22,7 +22,7 @@ from relascope.viz.panels.steps.recorded.components import run_list, text_diff
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.memory import memory_document
-from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, no_module
+from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, facts, first, no_module
 
 HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
@@ -69,7 +69,7 @@ def chosen(opened: OpenedRecording) -> int:
     """The number of the chosen pass."""
     number = st.session_state.get(keeping.RECORDED_PASS)
     if number is None:
-        return opened.first()
+        return first(opened.rows, opened.changes)
     return max(0, min(int(number), len(opened.rows) - 1))
 
 

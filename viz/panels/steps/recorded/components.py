@@ -30,13 +30,8 @@ def packed(rows: Sequence[Row]) -> bytes:
 def run_list(
     rows: bytes, count: int, selected: int, *, key: str, on_select: Callable[[int], None]
 ) -> None:
-    """Draw the list.
-
-    Args:
-        rows: as `packed` makes them; count: how many they are.
-        selected: number of the chosen pass.
-        on_select: called with a pass's number when it is chosen.
-    """
+    """Draw the list of `count` passes, as `packed` made it, the selected one by its number;
+    `on_select` is called with that of one that is chosen."""
 
     def chosen() -> None:
         number = (st.session_state.get(key) or {}).get("select")

@@ -18,7 +18,7 @@ from relascope.recorder.reading import PassRun, Recording, read
 from relascope.viz.compare.text import ASIDE, brief, columns
 from relascope.viz.panels.steps.recorded import components
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import first, own_changes, pass_rows, recording_document
+from relascope.viz.rows.recording import own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
 
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
@@ -74,10 +74,6 @@ class OpenedRecording:
         with suppress(EngineError):  # it is said where the pass is looked at
             if self.change(old, new) is None:
                 self.sides(old, new, False)
-
-    def first(self) -> int:
-        """The pass to look at first: the innermost that failed, else one that changed something."""
-        return first(self.rows, self.changes)
 
     @cached_property
     def changes(self) -> list[int]:
