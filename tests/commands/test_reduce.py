@@ -488,9 +488,7 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
     assert data["minimal"]
     assert data["dtype"] == "float64"
     assert data["shown"]["max_rel"] == 0.5
-    assert [t["outcome"] for t in data["tries"]] == ["wrong", "wrong", "wrong"][
-        : len(data["tries"])
-    ]
+    assert {t["outcome"] for t in data["tries"]} == {"wrong"} and len(data["tries"]) <= 3
     assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
     assert data["report"] == {"folder": str(tmp_path / "out"), "files": ["README.md", "lib/x.py"]}
     readme = (tmp_path / "out" / "README.md").read_text()
@@ -505,7 +503,7 @@ def test_a_folder_that_is_not_empty_is_refused_before_anything_is_done(asked, tm
     assert "something here" in error["message"]
 
 
-def test_a_crash_and_a_slow_pass_are_narrowed(asked, tmp_path):
+def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked, tmp_path):
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
     assert data["shown"]["error"]["message"] == "No good."
@@ -513,10 +511,7 @@ def test_a_crash_and_a_slow_pass_are_narrowed(asked, tmp_path):
         faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2", "--out", str(tmp_path / "slow")
     )
     assert (data["kind"], data["shown"]["ratio"]) == ("slow", 3.0)
-
-
-def test_a_pass_that_ends_the_process_is_narrowed_too(asked):
-    data = asked(faulty_session.FATAL_CSE)
+    data = asked(faulty_session.FATAL_CSE, "--out", str(tmp_path / "ends"))
     assert (data["culprit"]["pass"], data["nodes"]) == ("cse", 1)
     assert "exit status 3" in data["shown"]["error"]["message"]
 
@@ -536,15 +531,8 @@ def test_nothing_to_narrow_is_no_error(asked, tmp_path):
 
 def test_as_text_it_has_the_pieces_and_the_program(asked):
     text = asked(faulty_session.WRONG_FOLD, json_=False)
-    for part in (
-        "makes it wrong",
-        "nodes  results  outcome",
-        "before the pass",
-        "after the pass",
-        "It is wrong.",
-        "run report.py there",
-    ):
-        assert part in text
+    says = "makes it wrong|nodes  results  outcome|before the pass|after the pass|It is wrong."
+    assert all(part in text for part in (*says.split("|"), "run report.py there"))
 
 
 # On the page.

@@ -41,7 +41,7 @@ LINES = {
     "passes": 10832,
     "recorder": 1423,
     "samples": 550,
-    "viz": 26007,
+    "viz": 26006,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -47,9 +47,8 @@ def chosen():
 
 def test_a_control_has_its_value_though_the_browser_never_got_what_was_drawn_first():
     page = AppTest.from_function(chosen).run()
-    page._run(
-        WidgetStates()
-    )  # what it says comes from before, and takes the place of the first run
+    # What it says comes from before, and takes the place of the first run.
+    page._run(WidgetStates())
     assert page.selectbox[0].value == "second"
     assert page.selectbox[0].proto.set_value
     page.run()

@@ -119,9 +119,8 @@ def delete(ident: str) -> None:
         texts = [row[0] for row in base.execute("SELECT text FROM session")]
     models = folder() / "models"
     for kept in models.iterdir() if models.is_dir() else ():
-        if len(kept.name) == 32 and not any(
-            kept.name in t for t in texts
-        ):  # others are being copied
+        # Others are being copied.
+        if len(kept.name) == 32 and not any(kept.name in t for t in texts):
             shutil.rmtree(kept, ignore_errors=True)
 
 

@@ -631,9 +631,8 @@ def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):
         model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
     found, _, line = caught.value.where.partition(", ")
     assert (caught.value.kind, found) == ("operator", where)
-    assert re.fullmatch(
-        r"(test_model\.py:\d+)?", line
-    )  # in the model's own source, where it is known
+    # In the model's own source, where it is known.
+    assert re.fullmatch(r"(test_model\.py:\d+)?", line)
     assert torch.equal(module[0](x), x)  # no hook of the tracing is left
 
 

@@ -85,9 +85,8 @@ def test_a_kernel_that_writes_into_memory_is_cut_with_its_place_or_without_it():
     made = cut(begin, "tir_tanh")  # its place is an argument, and what it returns
     (found,) = run(made, *(X.copy() for _ in made.mod["main"].params))
     assert np.allclose(found, np.tanh(X), rtol=1e-5)
-    made = cut(
-        begin, "tir_sin", "builtin.alloc_tensor", ends=("tir_sin",)
-    )  # it reads what others wrote
+    # It reads what others wrote.
+    made = cut(begin, "tir_sin", "builtin.alloc_tensor", ends=("tir_sin",))
     found = run(made, *[X] * len(made.mod["main"].params))
     assert any(np.allclose(f, np.sin(X), rtol=1e-5) for f in found)
 

@@ -50,14 +50,10 @@ def test_arguments_are_inputs_then_parameters_in_pytorchs_order(session):
     info = session.load(MLP, progress=quiet)
     names = [n for n, _ in info.arguments]
     assert names[: info.input_count] == ["x"]
-    assert names[info.input_count :] == [
-        "hidden.weight",
-        "hidden.bias",
-        "norm.weight",
-        "norm.bias",
-        "head.weight",
-        "head.bias",
+    layers = [
+        f"{layer}.{kind}" for layer in ("hidden", "norm", "head") for kind in ("weight", "bias")
     ]
+    assert names[info.input_count :] == layers
     assert [info.graph.by_id[i].name for i in info.graph.inputs] == names
     assert pickle.loads(pickle.dumps(info)).graph == info.graph
 
