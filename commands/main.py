@@ -114,8 +114,8 @@ _COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) -> int:
-    """Run one command, by default this process's; the exit status. `connect` makes the client of an
-    IR's engine, by default a process."""
+    """Run one command, by default with this process's arguments, and return the exit status;
+    `connect` makes the client of an IR's engine, and by default starts one."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")):
         argv.insert(0, "page")
@@ -215,7 +215,7 @@ _PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list,
 
 def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Connect":
     """Spell out TVM's pipelines among the arguments, as the engine reads them; what connects as
-    `connect` does, also to an engine that was asked here."""
+    `connect` does, and starts no second engine of one that was asked here."""
     from relascope.passes.catalogue import with_tvms
     from relascope.passes.catalogue.tvm_named import MARK
 

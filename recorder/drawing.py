@@ -19,8 +19,8 @@ Digests = dict[Any, tuple[Any, str]]
 
 
 def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
-    """The JSON of the graph of a module's function; raises whatever a TVM raises that was not
-    tried. `digests`: see `passes.program.Program`."""
+    """The JSON of the graph of a module's function. It raises whatever a TVM raises where it is
+    another than those that were tried. `digests`: see `passes.program.Program`."""
     import tvm
 
     relay = getattr(tvm, "relay", None)

@@ -254,8 +254,8 @@ class Recording:
 
 
 def read(path: Path) -> Recording:
-    """A recording from its file; EngineError, kind "file", of none, or one damaged before its last
-    line."""
+    """A recording from its file; EngineError, kind "file", if it is none, or damaged before its
+    last line."""
     found: Recording | None = None
     number = 0
     try:

@@ -108,7 +108,8 @@ _HOOKED: list[Events] = []
 
 @contextmanager
 def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """See errors that the program handles and generated code, which instruments are not told of."""
+    """See errors that the program handles and generated code, which instruments are not told of;
+    `before` is called before every pass that Python calls."""
     if events in _HOOKED:
         yield
         return

@@ -58,7 +58,7 @@ def on_dask(
     tasks: Sequence[Task], address: str, limits: Limits, session: str | None = None
 ) -> Iterator[tuple[Task, Row]]:
     """The same on a cluster, by its scheduler's address; a task whose worker is killed goes to
-    another one. EngineError, kind "engine", without Dask or an answer."""
+    another one. EngineError, kind "engine", if Dask is not installed, or nobody answers."""
     try:
         from distributed import Client
         from distributed import as_completed as completed

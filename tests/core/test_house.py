@@ -39,9 +39,9 @@ LINES = {
     "core": 1238,
     "engine": 42427,
     "passes": 10832,
-    "recorder": 1423,
+    "recorder": 1424,
     "samples": 550,
-    "viz": 26006,
+    "viz": 26011,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -173,8 +173,8 @@ def _nothing() -> None:
 
 @cache
 def small(name: str, html: str = "", script: str = "") -> Callable[..., Any]:
-    """A component of this folder, by the name of its style, of its markup unless `html` is given,
-    and of its script unless `script` names a module of the viewer's folder."""
+    """A component of this folder: style, markup and script in the files of this name, but for other
+    markup (`html`) or a `script` of the viewer's folder."""
     css = (_HERE / f"{name}.css").read_text("utf-8")
     html = html or (_HERE / f"{name}.html").read_text("utf-8")
     js = javascript.script(script or f"../{name}")

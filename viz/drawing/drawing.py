@@ -149,7 +149,7 @@ _DRAWINGS: "Memo[Drawing]" = Memo(12)
 
 
 def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> "Drawing":
-    """The graph made ready for drawing, in the places of the steps of `union` if it is one; the
+    """The graph made ready for drawing, in the places that all steps of `union` have, if given; the
     last few are kept, with the graph that they hold."""
     # A drawing holds its graph and union, so nothing else has their ids while it is remembered.
     key = (id(graph), fewer_than, id(union), union.version if union else 0)

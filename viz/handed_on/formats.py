@@ -41,7 +41,8 @@ FORMATS: dict[str, str] = {
 
 
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
-    """The longest known ending that a file's name has; EngineError, kind "usage", of none."""
+    """The longest known ending that a file's name has; EngineError, kind "usage", if it has
+    none."""
     fits = [ending for ending in known if name.lower().endswith(ending)]
     if not fits:
         said = "What to write is said by the end of the file's name, which none of these is."
@@ -52,7 +53,7 @@ def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
 
 
 def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
-    """A graph in one of `FORMATS`; EngineError, kind "usage", of a PNG too large to open."""
+    """A graph in one of `FORMATS`; EngineError, kind "usage", if a PNG is too large to open."""
     view = look.view
     if ending in (".svg", ".png", ".pdf"):
         return picture(ending, to_svg(graph, view, look.theme))

@@ -18,7 +18,8 @@ _FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sa
 
 
 def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dict[str, Any]:
-    """What the viewer draws of a graph, in the places of the steps of `union` if it is one."""
+    """What the viewer draws of a graph, in the places that all steps of `union` have, if given; it
+    lays the graph out itself, and opens and closes modules."""
     made = drawing_of(graph, view.fewer_than, union)
     data = made.data(_settled(view, made.family, made.focus(view.focus)))
     return {**data, "toggles": {}, "told": "", "recalled": False, "token": "drawn"}

@@ -86,7 +86,8 @@ def _said(run: PassRun) -> Iterator[Section]:
 
 
 def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[str, Pair, str]]:
-    """The functions that a pass changed, each before and after, and in words; else one to show."""
+    """The functions that a pass changed, each before and after and in words; of a pass that changed
+    none, the first one that has a graph, or the first."""
     before, after = run.before, run.after
     if before is None:
         return

@@ -31,8 +31,8 @@ _COMPONENT = javascript.VIEWER.parent
 
 
 class Sheet:
-    """The file as it is put together, with `html` its text: a title, what it was made from, and
-    caveats to read before the figures."""
+    """The file as it is put together: a title, what it was made from, and caveats to read before
+    the figures; `html` is its text."""
 
     def __init__(self, title: str, about: Mapping[str, Any], caveats: Iterable[str] = ()) -> None:
         self.title = title
@@ -190,8 +190,8 @@ LONG = 24  # characters from which on a text is worth a place of its own
 
 
 def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
-    """The texts that are long and stand twice in some JSON values, control characters made visible,
-    and the values with their numbers in their place."""
+    """The texts that are long and stand twice in JSON values, and these values with the texts'
+    numbers in their place; control characters are made visible."""
     counts = Counter(text for block in blocks for text in _texts(block))
     places: dict[str, str] = {}
     long: list[str] = []

@@ -32,7 +32,7 @@ Pair = tuple[Any, Any]
 
 
 class Answers(Protocol):
-    """What knows the graphs and texts behind keys; `same` is said where no text differs, and when
+    """What knows the graphs and texts behind keys. `same` is said where no text differs; once
     `effort` is used up, what comes is left out."""
 
     same: str

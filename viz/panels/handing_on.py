@@ -26,8 +26,8 @@ def button(
     page: Callable[[Sheet], None] | None = None,
     what: str = "",
 ) -> None:
-    """Draw the button, behind which the formats are; `page` puts more than the named graphs into a
-    page, `what` is in it, and may wait for the engine."""
+    """Draw the button, behind which the formats are. `page`, which may wait for the engine, puts
+    more than the named graphs into a page, and `what` says what."""
     with st.popover("Hand on", icon=":material/ios_share:"):
         if page is not None:
 

@@ -144,7 +144,7 @@ def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 def became(function: str, old: str | None, new: str | None, row: Row, ended: bool) -> str:
     """What became of a function in a run, by hashes of what it held before and after (None: it was
-    not there), and how many others it changed; `ended` if it is known."""
+    not there), and how many others it changed. `ended`: whether it is known what the run made."""
     if not ended:
         return f"{function}, as the pass was given it"
     if old == new:

@@ -41,8 +41,8 @@ def renamed(query: Mapping[str, list[str]]) -> dict[str, list[str]]:
 def session_of(
     query: Mapping[str, list[str]], base: Session | None = None
 ) -> tuple[Session, list[str]]:
-    """The session that parameters say, over `base` (else a new page), and a few words on each that
-    cannot be read."""
+    """The session that parameters say, and a few words on each that cannot be read; `base`, else a
+    new page, has what they leave open and what no address can say."""
     base, wrong = base or Session(), []
     session = changed(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}

@@ -258,8 +258,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class SavedSearch:
-    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found;
-    suspects by name."""
+    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found: the
+    suspects by name, and the same in sentences."""
 
     target: str = ""
     asked: str = ""

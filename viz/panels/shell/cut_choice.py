@@ -21,7 +21,7 @@ SAVE, RECOMPUTE = "save", "recompute"
 
 
 def joint_graph(screen: Screen) -> Graph:
-    """The graph after the training pipeline; EngineError, kind "usage", without a gradient."""
+    """The graph after the training pipeline; EngineError, kind "usage", if it takes no gradient."""
     return cutting.joint_graph(screen.cache.ask, screen.source, screen.pipeline)
 
 
@@ -42,7 +42,8 @@ def chosen(screen: Screen) -> CutChoice:
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
-    """The chosen cut, and the joint graph in its colours; EngineError, kind "usage", of none."""
+    """The chosen cut, and the joint graph in its colours; EngineError, kind "usage", if the graph
+    cannot be cut so."""
     joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:

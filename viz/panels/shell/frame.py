@@ -192,8 +192,8 @@ def heading(text: str) -> None:
 def section(
     title: str, label: str, key: str, about: str, of: object, then: Callable[[], Any] = lambda: None
 ) -> bool:
-    """A part of a tab that waits for its button (and then calls `then`); whether it was pressed for
-    `of`, for another it waits again. `about` is said until then."""
+    """A part of a tab that waits for its button, and then calls `then`; whether it was pressed for
+    `of`: for another it waits again. `about` is said until then."""
     heading(title)
     if pressed(label, key):
         st.session_state[f"{key}_of"] = of

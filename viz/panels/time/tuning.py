@@ -241,7 +241,7 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
 
 def chosen_fleet() -> Fleet | None:
     """Draw the controls; whose devices measure, None for this machine; EngineError, kind "usage",
-    where what was typed is no tracker."""
+    where what was typed is no tracker, or half of what it takes."""
     state = st.session_state
     named = bool(state.get("keep_tracker") or state.get("keep_fleet_key"))
     with st.expander("Measure on a fleet", expanded=named, icon=":material/lan:"):

@@ -31,7 +31,7 @@ def run_list(
     rows: bytes, count: int, selected: int, *, key: str, on_select: Callable[[int], None]
 ) -> None:
     """Draw the list of `count` passes, as `packed` made it, the selected one by its number;
-    `on_select` is called with that of one that is chosen."""
+    `on_select` is called with the number of a pass that is chosen."""
 
     def chosen() -> None:
         number = (st.session_state.get(key) or {}).get("select")
