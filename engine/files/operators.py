@@ -7,10 +7,18 @@ from typing import Any
 import torch
 
 UNPACKED = (
-    "PyTorch packs quantized weights for one library and processor, and rounds as these do. Give "
-    "the model as it was before torch.ao.quantization."
+    "Give the model as it was before torch.ao.quantization, or quantized dynamically to int8 "
+    "(quantize_dynamic), live or as a trace."
 )
-"""What to do where a model computes with `quantized::` operators."""
+"""What to do where a model computes with other `quantized::` operators than these."""
+DYNAMIC_INT8 = (
+    "quantized::linear_dynamic",
+    "quantized::linear_relu_dynamic",
+    "aten::quantized_lstm",
+    "aten::quantized_gru",
+)
+"""Operators that quantize their inputs themselves, as `torch.ao.quantization.quantize_dynamic`
+writes them. The weights in a trace are objects of PyTorch's, made of tensors and numbers."""
 
 _PRIM_NAMES = """
     Constant ListConstruct ListUnpack TupleConstruct TupleUnpack TupleIndex TupleSlice DictConstruct
@@ -34,6 +42,8 @@ def allowed(kind: str) -> bool:
         kind: such as "aten::linear".
     """
     space, _, name = kind.partition("::")
+    if kind in DYNAMIC_INT8:
+        return True
     if space == "prim":
         return name in _PRIM
     known = schemas(kind) if space == "aten" else ()

@@ -6,17 +6,17 @@ the few names that have a place there, says beforehand whether there are others.
 
 import io
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
+from relascope.engine.files.operators import UNPACKED
 
 _DTYPES = (
     "Float=float32 Double=float64 Half=float16 BFloat16=bfloat16 Long=int64 Int=int32 "
-    "Short=int16 Char=int8 Byte=uint8 Bool=bool "
+    "Short=int16 Char=int8 Byte=uint8 Bool=bool QInt8=qint8 "
     "ComplexHalf=complex32 ComplexFloat=complex64 ComplexDouble=complex128"
 )
 _STORAGES = {f"{k}Storage": d for k, d in (pair.split("=") for pair in _DTYPES.split())}
@@ -39,6 +39,32 @@ class _Object:
         self.parts.append(state)
 
 
+class _Weight(tuple[int, ...]):
+    """Stands for a quantized tensor, and is its shape."""
+
+
+class LinearPackedParamsBase:
+    """Stands for int8 weights and a bias, which PyTorch packs as it reads them."""
+
+    def __setstate__(self, state: Any) -> None:
+        match state:
+            case (_Weight((rows, _)), None | TensorType((_,), "float32") as bias):
+                if bias is None or bias.shape[0] == rows:
+                    return
+        raise pickle.UnpicklingError("packed weights have another state than quantize_dynamic's")
+
+
+class CellParamsBase:
+    """Stands for the packed weights of a recurrent network's cell, with their biases once more."""
+
+    def __setstate__(self, state: Any) -> None:
+        match state:
+            case ("quantized_dynamic", [TensorType(), TensorType()], [], [0 | 1], [one, other]):
+                if type(one) is type(other) is LinearPackedParamsBase:
+                    return
+        raise pickle.UnpicklingError("a packed cell has another state than quantize_dynamic's")
+
+
 def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
     """What a pickle holds, and each list, tuple, dict and object in it.
 
@@ -54,6 +80,8 @@ def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
         raise archive.refused(member, f"is no pickle of TorchScript: {plainly(e)}") from e
     if (parts := _nested(made)) is None:
         raise archive.refused(member, f"nests values more than {_DEEPEST} deep")
+    if any(isinstance(p, _Weight) for p in parts):
+        raise archive.refused(member, "has a quantized tensor beside packed weights", UNPACKED)
     return made, parts
 
 
@@ -63,11 +91,11 @@ class _Skeleton(pickle.Unpickler):
         self.archive, self.member = archive, member
 
     def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" in _KNOWN:
-            return _KNOWN[f"{module}.{name}"]
+        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle parts them
+        if whole in _KNOWN:
+            return _KNOWN[whole]
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
-        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle parts them
         if whole.startswith("__torch__.") and not whole.startswith("__torch__.torch.classes"):
             return type("_Object", (_Object,), {})  # nobody else's, so that a pickle spoils none
         raise self.archive.refused(self.member, f"names {module}.{name}, which has no place there")
@@ -88,15 +116,40 @@ class _Skeleton(pickle.Unpickler):
 def _tensor(dtype: str, offset: int, shape: tuple[int, ...], *rest: Any) -> TensorType:
     if not all(type(d) is int and d >= 0 for d in shape):
         raise pickle.UnpicklingError(f"a tensor's sizes are {list(shape)}")
+    if dtype == "qint8":
+        raise pickle.UnpicklingError("a tensor is quantized, and does not say how")
     return TensorType(tuple(shape), dtype)
 
 
+def _weight(dtype: str, offset: int, shape: Any, strides: Any, form: Any, *rest: Any) -> _Weight:
+    rows, columns = shape
+    match form:
+        case ("per_tensor_affine", float(), int()):
+            known = True
+        case ("per_channel_affine", TensorType((count,)), TensorType((same,)), 0):
+            known = count == same == rows
+        case _:
+            known = False
+    if not (known and dtype == "qint8" and min(shape) > 0 and strides == (columns, 1)):
+        raise pickle.UnpicklingError("a tensor is quantized otherwise than by quantize_dynamic")
+    return _Weight(shape)
+
+
 _NESTING = (list, tuple, dict, _Object)
-_KNOWN: dict[str, Callable[..., Any]] = {
+PACKED = {
+    "__torch__.torch.classes.quantized.LinearPackedParamsBase": LinearPackedParamsBase,
+    "__torch__.torch.classes.rnn.CellParamsBase": CellParamsBase,
+}
+"""Classes of PyTorch's own of which objects may be in a trace."""
+_KNOWN: dict[str, Any] = {
     "torch.jit._pickle.restore_type_tag": lambda value, tag: value,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_parameter": lambda tensor, *rest: tensor,
     "collections.OrderedDict": lambda *pairs: dict(*pairs),
+    "torch._utils._rebuild_qtensor": _weight,
+    "torch.per_tensor_affine": "per_tensor_affine",
+    "torch.per_channel_affine": "per_channel_affine",
+    **PACKED,
     "torch.device": lambda *named: _Object(*named),
     **{f"torch.jit._pickle.{n}": lambda values: values for n in _LISTS},
 }

@@ -19,7 +19,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import MIB, Archive
 from relascope.engine.files.operators import UNPACKED, allowed, schemas
-from relascope.engine.files.pickles import skeleton
+from relascope.engine.files.pickles import PACKED, skeleton
 from relascope.engine.files.script import PartRefused, dotted
 
 _LEXICON = re.compile(
@@ -44,6 +44,10 @@ _BUILTIN = (*_TYPED, *_CONVERSIONS, "isinstance", "getattr", "range", "sorted", 
 _SPECIAL = re.compile(r"__(?!len__|contains__)\w+__")
 """Methods of modules that Python may call unasked; containers have the two."""
 _STATE = ("__setstate__", "__getstate__")
+_HIDDEN = (*_STATE, "capsule")
+"""Parts of objects of PyTorch's own classes that would make one of another."""
+_PACKING = tuple(f"quantized::linear_{n}{e}" for n in ("prepack", "unpack") for e in ("", "_fp16"))
+"""Operators in methods of PyTorch's `LinearPackedParams` that no forward() runs."""
 
 
 def check_code(archive: Archive) -> None:
@@ -119,7 +123,7 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     except (SyntaxError, ValueError) as wrong:
         line, why = getattr(wrong, "lineno", None) or 1, "is no statement"
     line += before.count("\n")
-    hint = UNPACKED if "operator quantized::" in why else ""
+    hint = UNPACKED if "quantize" in why else ""
     raise archive.refused(name, f"is not a trace's code: line {line} {why}", hint)
 
 
@@ -132,6 +136,7 @@ class _TraceGrammar:
 
     def __init__(self) -> None:
         self.methods: frozenset[str] = frozenset()
+        self.packs = False
         self.values: set[str] = set()
         self.functions: set[str] = set()
         self.called: dict[str, ast.AST] = {}
@@ -155,6 +160,7 @@ class _TraceGrammar:
         if base not in _BASES or one.keywords:
             raise PartRefused(one, "is a class of no known kind")
         self.methods = frozenset(f.name for f in one.body if isinstance(f, ast.FunctionDef))
+        self.packs = one.name == "LinearPackedParams"
         for part in one.body:
             match part:
                 case ast.FunctionDef(name) if base not in ("NamedTuple", "Enum"):
@@ -254,7 +260,8 @@ class _TraceGrammar:
             case ast.Name() | ast.Tuple([]):
                 pass
             case ast.Attribute():
-                self.path(one)
+                if ast.unparse(one) not in PACKED:
+                    self.path(one)
             case ast.Subscript(ast.Name(), ast.Tuple([_, *_] as parts)) if depth < _DEEPEST:
                 for part in parts:
                     self.type_of_value(part, depth + 1)
@@ -294,7 +301,7 @@ class _TraceGrammar:
                 inner = [*keys, *values]
             case ast.Call():
                 inner = self.call(one, constant)
-            case ast.Attribute(value) if not constant:
+            case ast.Attribute(value, name) if not constant and name not in _HIDDEN:
                 inner = [value]
             case ast.Subscript(value, ast.Slice(low, high, None)) if not constant:
                 inner = [value, low, high]
@@ -335,6 +342,8 @@ class _TraceGrammar:
                 if name in (*_TYPED, "isinstance", "getattr"):
                     raise PartRefused(one, f"has {_line(one)}")
             case ast.Attribute(value, name), _:
+                if name in _HIDDEN:
+                    raise PartRefused(one, f"calls {name}")
                 own = isinstance(value, ast.Name) and value.id == "self" and name in self.methods
                 if not own and schemas(f"aten::{name}"):  # a method of a tensor's
                     self.operator(one, f"aten::{name}")
@@ -344,7 +353,7 @@ class _TraceGrammar:
         return given
 
     def operator(self, at: ast.AST, kind: str) -> None:
-        if not allowed(kind):
+        if not (allowed(kind) or (self.packs and kind in _PACKING)):
             raise PartRefused(at, f"uses the operator {kind}")
 
 

@@ -51,8 +51,9 @@ class Limit:
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
-_UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half the distance of 1 to the next number."""
+_STEPS = "steps of int8"
+_UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, _STEPS: 2.0**-8}
+"""Half the distance of 1 to the next number; of what is quantized to 127 steps, half of one."""
 _FAR = 1 / 8
 """What is off by so much of its scale is wrong, however long its sums are."""
 
@@ -71,12 +72,13 @@ class Tolerance:
         return replace(known, absolute=self.absolute)
 
     def fitted(self, model: ModelInfo) -> "Tolerance":
-        """The same for a program that computes in 16 bits, whatever precision it is opened in, or
-        in float32 without a module of PyTorch's, whose float64 would tell rounding.
+        """The same for a program that computes in 16 or 8 bits, whatever precision it is opened in,
+        or in float32 without a module of PyTorch's, whose float64 would tell rounding.
         """
         if self.relative is not None:
             return self
         kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_UNITS}
+        kinds |= {_STEPS} if in_steps(model.graph) else set()
         single = kinds <= {DTYPES[0]}
         if not kinds or (single and model.against == PYTORCH):
             return self
@@ -85,6 +87,11 @@ class Tolerance:
         if single and limit <= LIMITS[DTYPES[0]].outputs:
             return self
         return replace(self, relative=min(limit, _FAR))
+
+
+def in_steps(graph: Graph) -> bool:
+    """Whether a program quantizes values as it runs, which PyTorch does in float32 alone."""
+    return any("quantized" in node.source for node in graph.nodes)
 
 
 OURS = Tolerance()
@@ -254,7 +261,8 @@ def of_program(
 ) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
     """The stages that a model has, and sentences on what its runs do not reach.
 
-    A program that came without PyTorch has one precision, and a gradient only if one is asked for.
+    A program that came without PyTorch has one precision, and a gradient only if one is asked for;
+    so has one that quantizes.
 
     Args:
         others: run the first stage of such a program on other runs than the sample, too.
@@ -263,7 +271,8 @@ def of_program(
         EngineError: it cannot be opened.
     """
     info: ModelInfo = ask("load", stages[0].source)
-    if info.against == PYTORCH:
+    others = others and info.against != PYTORCH
+    if info.against == PYTORCH and not in_steps(info.graph):
         return tuple(stages), ()
     own = [s for s in stages if s.source.dtype == DTYPES[0] and s.source.training == training]
     runs, said = fitting(ask, own[0].source, target) if others else ((), ())

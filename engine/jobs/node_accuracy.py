@@ -12,6 +12,7 @@ from relascope.engine.jobs.accuracy import (
     Limit,
     Tolerance,
     first_bad,
+    in_steps,
     worst_by_node,
 )
 from relascope.engine.protocol.accuracy import Comparison, NodeError
@@ -68,7 +69,8 @@ class Inside:
     @property
     def in_doubt(self) -> bool:
         """Whether float64 would tell rounding from a fault, and can be had."""
-        return self.bad and self.dtype == SINGLE and self.against == PYTORCH
+        single = self.dtype == SINGLE and self.against == PYTORCH
+        return self.bad and single and not in_steps(self.graph)
 
     @property
     def without(self) -> tuple[str, ...]:

@@ -459,7 +459,8 @@ class _Flattener:
             return _Module(path)
         if isinstance(value, torch.Tensor):
             return self.parameter(self.first_name.get(_identity(value), path), value)
-        return self.graph.insertConstant(value)
+        packed = isinstance(value, torch.ScriptObject)
+        return self.graph.insertConstant(_repacked(value) if packed else value)
 
     def submodule(self, path: str) -> Any:
         if path not in self.modules:
@@ -515,6 +516,18 @@ def _inside(*nodes: Any) -> Iterator[Any]:
         for node in todo.pop().nodes():
             yield node
             todo.extend(node.blocks())
+
+
+def _repacked(packed: Any) -> Any:
+    """Packed parameters, made again: a graph takes none that is a file's for a constant."""
+    ops, kind = torch.ops.quantized, str(packed._type()).rpartition(".")[2]
+    state = packed.__getstate__()[0] if kind in ("LinearPackedParamsBase", "CellParamsBase") else ()
+    match state:
+        case (torch.Tensor(is_quantized=True), _):
+            return ops.linear_prepack(*state)
+        case ("quantized_dynamic", biases, _, (reduced,), pair):
+            return ops.make_quantized_cell_params_dynamic(*pair, *biases, bool(reduced))
+    return packed
 
 
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:

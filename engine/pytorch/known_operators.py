@@ -11,6 +11,7 @@ import torch
 from torch.fx import Node
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.operators import DYNAMIC_INT8
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
@@ -40,7 +41,10 @@ def in_known_operators(model: Model, known: Callable[[str], bool], frontend: str
     others = {
         flat.origin(n).ordinal
         for n in flat.graph.nodes()
-        if not known(_name(n)) or _widens(n) or _has_form(n, model.differentiable)
+        if not known(_name(n))
+        or n.kind() in DYNAMIC_INT8
+        or _widens(n)
+        or _has_form(n, model.differentiable)
     }
     if not others:
         return flat

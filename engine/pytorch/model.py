@@ -24,7 +24,7 @@ from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.files.opening import opening
-from relascope.engine.files.operators import UNPACKED, allowed
+from relascope.engine.files.operators import DYNAMIC_INT8, UNPACKED, allowed
 from relascope.engine.files.tensors import Saved, read_tensors
 from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
@@ -141,6 +141,9 @@ class Model:
         same = (self.device.index or 0) == (wanted.index or 0)
         if same and self.device.type == wanted.type:
             return self
+        if any(n.kind() in DYNAMIC_INT8 for n in self.flat.graph.nodes()):
+            message = "PyTorch computes with int8 weights on the CPU alone."
+            raise EngineError("operator", message, device, "Choose the CPU as the target.")
         if wanted.type == "cuda":
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         module = copy.deepcopy(self.module).to(device)
@@ -574,22 +577,27 @@ def _leave_out_nothing(flat: FlatTrace) -> None:
 
 
 def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
-    """The error of an option that changes the gradient alone; raises for autograd functions that
-    are not PyTorch's, and for quantized weights."""
+    """Why no gradient can be taken: an option that no engine reads, or int8 weights; raises for
+    autograd functions that are not PyTorch's, and for other quantized tensors."""
+    found = None
     for node in flat.graph.nodes():
         if node.kind() == "prim::PythonOp":
             message = f"The model calls the autograd function {node.pyname()}, which no engine has."
             hint = "Write it with PyTorch's own operators."
             raise EngineError("operator", message, flat.origin(node).where, hint)
-        if node.kind().startswith("quantized::"):
-            message = f"{node.kind()} computes with packed weights, which no engine reads."
+        if node.kind() in DYNAMIC_INT8:
+            message = f"PyTorch has no gradient of {node.kind()}, whose weights are int8."
+            hint = "Open it for inference, or give the model as it was before it was quantized."
+            found = found or EngineError("operator", message, flat.origin(node).where, hint)
+        elif node.kind().startswith("quantized::"):
+            message = f"{node.kind()} computes with quantized tensors, which no engine reads."
             raise EngineError("operator", message, flat.origin(node).where, UNPACKED)
         embeds = node.kind() in ("aten::embedding", "aten::embedding_bag")
         if embeds and node.inputsAt(3).toIValue():
             message = "The option scale_grad_by_freq changes the gradient, and is not imported."
             hint = "Build the embedding without it."
-            return EngineError("operator", message, flat.origin(node).where, hint)
-    return None
+            found = found or EngineError("operator", message, flat.origin(node).where, hint)
+    return found
 
 
 def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:

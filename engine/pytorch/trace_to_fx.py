@@ -23,12 +23,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.operators import DYNAMIC_INT8
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.chosen_rows import ChosenRows, chosen_rows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
 from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
+from relascope.engine.pytorch.operators.dynamic_int8 import written_out
 from relascope.engine.pytorch.operators.forms import form_of, given_to
 from relascope.engine.pytorch.operators.number_formats import (
     HALVES,
@@ -213,7 +215,7 @@ class _FxWriter:
             return _dtype_number(self.value(inputs[0]).dtype)
         if kind == "prim::device":
             return torch.device("cpu")
-        if not kind.startswith("aten::"):
+        if not kind.startswith("aten::") and kind not in DYNAMIC_INT8:
             self.refuse(f"{kind} is no operator of one straight run.", _HINT)
         return _NOT_PLAIN
 
@@ -223,7 +225,13 @@ class _FxWriter:
         if node.schema() == "(no schema)":
             self.refuse(f"{kind} has no definition in this PyTorch.")
         schema = torch._C.parse_schema(node.schema())
-        op = self.overload(kind.removeprefix("aten::"), schema)
+        space, _, name = kind.partition("::")
+        if found := written_out(schema, inputs):
+            op = getattr(
+                getattr(getattr(torch.ops, space), name), schema.overload_name or "default"
+            )
+            return self.decomposed(op, found[0], self.nodes_of(found[1]), {})
+        op = self.overload(name, schema)
         if kind == "aten::_convolution":  # the last four of its arguments choose among libraries
             op, inputs = torch.ops.aten.convolution.default, inputs[:9]
         args, kwargs = _given(op._schema, inputs)

@@ -202,17 +202,28 @@ def test_the_plan_has_every_stage_once_a_precision_and_looks_at_nothing_only_for
         ("float64", "ONNX Runtime", 2**16, None),
         ("bfloat16", "PyTorch", 4, 8 * 2 * 2**-8),
         ("bfloat16", "PyTorch", 2**16, 1 / 8),
+        ("quantized", "PyTorch", 4, 8 * 2 * 2**-8),
     ],
 )
 def test_the_limit_of_a_program_follows_from_its_format_and_its_sums(
     monkeypatch, dtype, against, terms, wanted
 ):
     monkeypatch.setattr(accuracy.cost, "longest", lambda graph: float(terms))
-    graph = SimpleNamespace(nodes=[SimpleNamespace(outputs=[SimpleNamespace(dtype=dtype)])])
+    node = SimpleNamespace(outputs=[SimpleNamespace(dtype=dtype)], source=f"{dtype}::linear")
+    graph = SimpleNamespace(nodes=[node])
     model = SimpleNamespace(graph=graph, against=against)
     assert accuracy.OURS.fitted(model).relative == wanted
     given = accuracy.Tolerance(0.25)
     assert given.fitted(model) == given
+
+
+def test_a_program_that_quantizes_is_checked_in_the_one_precision_that_it_has():
+    stages = accuracy.plan("relay", ModelSource("mlp"), FORWARD, TRAINING, ["keep_all"])
+    graph = SimpleNamespace(nodes=[SimpleNamespace(source="quantized::linear_dynamic")])
+    info = SimpleNamespace(graph=graph, against="PyTorch")
+    kept, said = accuracy.of_program(lambda *about: info, stages, "llvm", False, True)
+    assert ([s.name for s in kept], said) == (["forward"], ())
+    assert kept[0].source.dtype == "float32"
 
 
 def test_a_cancelled_stage_is_no_row():

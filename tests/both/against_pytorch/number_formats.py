@@ -1,17 +1,22 @@
-"""Models in 16 bits, whole or under autocast: values and gradients are PyTorch's."""
+"""Models in 16 bits, whole or under autocast, and in int8: values and gradients are PyTorch's."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from torch.nn import functional as F
 
 from answers import quiet
 from edge_values import drawn, program
-from limits import rounding
+from limits import ELEMENTWISE, rounding
 from quick import ENGINE, QUICK, combinations
 from relascope.engine.in_process import LiveProgram, load_engine
-from relascope.engine.protocol.source import source_from_file, with_tensors
-from relascope.engine.pytorch.model import load_model
+from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
+from relascope.engine.pytorch.model import load_model, model_from_module
+from relascope.engine.pytorch.trace_to_fx import trace_to_fx
+from traces import save
 
 HALVES = (torch.bfloat16, torch.float16)
 LENGTH = 2**4
@@ -57,6 +62,64 @@ class Autocast(nn.Module):
             y = self.inner(x)
             with torch.autocast("cpu", enabled=False):
                 return y, y.float().square().sum()
+
+
+INT8 = {
+    "mlp": lambda: (nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (3, 8)),
+    "encoder": lambda: (nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (2, 5, 8)),
+    "recurrent": lambda: (Recurrent(), (2, 2, 6)),
+}
+STEPS = 127
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.both = nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True)
+        self.one, self.head = nn.GRU(10, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.one(self.both(x)[0])[0])
+
+
+class Steps(torch.fx.Interpreter):
+    """Runs a trace in PyTorch, and sees how near a value is to the border of two steps."""
+
+    nearest = 0.5
+
+    def run_node(self, node):
+        if node.target is torch.ops.aten.round.default:
+            given = self.env[node.args[0]]
+            off = (given - given.floor() - 0.5).abs().min().item()
+            self.nearest = min(self.nearest, off)
+        return super().run_node(node)
+
+
+@pytest.mark.parametrize(("kind", "ending"), combinations(tuple(INT8), (".pt", "")))
+def test_dynamic_int8(kind, ending, tmp_path, monkeypatch):
+    """Of inputs of which rounding moves no value over the border of two steps."""
+    # PyTorch's fused encoder layer takes no quantized weights.
+    monkeypatch.setattr(torch.backends.mha, "_is_fastpath_enabled", False)
+    for seed in range(100):
+        torch.manual_seed(seed)
+        module, size = INT8[kind]()
+        linear = {nn.Linear, nn.LSTM, nn.GRU}
+        module, x = torch.ao.quantization.quantize_dynamic(module.eval(), linear), torch.randn(size)
+        model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
+        trace = trace_to_fx(model, lambda name: True)
+        run = Steps(GraphModule(trace.constants, trace.graph))
+        agree(run.run(x, *model.flat.tensors.values()), model.forward(), ELEMENTWISE)
+        if run.nearest > STEPS * ELEMENTWISE:
+            break
+    else:
+        raise AssertionError("no inputs are far from all borders")
+    if ending:
+        save(module, x, path := tmp_path / f"model{ending}")
+        model = load_model(source_from_file(path), quiet)
+        model = replace(model, inputs=(x,))
+    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    values = {model.input_names[0]: x, **model.parameters, **model.buffers}
+    agree(live.forward(values), model.forward(), ELEMENTWISE)
 
 
 def case(kind, dtype, whole):

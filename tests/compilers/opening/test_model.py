@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from transformers import Qwen2MoeConfig
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 
@@ -38,6 +39,7 @@ from relascope.engine.pytorch.model import (
     model_from_module,
     open_model,
 )
+from relascope.engine.pytorch.trace_to_fx import trace_to_fx
 from relascope.passes.program import Mask
 from traces import forget_inputs, net, save
 
@@ -177,12 +179,69 @@ def test_experts_are_refused_with_the_form_that_opens(ending, tmp_path):
     opens(tmp_path / f"other{ending}", block, torch.randn(1, 5, 8), known)
 
 
+class Product(nn.Module):
+    """Packed weights of whole numbers up to 63, of which no sum of two products saturates."""
+
+    def __init__(self, weight, bias, by_row, reduced):
+        super().__init__()
+        quantize, about = torch.quantize_per_tensor, (weight.abs().max().item() / 63, 0)
+        if by_row:
+            zeros = torch.zeros(len(weight), dtype=torch.int64)
+            quantize, about = torch.quantize_per_channel, (weight.abs().amax(1) / 63, zeros, 0)
+        weight = quantize(weight, *about, torch.qint8)
+        self.packed, self.reduced = torch.ops.quantized.linear_prepack(weight, bias), reduced
+
+    def forward(self, x):
+        return torch.ops.quantized.linear_dynamic(x, self.packed, self.reduced)
+
+
+INT8 = {
+    "usual": lambda *size: torch.randn(size),
+    "zeros": torch.zeros,
+    "alike": lambda *size: torch.full(size, -2.5),
+    "negative": lambda *size: -torch.rand(size),
+    "far from 0": lambda *size: 100 + torch.rand(size),
+    "tiny": lambda *size: 1e-6 * torch.randn(size),
+    "near nothing": lambda *size: 1e-38 * torch.randn(size),
+}
+
+
+@pytest.mark.parametrize("drawn", INT8)
+@pytest.mark.parametrize("by_row", [False, True])
+def test_products_of_int8_are_pytorchs(drawn, by_row):
+    for size in ((1, 7), (3, 5), (2, 3, 2000), (2, 1, 3, 4)):
+        torch.manual_seed(size[-1])
+        weight, bias, x = torch.randn(6, size[-1]), torch.randn(6), INT8[drawn](*size)
+        module = Product(weight, bias if size[-1] < 9 else None, by_row, len(size) < 4)
+        model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
+        trace = trace_to_fx(model, lambda name: True)
+        (ours,) = torch.fx.Interpreter(GraphModule(trace.constants, trace.graph)).run(x)
+        # Kernels may round once more between factor and term.
+        most = 2.0**-23 * (module(x).abs() + bias.abs())
+        assert ((ours - module(x)).abs() <= most).all()
+
+
 @pytest.mark.parametrize("ending", ["", ".pt"])
-def test_quantized_weights_are_refused_with_what_to_do(ending, tmp_path):
-    plain = nn.Sequential(nn.Linear(4, 3)).eval()
-    module = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear})
-    with refused(match="quantized::linear_dynamic", hint="before torch.ao.quantization"):
-        opens(tmp_path / f"model{ending}", module, torch.randn(2, 4))
+def test_other_quantized_models_are_refused_with_what_to_do(ending, tmp_path):
+    class Static(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.ao.nn.quantized.Linear(4, 3)
+
+        def forward(self, x):
+            return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
+
+    with refused(match="quantize", hint="quantized dynamically to int8"):
+        opens(tmp_path / f"model{ending}", Static().eval(), torch.randn(2, 4))
+
+
+def test_int8_is_run_as_pytorch_can():
+    module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})
+    given = module, ("x",), (torch.randn(2, 4),)
+    with refused("operator", "no gradient of quantized::linear_dynamic"):
+        model_from_module(*given, ModelSource("own", training=True), quiet)
+    with refused("operator", "on the CPU alone"):
+        model_from_module(*given, ModelSource("own"), quiet).on("cuda")
 
 
 def test_no_submodule_is_named_where_the_model_does_not_run():

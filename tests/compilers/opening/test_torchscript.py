@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from answers import refused
-from hostile import changed, honest, members
+from hostile import changed, honest, members, packed
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.archive import Archive
 from relascope.engine.files.torchscript import check_code
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.pytorch.model import load_model
+from traces import save
 
 WRITE = 'torch.save("x", "MARK")'
 FILE = 'torch.from_file("MARK", True, 20, dtype=0)'
@@ -128,6 +129,10 @@ BODIES = {
     "an object of PyTorch's": "k = __torch__.torch.classes.profiling.SourceRef.__new__(x)",
     "a type that is called": f"k = annotate({WRITE}, x)",
     "classes": "k = torch.classes.quantized.relu(x)",
+    "what an object of PyTorch's holds": "k = self.fc.capsule",
+    "another in an object of PyTorch's": "self.fc.capsule = x",
+    "an object's state": "k = self.fc.__getstate__()",
+    "another state of an object": "k = self.fc.__setstate__(x)",
     "a hidden space": "torch = x",
     "a class": "class A:\n  k : int",
     "a loop over calls": f"for k in {WRITE}:\n  pass",
@@ -262,6 +267,34 @@ PICKLES = {
     ),
     "a storage of another type": lambda data: re.sub(rb"ctorch\nFloatStorage\n", b"K\x07", data),
 }
+
+
+PACKED = {
+    "another kind of cell": (
+        b"quantized_dynamic",
+        b"quantized_dynamix",
+        "a packed cell has another",
+    ),
+    "another storage": (b"QInt8Storage", b"QUInt8Storage", "names torch.QUInt8Storage"),
+    "another scheme": (b"per_tensor_affine", b"per_tensor_affin_", "names torch.per_tensor_affin_"),
+    "a scheme by its number": (b"ctorch\nper_tensor_affine\n", b"K\x01", "quantized otherwise"),
+    "other strides": (b"K\x06K\x01t", b"K\x00K\x00t", "quantized otherwise"),
+    "a plain tensor of it": (b"_rebuild_qtensor", b"_rebuild_tensor_v2", "does not say how"),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_weights_are_made_of_what_quantizing_makes_alone(name, tmp_path):
+    module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.LSTM(6, 5)), {nn.LSTM})
+    save(module, torch.randn(4, 3, 6), path := tmp_path / "model.pt")
+    check_code(Archive(path))
+    old, new, said = PACKED[name]
+    parts = members(path.read_bytes())
+    assert old in parts["data.pkl"]
+    parts["data.pkl"] = parts["data.pkl"].replace(old, new)
+    path.write_bytes(packed(parts))
+    with refused("file", said, where="model.pt: data.pkl"):
+        check_code(Archive(path))
 
 
 @pytest.mark.parametrize("name", PICKLES)
