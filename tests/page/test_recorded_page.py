@@ -214,7 +214,7 @@ def test_the_way_back_to_a_model(page, monkeypatch):
     client = shared("relay", "page_session:PageSession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     page.sidebar.selectbox(key="keep_model").set_value("mlp")
-    run(page)
+    settle(run(page))
     assert "Compile & time" in [t.label for t in page.tabs]
     assert page.query_params["model"] == "mlp"
     page.sidebar.selectbox(key="keep_model").set_value("A file of your own")
