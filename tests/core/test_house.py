@@ -41,7 +41,7 @@ LINES = {
     "passes": 10832,
     "recorder": 1424,
     "samples": 550,
-    "viz": 26011,
+    "viz": 26002,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

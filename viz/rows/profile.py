@@ -42,12 +42,13 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         "machine target threads repeats build_seconds peaks working_set peak_bytes "
         "estimated_peak_bytes first_bad"
     )
+    kernels = [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))]
     return {
         **fields(profile, names),
         "phases": [_phase(profile, p) for p in profile.phases],
-        "kernels": [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))],
+        "kernels": kernels,
         "error": worst(profile.comparisons),
-        "notes": [*profile.notes, *_beaten(profile)],
+        "notes": [*profile.notes, *_beaten(kernels)],
     }
 
 
@@ -73,22 +74,21 @@ def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> 
     return replace(profile, kernels=tuple(kernels))
 
 
-def _beaten(profile: Profile) -> list[str]:
+def _beaten(kernels: Iterable[Row]) -> list[str]:
     """What to say where kernels were quicker than what was measured as the machine's best."""
-    roofs = [(k, profile.roof(k)) for k in profile.kernels]
-    over = sum(r is not None and r.least_ms > BEATEN * k.median_ms for k, r in roofs)
+    over = sum((k["of_peak"] or 0) > BEATEN for k in kernels)
     if not over:
         return []
-    kernels = "One kernel is" if over == 1 else f"{over} kernels are"
+    which = "One kernel is" if over == 1 else f"{over} kernels are"
     return [
-        f"{kernels} quicker than the peaks allow: the machine was busy while they were measured. "
+        f"{which} quicker than the peaks allow: the machine was busy while they were measured. "
         "Measure them again when it is quiet."
     ]
 
 
 def is_beaten(document: Row) -> bool:
     """Whether kernels were quicker than the peaks allow, so that no share of them is known."""
-    return any((k["of_peak"] or 0) > BEATEN for k in document["kernels"])
+    return bool(_beaten(document["kernels"]))
 
 
 def peak_texts(document: Row) -> list[tuple[str, ...]]:
@@ -159,19 +159,13 @@ def computing(document: Row, operator: str) -> list[int]:
     found, known = [], []
     for kernel in document["kernels"]:
         known += kernel["operators"]
-        ends = [name for title in kernel["operators"] for name in _ends(title)]
-        if operator in ends:
+        if any(f".{title}".endswith(f".{operator}") for title in kernel["operators"]):
             found.append(kernel["index"])
     if not found:
         message = f"No kernel of this program computes {operator}."
         hint = f"They compute {', '.join(sorted(set(known))) or 'what is not known'}."
         raise EngineError("usage", message, "--operator", hint)
     return found
-
-
-def _ends(title: str) -> list[str]:
-    parts = title.split(".")
-    return [".".join(parts[i:]) for i in range(len(parts))]
 
 
 def listed_kernels(document: Row) -> list[Row]:
@@ -302,10 +296,9 @@ def findings(
     graph: Graph, kernels: Kernels | None, profile: Profile | None, target: str
 ) -> tuple[Finding, ...]:
     """What linters say of a graph by its profile, else by the kernels that fusion makes of it."""
-    if profile is None:
-        return lint(graph, kernels, None, target)
-    lost = {p.name for p in profile.phases} - {k.phase for k in profile.kernels if k.nodes}
-    if lost:  # what its kernels compute is not known
+    computed = {k.phase for k in profile.kernels if k.nodes} if profile else set()
+    # Without a phase's nodes it is not known what its kernels compute.
+    if profile is None or {p.name for p in profile.phases} - computed:
         return lint(graph, kernels, None, target)
     measured: MeasuredKernels = [(k.nodes, 1e-3 * k.median_ms) for k in profile.kernels]
     phases: Sequence[str] = [k.phase for k in profile.kernels]

@@ -1,5 +1,6 @@
 """The passes of a recording as rows: one a run, and one a pass with all its runs."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from relascope.core.errors import EngineError
@@ -240,10 +241,7 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
     found = []
     for name, of in runs.items():
         times = [r["own_seconds"] or 0.0 for r in of]
-        touched: dict[str, int] = {}
-        for r in of:
-            for function in r["touched"] or ():
-                touched[function] = touched.get(function, 0) + 1
+        touched = Counter(function for r in of for function in r["touched"] or ())
         found.append(
             {
                 "pass": name,
@@ -252,7 +250,7 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
                 "longest": max(times),
                 "share": sum(times) / whole if whole else 0.0,
                 "changed": sum(bool(r["touched"]) for r in of),
-                "functions": functions_text(sorted(touched, key=lambda n: -touched[n])),
+                "functions": functions_text([function for function, _ in touched.most_common()]),
             }
         )
     return sorted(found, key=lambda r: -r["own_seconds"])
