@@ -178,7 +178,7 @@ class TraceCall:
     method: str
     arguments: tuple[Any, ...]
     results: tuple[Any, ...]
-    seconds: float
+    seconds: float = 0.0
 
 
 def flatten(
@@ -227,6 +227,11 @@ def calls_in(
     return _Flattener(module, input_names, inputs, allowed).watched(path)
 
 
+def body(module: Any, method: str) -> Any:
+    """The graph of a traced module's method."""
+    return module.graph if method == "forward" else getattr(module, method).graph
+
+
 class _Flattener:
     def __init__(
         self,
@@ -254,10 +259,11 @@ class _Flattener:
         self.ordinal = 0
         self.tensors = inputs
         self.watching: str | None = None
-        self.calls: list[_Call] = []
+        # As values of the graph, with those of the times when they begin and end.
+        self.calls: list[tuple[TraceCall, Any, Any]] = []
 
     def run(self, call: TraceCall | None) -> FlatTrace:
-        graph = self.body(self.module, "forward" if call is None else call.method)
+        graph = body(self.module, "forward" if call is None else call.method)
         formal = list(graph.inputs())[1:]
         if call is not None:
             wanted = zip(call.arguments, formal, strict=True)
@@ -307,15 +313,15 @@ class _Flattener:
     def watched(self, path: str) -> list[TraceCall]:
         self.watching = path
         self.call("", "forward", self.given())
-        handed = [v for c in self.calls for v in (*c.arguments, *c.results, c.begun, c.ended)]
+        handed = [v for c, *times in self.calls for v in (*c.arguments, *c.results, *times)]
         returned(self.graph, handed)
         run = torch._C._create_function_from_graph("watched", self.graph)
         with torch.no_grad(), torch.jit.optimized_execution(False):
             values = iter(run(*(t.clone() for t in (*self.tensors, *self.flat.tensors.values()))))
         found = []
-        for call in self.calls:
-            parts = (tuple(next(values) for _ in part) for part in (call.arguments, call.results))
-            arguments, results = parts
+        for call, *_ in self.calls:
+            parts = (call.arguments, call.results)
+            arguments, results = (tuple(next(values) for _ in part) for part in parts)
             begun, ended = next(values), next(values)
             seconds = (ended - begun) / 1e9
             found.append(TraceCall(call.path, call.method, arguments, results, seconds))
@@ -329,9 +335,9 @@ class _Flattener:
 
     def call(self, path: str, method: str, arguments: list[Any]) -> list[Any]:
         """Inline a call of a submodule."""
-        body = self.body(self.submodule(path), method)
+        graph = body(self.submodule(path), method)
         if self.watching is None or self.watching not in ("", path):
-            return self.inline(body, path, [_Module(path), *arguments])
+            return self.inline(graph, path, [_Module(path), *arguments])
         kept = {v.debugName(): v for v in arguments}
         if self.watching:  # copies, for a later operator in place may change a tensor
             none = self.graph.insertConstant(None)
@@ -339,14 +345,11 @@ class _Flattener:
                 if value.type().kind() == "TensorType":
                     kept[name] = self.add("aten::clone", [value, none], torch._C.TensorType.get())
         begun = self.add("prim::TimePoint", [], torch._C.IntType.get())
-        made = self.inline(body, path, [_Module(path), *arguments])
+        made = self.inline(graph, path, [_Module(path), *arguments])
         ended = self.add("prim::TimePoint", [], torch._C.IntType.get())
-        given = [kept[v.debugName()] for v in arguments]
-        self.calls.append(_Call(path, method, given, made, begun, ended))
+        given = tuple(kept[v.debugName()] for v in arguments)
+        self.calls.append((TraceCall(path, method, given, tuple(made)), begun, ended))
         return made
-
-    def body(self, module: Any, method: str) -> Any:
-        return module.graph if method == "forward" else getattr(module, method).graph
 
     def is_read(self, name: str) -> bool:
         """Whether a parameter is read at all; one that is not is taken off the inputs."""
@@ -475,18 +478,6 @@ class _Flattener:
             self.parameters[name] = value
             self.flat.tensors[name] = tensor
         return self.parameters[name]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A `TraceCall` as values of the graph."""
-
-    path: str
-    method: str
-    arguments: list[Any]
-    results: list[Any]
-    begun: Any
-    ended: Any
 
 
 @dataclass(frozen=True)

@@ -670,7 +670,7 @@ def _first_run(
     except (RuntimeError, IndexError, ValueError, torch.jit.Error) as wrong:
         given = ", ".join(f"{n}: {t}" for n, t in _types(names, inputs))
         reason = plainly(RuntimeError(lines_of(wrong)[-1]))
-        message = f"The model does not run with these inputs ({given}): {reason}"
+        message = f"The model does not run with these inputs ({given}): {reason}."
         listed = ", ".join(names)
         hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."
         line = line_in(str(wrong).partition("original code")[2], {})

@@ -20,7 +20,7 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.engine.protocol.results import ModuleRow
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.flat_trace import LATER, TraceCall, calls_in
+from relascope.engine.pytorch.flat_trace import LATER, TraceCall, body, calls_in
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
 from relascope.engine.pytorch.nested import Given, given, opened, taking, unlike
@@ -69,7 +69,7 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         call = found[source.call - 1] if 0 < source.call <= len(found) else None
         _check_calls(whole.module, path, len(found), source.call)
         assert call is not None
-        formal = list(_body(modules[0], call.method).inputs())[1:]
+        formal = list(body(modules[0], call.method).inputs())[1:]
         names = unlike(v.debugName().partition(".")[0] for v in formal)
         arguments = dict(zip(names, call.arguments, strict=True))
         about = given(lambda **_: None, (), arguments, lambda name, value: value)
@@ -90,13 +90,13 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
     Raises:
         EngineError: kind "input"; the model does not run.
     """
-    seen: dict[str, list[_Seen]] = defaultdict(list)
+    seen: dict[str, list[TraceCall]] = defaultdict(list)  # of types in place of tensors
     paths = {m: LATER.sub("", p) for p, m in whole.module.named_modules()}
     with _running(source.model):
         if isinstance(whole.module, torch.jit.ScriptModule):
             for one in calls_in(whole.module, whole.names, whole.inputs, whole.allowed):
                 types = _types(one.arguments), _types(one.results)
-                seen[one.path].append(_Seen(*types, one.seconds))
+                seen[one.path].append(TraceCall(one.path, one.method, *types, one.seconds))
         else:
             begun: list[float] = []
 
@@ -105,8 +105,8 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
 
             def after(module: Any, args: Any, kwargs: Any, output: Any) -> None:
                 seconds = time.perf_counter() - begun.pop()
-                types = _types((args, kwargs)), _types(output)
-                seen[paths[module]].append(_Seen(*types, seconds))
+                path, types = paths[module], (_types((args, kwargs)), _types(output))
+                seen[path].append(TraceCall(path, "forward", *types, seconds))
 
             with _hooked([*paths], before, after):
                 _run(whole, source)
@@ -120,19 +120,10 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
         calls = seen.get(paths[module], [])
         kind = _kind(module)
         count = sum(p.numel() for p in module.parameters())
-        types = (calls[0].inputs, calls[0].outputs) if calls else ((), ())
+        types = (calls[0].arguments, calls[0].results) if calls else ((), ())
         seconds = sum(c.seconds for c in calls) if calls else None
         rows.append(ModuleRow(path, kind, count, len(calls), *types, seconds))
     return tuple(rows)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A call of a module."""
-
-    inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
-    seconds: float
 
 
 @dataclass
@@ -224,10 +215,6 @@ def _copied(path: str, name: str, value: Any) -> Any:
 
 def _types(value: Any) -> tuple[Any, ...]:
     return tuple(tensor_type(v) for _, v in opened(value)[0] if isinstance(v, torch.Tensor))
-
-
-def _body(module: Any, method: str) -> Any:
-    return module.graph if method == "forward" else getattr(module, method).graph
 
 
 def _run(whole: Opened, source: ModelSource) -> None:
