@@ -25,7 +25,6 @@ NEGATIVE_SCALE = (
     "Attention with a negative scale is NaN in PyTorch, and is not imported.",
     "Give a positive scale, and negate the queries.",
 )
-GROUPED = ("Grouped-query fused attention cannot be imported.", "Repeat the heads.")
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are no buffers of its own.",
     "Let no other part of the model read or compute them, or put it in eval mode.",

@@ -275,6 +275,8 @@ def _index_put(
     size, inner = x.shape[: len(indices)], math.prod(x.shape[len(indices) :])
     rows = _aten.index.Tensor(torch.arange(math.prod(size)).view(size), indices)
     places = rows.unsqueeze(-1) * inner + torch.arange(inner)
+    # What is traced has another order in memory than what runs, which no view would flatten.
+    places = places.clone(memory_format=torch.contiguous_format)
     values = values.expand(*rows.shape, *x.shape[len(indices) :])
     flat = x.flatten().index_put([places.flatten()], values.flatten(), accumulate)
     return flat.view(x.shape)

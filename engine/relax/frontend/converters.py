@@ -443,8 +443,8 @@ class Converter(ExportedProgramImporter):
         query, key, value, mask, rate, causal, grouped = given
         if rate:
             self.refuse(node, *unlike.MASK_OUT_OF_REACH)
-        if grouped:
-            self.refuse(node, *unlike.GROUPED)
+        if grouped or node.kwargs.get("enable_gqa"):
+            key, value = (self.repeated(t, shape(query)[-3]) for t in (key, value))
         size = shape(query)[-1]
         scale: Any = node.kwargs.get("scale")
         scale = 1 / math.sqrt(size) if scale is None else scale
@@ -463,6 +463,13 @@ class Converter(ExportedProgramImporter):
         mask, hidden = self.shown(mask, query)
         made = self.op.matmul(self.op.nn.softmax(self.op.add(scores, mask), -1), value)
         return self.op.where(hidden, self.number(0, made), made)
+
+    def repeated(self, x: Any, heads: int) -> Any:
+        """Keys or values, (..., groups, length, size), with each group for its heads."""
+        *outer, groups, length, size = shape(x)
+        apart = self.op.reshape(x, [*outer, groups, 1, length, size])
+        wide = self.op.broadcast_to(apart, [*outer, groups, heads // groups, length, size])
+        return self.op.reshape(wide, [*outer, heads, length, size])
 
     def shown(self, mask: Any, query: Any) -> tuple[Any, Any]:
         """A mask of attention as what is added to scores, and which of its rows hide all keys:

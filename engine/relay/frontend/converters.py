@@ -283,7 +283,8 @@ class Converter(CoreOperators, TypedConverter):
         if inputs[4]:
             self.refuse(*unlike.MASK_OUT_OF_REACH)
         if len(inputs) > 7 and inputs[7]:
-            self.refuse(*unlike.GROUPED)
+            heads = self.infer_shape(inputs[0])[-3]
+            inputs = [inputs[0], *(self.repeated(t, heads) for t in inputs[1:3]), *inputs[3:]]
         scale = inputs[6] if len(inputs) > 6 else None
         if scale is not None and scale < 0:
             self.refuse(*unlike.NEGATIVE_SCALE)
@@ -301,6 +302,13 @@ class Converter(CoreOperators, TypedConverter):
         given[3] = relay.where(hidden, zero, mask)
         types = [*input_types[:3], input_types[0], *input_types[4:7]]
         return relay.where(hidden, zero, super().scaled_dot_product_attention(given, types))
+
+    def repeated(self, x: Any, heads: int) -> Any:
+        """Keys or values, (..., groups, length, size), with each group for its heads."""
+        *outer, groups, length, size = self.infer_shape(x)
+        shape = [*outer, groups, heads // groups, length, size]
+        wide = relay.broadcast_to(relay.expand_dims(x, -3), shape)
+        return relay.reshape(wide, [*outer, heads, length, size])
 
     def embedding(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
