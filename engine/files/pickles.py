@@ -51,7 +51,7 @@ class LinearPackedParamsBase:
             case (_Weight((rows, _)), None | TensorType((_,), "float32") as bias):
                 if bias is None or bias.shape[0] == rows:
                     return
-        raise pickle.UnpicklingError("packed weights have another state than quantize_dynamic's")
+        raise pickle.UnpicklingError("packed weights are none of quantize_dynamic's int8")
 
 
 class CellParamsBase:
@@ -62,7 +62,7 @@ class CellParamsBase:
             case ("quantized_dynamic", [TensorType(), TensorType()], [], [0 | 1], [one, other]):
                 if type(one) is type(other) is LinearPackedParamsBase:
                     return
-        raise pickle.UnpicklingError("a packed cell has another state than quantize_dynamic's")
+        raise pickle.UnpicklingError("a packed cell is none of quantize_dynamic's int8")
 
 
 def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
@@ -75,7 +75,8 @@ def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
     try:
         made = _Skeleton(archive, member).load()
     except (pickle.UnpicklingError, ArithmeticError, LookupError, MemoryError, RecursionError) as e:
-        raise archive.refused(member, f"is not read: {plainly(e)}") from e
+        hint = UNPACKED if "quantize" in str(e) else ""
+        raise archive.refused(member, f"is not read: {plainly(e)}", hint) from e
     except (ValueError, TypeError, EOFError, AttributeError, ImportError) as e:
         raise archive.refused(member, f"is no pickle of TorchScript: {plainly(e)}") from e
     if (parts := _nested(made)) is None:

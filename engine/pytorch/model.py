@@ -587,7 +587,8 @@ def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
             raise EngineError("operator", message, flat.origin(node).where, hint)
         if node.kind() in DYNAMIC_INT8:
             message = f"PyTorch has no gradient of {node.kind()}, whose weights are int8."
-            hint = "Open it for inference, or give the model as it was before it was quantized."
+            hint = "Open it for inference (in a script, call eval() on all that was quantized), or "
+            hint += "give the model as it was before."
             found = found or EngineError("operator", message, flat.origin(node).where, hint)
         elif node.kind().startswith("quantized::"):
             message = f"{node.kind()} computes with quantized tensors, which no engine reads."

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4361,
     "commands": 3415,
     "core": 1238,
-    "engine": 42640,
+    "engine": 42642,
     "passes": 10832,
     "recorder": 1424,
     "samples": 550,

@@ -273,7 +273,7 @@ PACKED = {
     "another kind of cell": (
         b"quantized_dynamic",
         b"quantized_dynamix",
-        "a packed cell has another",
+        "a packed cell is none of",
     ),
     "another storage": (b"QInt8Storage", b"QUInt8Storage", "names torch.QUInt8Storage"),
     "another scheme": (b"per_tensor_affine", b"per_tensor_affin_", "names torch.per_tensor_affin_"),
