@@ -217,7 +217,9 @@ class EngineProcess:
         try:
             what, number, *rest = wire.loads(data)
         except Exception as error:  # unpickling raises whatever is wrong with the bytes
-            return "error", None, _unreadable(error)
+            message = f"The engine sent something that the app cannot read: {error}"
+            hint = "This is a fault of the engine: its answers must be plain data."
+            return "error", None, EngineError("engine", message, hint=hint)
         return what, number, *rest
 
     def usage(self) -> Usage:
@@ -310,12 +312,6 @@ def out_of_memory() -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-
-def _unreadable(error: Exception) -> EngineError:
-    message = f"The engine sent something that the app cannot read: {error}"
-    hint = "This is a fault of the engine: its answers must be plain data."
-    return EngineError("engine", message, hint=hint)
 
 
 def fate(status: int) -> str:

@@ -95,9 +95,5 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
     for words, applies in about:
         names = [launch.name for launch in found if applies(launch)]
         if names:
-            yield f"{len(names)} of {len(found)} functions on the GPU {words}: {_listed(names)}."
-
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")
+            yield f"{len(names)} of {len(found)} functions on the GPU {words}: {listed}."

@@ -165,7 +165,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
         node = graph.by_id[ident]
         if not node.is_tensor:
             raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
-        names[ident] = name = name_of(node, names.values())
+        names[ident] = name = plain_name(node.name, names.values())
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
     nodes = tuple(graph.by_id[i] for i in piece.nodes)
@@ -328,11 +328,6 @@ def message_of(error: BaseException) -> EngineError:
     return error if isinstance(error, EngineError) else explain(error, "step")
 
 
-def name_of(node: Node, taken: Collection[str]) -> str:
-    """A name that either IR's text can hold, of an argument that stands for a node."""
-    return plain_name(node.name, taken)
-
-
 def plain_name(name: str, taken: Collection[str]) -> str:
     """A name that either IR's text can hold, like another."""
     base = re.sub(r"\W", "_", name)
@@ -341,14 +336,6 @@ def plain_name(name: str, taken: Collection[str]) -> str:
     first, more = ([base], f"{base}_") if base else ([], "v")
     tried = itertools.chain(first, (f"{more}{i}" for i in itertools.count()))
     return next(n for n in tried if n not in taken)
-
-
-def constant_name(index: int, taken: Collection[str]) -> str:
-    """What a constant is called where a text has it as an argument."""
-    name = f"c{index}"
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _random(node: Node, seed: int) -> np.ndarray:

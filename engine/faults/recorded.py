@@ -22,7 +22,7 @@ from relascope.engine.faults.narrow import (
     compared,
     extracted,
     message_of,
-    name_of,
+    plain_name,
     with_values,
 )
 from relascope.engine.protocol.fault import Shown, Where
@@ -112,7 +112,8 @@ def _cut(
     named: dict[str, str] = {}
     for node in after.graph:
         if node.id in given:
-            named[node.id] = names.get(node.id) or name_of(node, [*names.values(), *named.values()])
+            taken = [*names.values(), *named.values()]
+            named[node.id] = names.get(node.id) or plain_name(node.name, taken)
     computed = tuple(n for n in after.graph if n.id in nodes)
     cutout = Cutout(computed, named, {}, tuple(wanted))
     program = backend.extract(after.program, after.exprs, cutout)

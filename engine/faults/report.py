@@ -419,7 +419,9 @@ def _happens(facts: Facts) -> str:
             f"the result's scale (limit {where.limit:.0e})."
         )
         rounding = "All is in float64, where rounding is far below that: it is wrong, not rounded."
-        return f"{text} {rounding}" if _in_double(facts) else text
+        dtypes = {str(v.dtype) for v in facts.extracted.values.values()}
+        in_double = "float64" in dtypes and "float32" not in dtypes
+        return f"{text} {rounding}" if in_double else text
     if where.kind == OF_TEST and shown.test is not None:
         which = "the module after the pass bad, and the one before it good"
         if not facts.start.steps:
@@ -452,11 +454,6 @@ def _when(facts: Facts) -> str:
         return "after the pass than before it"
     names = ", ".join(step.name for step, _ in facts.start.tail)
     return f"if the pass is run before {names} than if it is not"
-
-
-def _in_double(facts: Facts) -> bool:
-    dtypes = {v.dtype for v in facts.extracted.values.values()}
-    return np.dtype("float64") in dtypes and np.dtype("float32") not in dtypes
 
 
 _EXPECTED = {

@@ -262,7 +262,9 @@ class PassProcess:
         """The status where what the passes make is run beside what they were given."""
         fault = self.fault
         if fault.kind == "slow":
-            return _slow(ratio(left, right), fault.limit)
+            found, limit = ratio(left, right), fault.limit
+            print(f"After the pass it takes {found:.2f} times as long; the limit is {limit:g}.")
+            return SHOWS if found > limit else FIXED
         count = 0 if fault.tail else fault.outputs
         expected = [stored[f"expected {i}"] for i in range(count)]
         return _wrong(left.results(), right.results(), expected, fault)
@@ -355,11 +357,6 @@ def _through(program: Any, steps: Sequence[Callable[[Any], Any]]) -> Any:
 
 def _module(program: Any) -> Any:
     return getattr(program, "mod", program)
-
-
-def _slow(found: float, limit: float) -> int:
-    print(f"After the pass it takes {found:.2f} times as long; the limit is {limit:g}.")
-    return SHOWS if found > limit else FIXED
 
 
 def _wrong(

@@ -491,14 +491,9 @@ def verdict(ir: str, result: Bisection) -> str:
         text += " What lies between cannot be run by itself."
     compared = kind == "wrong" and result.against != PYTORCH
     against = f"Numbers are compared with {result.against}." if compared else ""
-    inputs = _on_inputs(result.question.source)
+    label = label_of(result.question.source)
+    inputs = "" if label == INPUTS[0] else f"That is on {on_inputs(label)}."
     return " ".join(filter(None, (text, _rounding(result), inputs, against)))
-
-
-def _on_inputs(source: ModelSource) -> str:
-    """On which inputs a fault was found, as a sentence; "" on the sample's own."""
-    label = label_of(source)
-    return "" if label == INPUTS[0] else f"That is on {on_inputs(label)}."
 
 
 def _tried(result: Bisection) -> str:

@@ -119,9 +119,10 @@ def _found(ask: Ask, task: Task) -> Row:
     said = [bisect.verdict(task.engine, result)]
     said += [nth.verdict(task.engine, result, inside)] if inside else []
     ended = any(t.error is not None and t.error.kind == "engine" for t in result.log)
+    steps = result.question.pipeline.steps
     return {
         "outcome": _outcome(result),
-        "culprits": _culprits(result),
+        "culprits": ["import" if i == IMPORT else steps[i].name for i in result.found.suspects],
         "verdict": " ".join(said),
         "failure": _failure(result.log[0].error),
         "max_rel": result.log[0].max_rel,
@@ -163,8 +164,3 @@ def _outcome(result: Bisection) -> str:
     if result.kind == "wrong" and result.double is not None and result.double.passed:
         return "rounding"
     return result.kind or "right"
-
-
-def _culprits(result: Bisection) -> list[str]:
-    steps = result.question.pipeline.steps
-    return ["import" if i == IMPORT else steps[i].name for i in result.found.suspects]

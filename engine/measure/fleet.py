@@ -67,7 +67,7 @@ def connect(
         lasts: seconds after which the server ends what it was given to do.
     """
     count, until = check(fleet), time.monotonic() + seconds
-    while not _free(fleet):
+    while not int(_summary(fleet)["queue_info"].get(fleet.key, {}).get("free", 0)):
         if time.monotonic() >= until:
             message = f"All devices with the key {fleet.key!r} are in use ({count})."
             hint = "Wait until others are done, or add a device."
@@ -102,11 +102,6 @@ def connect(
         )
         raise EngineError("target", message, fleet.tracker, hint)
     return found[0]
-
-
-def _free(fleet: Fleet) -> bool:
-    queue = _summary(fleet)["queue_info"].get(fleet.key, {})
-    return int(queue.get("free", 0)) > 0
 
 
 def _summary(fleet: Fleet) -> Any:

@@ -219,7 +219,8 @@ class Exported:
 
     def _check_type(self, name: str, kind: TensorType, saved: bool) -> None:
         own, hint = _type(self.values[name]), f"It takes {self._said(name)}."
-        if not saved and kind.dtype != own.dtype and not _float(kind.dtype, own.dtype):
+        floats = all(getattr(torch, t.dtype).is_floating_point for t in (kind, own))
+        if not saved and kind.dtype != own.dtype and not floats:
             message = f"{name} is given as {kind.dtype}, and the program takes {own.dtype}."
             raise EngineError("input", message, name, hint)
         if len(kind.shape) != len(own.shape):
@@ -312,10 +313,6 @@ def _why(wrong: Exception) -> str:
                 return f"a tensor in it has sizes that no tensor has: [{said}]"
     lacks = re.fullmatch(r"(\w+)\.__init__\(\) missing .*?: (.*)", str(wrong))
     return f"a {lacks[1]} in it has no {lacks[2]}" if lacks else plainly(wrong)
-
-
-def _float(*dtypes: str) -> bool:
-    return all(getattr(torch, d).is_floating_point for d in dtypes)
 
 
 def range_text(size: OpenSize) -> str:

@@ -84,7 +84,8 @@ def build(
                 module, notes = _LIBRARIES[library].with_weights(library, name)
             args, kwargs = _LIBRARIES[library].inputs(module, source)
         all_of_them = *args, *kwargs.values()
-        if notes == (_RANDOM,) and len(all_of_them) == 1 and _has_norms(module):
+        norms = any(isinstance(m, nn.BatchNorm2d) for m in module.modules())
+        if notes == (_RANDOM,) and len(all_of_them) == 1 and norms:
             settle(module, *all_of_them)
     wanted = getattr(torch, source.dtype)
     module = module.to(wanted).train(source.training)
@@ -172,7 +173,3 @@ def _maker(library: str, name: str) -> Callable[[], nn.Module]:
     hint = f"There is {' or '.join(close)}. " if close else ""
     hint += "`relascope models --search TEXT` lists the names; nothing is downloaded."
     raise EngineError("usage", message, f"{library}:{name}", hint)
-
-
-def _has_norms(module: nn.Module) -> bool:
-    return any(isinstance(m, nn.BatchNorm2d) for m in module.modules())

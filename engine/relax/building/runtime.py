@@ -61,7 +61,9 @@ class Compiled:
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         kept = frozenset(keep)
         given = [self._array(name, values, name in kept) for name in self.arguments]
-        made = self._main(*given) if self.device.type == "cpu" else self._on_torchs_stream(given)
+        # Behind what PyTorch queued, in its order, without waiting for it.
+        with nullcontext() if self.device.type == "cpu" else tvm_ffi.use_torch_stream():
+            made = self._main(*given)
         tensors = tuple(map(torch.from_dlpack, flat(made)))
         # An argument that is returned as it is, or twice, must not share its memory.
         seen = {values[name].data_ptr() for name in self.arguments}
@@ -70,11 +72,6 @@ class Compiled:
             own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
             seen.add(tensor.data_ptr())
         return tuple(own)
-
-    def _on_torchs_stream(self, given: Sequence[Any]) -> Any:
-        """Run behind what PyTorch queued, in its order, without waiting for it."""
-        with tvm_ffi.use_torch_stream():
-            return self._main(*given)
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """What the virtual machine holds for a call, seen in one."""

@@ -4,7 +4,7 @@ Bytecode tells when a register takes a storage, a view of one, or gives it up; a
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from relascope.engine.building.executables import OwnMemory
 
@@ -14,7 +14,7 @@ _FORGET = "vm.builtin.null_value"
 _REGISTER = re.compile(r"%\d+")
 
 
-def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> OwnMemory | None:
+def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
     """The most bytes of storages that live at one time, and those that the results keep; None where
     the text makes another number of storages, as with branches.
 
@@ -25,7 +25,11 @@ def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> O
     registers: dict[str, frozenset[int]] = {}
     users: dict[int, int] = {}
     live = most = made = 0
-    for name, given, target in _calls(bytecode, function):
+    body = bytecode.partition("@main:")[2].partition("\n\n")[0]
+    for match in filter(None, map(_CALL.match, body.splitlines())):
+        name, given, target = match.groups()
+        if target == "%void":
+            continue
         if name == _FORGET:
             taken: frozenset[int] = frozenset()
         elif name == _ALLOCATE:
@@ -33,7 +37,7 @@ def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> O
                 return None
             taken, made = frozenset({made}), made + 1
         else:
-            taken = frozenset().union(*(registers.get(r, ()) for r in given))
+            taken = frozenset().union(*(registers.get(r, ()) for r in _REGISTER.findall(given)))
         for storage in taken:
             users[storage] = users.get(storage, 0) + 1
             live += sizes[storage] if users[storage] == 1 else 0
@@ -44,17 +48,6 @@ def live_bytes(bytecode: str, sizes: Sequence[int], function: str = "main") -> O
         registers[target] = taken
     if made != len(sizes):
         return None
-    returned = re.search(r"^\s*ret\s+(%\d+)", _body(bytecode, function), re.MULTILINE)
+    returned = re.search(r"^\s*ret\s+(%\d+)", body, re.MULTILINE)
     kept = registers.get(returned[1], frozenset()) if returned else frozenset()
     return OwnMemory(most, sum(sizes[s] for s in kept), False)
-
-
-def _body(bytecode: str, function: str) -> str:
-    return bytecode.partition(f"@{function}:")[2].partition("\n\n")[0]
-
-
-def _calls(bytecode: str, function: str) -> Iterator[tuple[str, list[str], str]]:
-    for line in _body(bytecode, function).splitlines():
-        match = _CALL.match(line)
-        if match and match[3] != "%void":
-            yield match[1], _REGISTER.findall(match[2]), match[3]

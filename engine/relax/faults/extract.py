@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.faults.narrow import Cutout, Written, constant_name
+from relascope.engine.faults.narrow import Cutout, Written, plain_name
 from relascope.engine.relax.draw.to_graph import written_arguments
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -48,7 +48,8 @@ class _Cut:
         self._plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
         self._variable = relax.DataflowVar if self._plain else relax.Var
         self._places = self._written_into(old.body)
-        places = {i: self._place(exprs[i]) for i in (*cutout.arguments, *cutout.outputs)}
+        ends = {i: exprs[i] for i in (*cutout.arguments, *cutout.outputs)}
+        places = {i: self._places.get(e.__chandle__(), e) for i, e in ends.items()}
         arguments = cutout.arguments.items()
         self._given = {exprs[i].__chandle__(): relax.Var(n, places[i].ty) for i, n in arguments}
         given = list(self._given.values())
@@ -84,9 +85,6 @@ class _Cut:
                 if len(places) == 1:
                     found[binding.var.__chandle__()] = value.args[places[0]]
         return found
-
-    def _place(self, variable: Any) -> Any:
-        return self._places.get(variable.__chandle__(), variable)
 
     def _blocks(self, body: Any) -> list[Any]:
         """What is wanted of the bindings of a function or a branch."""
@@ -186,7 +184,7 @@ def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np
         array = expr.value.numpy()
         if inline and not array.shape:
             return
-        name = constant_name(len(values), taken)
+        name = plain_name(f"c{len(values)}", taken)
         made[expr.__chandle__()] = relax.Var(name, expr.ty)
         values[name] = array
 

@@ -96,10 +96,6 @@ def _plainly(name: str) -> _Made:
     return lambda c: getattr(op, name)(*c.args)
 
 
-def _nn(name: str) -> _Made:
-    return lambda c: getattr(op.nn, name)(*c.args)
-
-
 def _reduced(name: str) -> _Made:
     return lambda c: getattr(op, name)(c.args[0], _axes(c), bool(c.number("keepdims", 0)))
 
@@ -389,7 +385,7 @@ _OPERATORS: dict[str, _Made] = {
     "nn.matmul": _matmul(0, 0),
     "nn.pad": _pad,
     "nn.prelu": lambda c: op.nn.prelu(*c.args, c.number("axis", 1)),
-    "nn.relu": _nn("relu"),
+    "nn.relu": lambda c: op.nn.relu(*c.args),
     "nn.softmax": lambda c: op.nn.softmax(c.args[0], c.number("axis", -1)),
     "one_hot": _one_hot,
     "ones": _filled(1),

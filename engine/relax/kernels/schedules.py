@@ -25,7 +25,9 @@ def schedule_kernels(mod: Any, context: Any) -> Any:
             "tirx.is_scheduled", False
         )
         done = scheduled(_DIALECT, function) if ours else None
-        made[name] = function if done is None else _function(done, function)
+        if done is not None:
+            function = read_ahead(_DIALECT, done.mod["main"]).with_attrs(dict(function.attrs))
+        made[name] = function
     return tvm.IRModule(made, attrs=mod.attrs)
 
 
@@ -62,10 +64,6 @@ def _nan_kept(body: Any, names: tuple[str, ...]) -> Any:
         rules.append(((tirx.Select, tirx.EQ, tirx.Sub), places))
         rules.append((tirx.Cast, partial(nan_kept.narrowed, tirx, intrinsic)))
     return tvm_ffi.structural_map(body, rules)
-
-
-def _function(schedule: Any, before: Any) -> Any:
-    return read_ahead(_DIALECT, schedule.mod["main"]).with_attrs(dict(before.attrs))
 
 
 def _loops(body: Any, visit: Callable[[Any], Any | None]) -> Any:

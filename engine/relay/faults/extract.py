@@ -9,7 +9,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Node
-from relascope.engine.faults.narrow import Cutout, Written, constant_name, plain_name
+from relascope.engine.faults.narrow import Cutout, Written, plain_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -92,7 +92,7 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
             array = expr.data.numpy()
             if inline and not array.shape:
                 return
-            name = constant_name(len(values), taken)
+            name = plain_name(f"c{len(values)}", taken)
             variable = relay.var(name, shape=array.shape, dtype=str(array.dtype))
             made[expr.handle.value] = variable
             variables.append(variable)

@@ -68,7 +68,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     with _ours_inside_tvm(model, flat, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         graph = SimpleNamespace(graph=flat.graph)
-        options = {"default_dtype": _default_dtype(), "preserve_pytorch_scopes": True}
+        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+        options = {"default_dtype": dtype, "preserve_pytorch_scopes": True}
         try:
             mod, _ = relay.frontend.from_pytorch(graph, infos, **options)
         except EngineError:
@@ -124,10 +125,6 @@ class _LatePrelude:
         loaded = self._theirs(self._mod)
         self.__dict__.update(vars(loaded))
         return getattr(loaded, name)
-
-
-def _default_dtype() -> str:
-    return str(torch.get_default_dtype()).removeprefix("torch.")
 
 
 @contextmanager

@@ -3,7 +3,7 @@ the model does not."""
 
 from collections.abc import Iterator
 
-from relascope.core.graph import Graph, Kind, Node
+from relascope.core.graph import Kind, Node
 from relascope.core.operators import CASTS
 from relascope.passes.lint.subject import Finding, Subject
 
@@ -21,7 +21,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             yield subject.finding([node.id], message, subject.remedy("idle cast"))
         elif source.op in CASTS and not subject.together(source.id, node.id):
             yield from _twice(subject, source, node)
-    if not _is_wide(graph):
+    if "float64" not in (t.dtype for i in graph.inputs for t in graph.by_id[i].outputs):
         yield from _wide(subject)
 
 
@@ -38,11 +38,6 @@ def _twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
 
 def _dtype(node: Node) -> str:
     return node.outputs[0].dtype if node.outputs else ""
-
-
-def _is_wide(graph: Graph) -> bool:
-    """Whether an argument is in float64, so that it is meant."""
-    return any("float64" in [t.dtype for t in graph.by_id[i].outputs] for i in graph.inputs)
 
 
 def _wide(subject: Subject) -> Iterator[Finding]:

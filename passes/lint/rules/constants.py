@@ -18,8 +18,9 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         inside = [i for i in _behind(subject, node) if i not in claimed]
         claimed.update(inside)
-        if not any(_costs(subject.graph.by_id[i]) for i in inside):
-            continue
+        nodes = [subject.graph.by_id[i] for i in inside]
+        if all(is_view(n) or (n.outputs[0].elements or 0) <= 1 for n in nodes):
+            continue  # views, and single numbers, cost nothing
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
         message = f"{what or 'A constant'}: this is computed of it in every call."
@@ -33,11 +34,6 @@ def _is_last(subject: Subject, node: Node) -> bool:
     if not _works(node) or node.id not in known or node.id not in subject.live:
         return False
     return node.id in graph.outputs or not known.issuperset(graph.readers[node.id])
-
-
-def _costs(node: Node) -> bool:
-    """Views, and single numbers, cost nothing."""
-    return not is_view(node) and (node.outputs[0].elements or 0) > 1
 
 
 def _works(node: Node) -> bool:
