@@ -294,11 +294,6 @@ class Work:
         return flops(self.graph)
 
     @cached_property
-    def edges(self) -> dict[str, tuple[str, ...]]:
-        """Ids of what each node reads, each once."""
-        return self.graph.edges
-
-    @cached_property
     def bytes(self) -> dict[str, int]:
         """Bytes of each node's results; dimensions that are not known make it 0."""
         return {n.id: n.bytes or 0 for n in self.graph.nodes}
@@ -337,7 +332,7 @@ class Work:
             return self.seconds
         found = self._estimated(results=False)
         for node in filter(is_reduction, self.graph.nodes):
-            read = {self.owner[e] for e in self.edges[node.id]} & self._fusible
+            read = {self.owner[e] for e in self.graph.edges[node.id]} & self._fusible
             found[node.id] += self._assumed.seconds(0, sum(self.bytes[b] for b in read))
         return found
 
@@ -355,7 +350,7 @@ class Work:
         written = self._written(results=results)
         found = dict.fromkeys(self.graph.by_id, 0.0)
         for node in filter(_works, self.graph.nodes):
-            read = {owner[e] for e in self.edges[node.id]}
+            read = {owner[e] for e in self.graph.edges[node.id]}
             moved = 0 if node.id in fusible and node.id not in written else held[node.id]
             moved += sum(held[b] for b in (read - fusible if node.id in inner else read))
             found[node.id] = self._taken(node, moved)
@@ -380,7 +375,7 @@ class Work:
             if not _works(self.graph.by_id[node_id]):
                 continue
             moved = self.bytes[node_id] if node_id in written else 0
-            for base in {self.owner[e] for e in self.edges[node_id]}:
+            for base in {self.owner[e] for e in self.graph.edges[node_id]}:
                 if place.get(base) != place[node_id]:
                     moved += self.bytes[base]
             found[node_id] = self._taken(self.graph.by_id[node_id], moved)
@@ -390,7 +385,7 @@ class Work:
         """Storages that one kernel writes for another to read; and results, if asked."""
         written = {self.owner[o] for o in self.graph.outputs} if results else set[str]()
         for node_id, kernel in place.items():
-            bases = {self.owner[e] for e in self.edges[node_id]}
+            bases = {self.owner[e] for e in self.graph.edges[node_id]}
             written.update(b for b in bases if place.get(b) != kernel)
         return written
 
@@ -426,5 +421,5 @@ class Work:
         for node in reversed(self.graph.nodes):
             asks = node.id not in self._inner or (is_view(node) and node.id in written)
             if asks and (readers is None or node.id in readers):
-                written.update(self.edges[node.id])
+                written.update(self.graph.edges[node.id])
         return written

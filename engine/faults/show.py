@@ -322,12 +322,10 @@ class PassProcess:
         else:
             traceback.print_exception(error)
             lines = [line.strip() for line in str(error).splitlines()] or [""]
-            crash, same = (
-                "raises",
-                any(alike(text, known) for line in lines for text in (f"{name}: {line}", line)),
-            )
-            # Its message goes to stderr.
-            same = same or name == known.partition(":")[0] == "DiagnosticError"
+            crash, texts = "raises", [*lines, *(f"{name}: {line}" for line in lines)]
+            # A DiagnosticError's message goes to stderr.
+            same = name == known.partition(":")[0] == "DiagnosticError"
+            same = same or any(alike(text, known) for text in texts)
         if self.fault.crash == crash and same:
             return SHOWS
         print("It fails in another way than reported.")

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 import torch
+from networkx.utils import UnionFind
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
@@ -69,20 +70,20 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
     graph, arguments = _with_copied_inputs(flat)
     nodes = [*graph.nodes(), graph.return_node()]
     aliases = graph.alias_db()
-    groups = _Groups(nodes, aliases)
+    groups = _groups(nodes, aliases)
     order = {v.debugName(): i for i, n in enumerate(nodes) for v in n.outputs()}
     own = {a.debugName(): a.node().inputsAt(0).debugName() for a in arguments.values()}
     given, reads = defaultdict(list), defaultdict(list)
     for name, argument in arguments.items():
-        given[groups.of(argument)].append((name, argument))
+        given[groups[argument.debugName()]].append((name, argument))
     for index, node in enumerate(nodes):
         for value in filter(_is_tensor, () if node.kind() in _OF_SHAPE else node.inputs()):
-            reads[groups.of(value)].append((index, node.kind(), value))
+            reads[groups[value.debugName()]].append((index, node.kind(), value))
     for index, node in enumerate(nodes):
         if not changes_in_place(node.kind()):
             continue
         name, target = node.output().debugName(), node.inputsAt(0)
-        group = groups.of(target)
+        group = groups[target.debugName()]
         into = (n for n, a in given[group] if aliases.may_contain_alias(a, target))
         if changed := next(into, ""):
             yield name, "", "", changed
@@ -92,26 +93,16 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
                 yield name, own.get(value.debugName(), value.debugName()), reader, changed
 
 
-class _Groups:
-    """Tensors that may share storage, directly or by others. Only an operator's results and
-    arguments are asked about in pairs."""
-
-    def __init__(self, nodes: Sequence[Any], aliases: Any) -> None:
-        self._found: dict[str, str] = {}
-        for node in nodes:
-            made_anew = node.kind().startswith("aten::") and _is_new(node.schema())
-            for made, read in () if made_anew else product(node.outputs(), node.inputs()):
-                if _may_share(made) and _may_share(read) and aliases.may_contain_alias(made, read):
-                    self._found[self.of(made)] = self.of(read)
-
-    def of(self, value: Any) -> str:
-        """The group's name."""
-        name = path = value.debugName()
-        while (further := self._found.get(name, name)) != name:
-            name = further
-        while path != name:  # for the next who asks
-            self._found[path], path = name, self._found[path]
-        return str(name)
+def _groups(nodes: Sequence[Any], aliases: Any) -> UnionFind:
+    """Groups of tensors, by debug name, that may share storage, directly or by others. Only an
+    operator's results and arguments are asked about in pairs."""
+    found = UnionFind()
+    for node in nodes:
+        made_anew = node.kind().startswith("aten::") and _is_new(node.schema())
+        for made, read in () if made_anew else product(node.outputs(), node.inputs()):
+            if _may_share(made) and _may_share(read) and aliases.may_contain_alias(made, read):
+                found.union(made.debugName(), read.debugName())
+    return found
 
 
 @cache

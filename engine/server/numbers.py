@@ -142,10 +142,8 @@ class Numbers:
         return results_in(states[-1].base, ordinals, reference)
 
     def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:
-        model, gradients = (
-            self._programs.loaded(source, progress).model,
-            bool(state.program.gradients),
-        )
+        model = self._programs.loaded(source, progress).model
+        gradients = bool(state.program.gradients)
         if isinstance(model, ProgramModel):
             progress(0.0, "running the program as it was imported")
             return self._imported_run(source, gradients).reference
@@ -157,10 +155,8 @@ class Numbers:
         """What is inside the imported program, run without optimisation."""
 
         def make() -> ImportedRun:
-            state, model = (
-                self._programs.least(source, gradients),
-                self._programs.loaded(source, silent).model,
-            )
+            state = self._programs.least(source, gradients)
+            model = self._programs.loaded(source, silent).model
             assert isinstance(model, ProgramModel)
             program, graph = state.program, state.base
             exprs = shown_in(self._programs.backend, state.function)

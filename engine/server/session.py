@@ -31,11 +31,8 @@ class PipelineSession:
         self.ir, self.backend = backend.ir, backend
         self.programs = programs = Programs(backend)
         builds = Builds(programs)
-        tuning, numbers, faults = (
-            Tuning(programs, builds),
-            Numbers(programs, builds),
-            Faults(programs),
-        )
+        tuning, numbers = Tuning(programs, builds), Numbers(programs, builds)
+        faults = Faults(programs)
 
         self.load, self.modules, self.inputs = programs.load, programs.modules, programs.inputs
         self.step, self.graph_after = programs.step, programs.graph_after

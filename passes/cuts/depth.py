@@ -95,7 +95,7 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     end = dict.fromkeys(kept, len(forward) + 1)
     for step, node_id in enumerate(backward, len(forward) + 1):
         node = by_id[node_id]
-        found = [b for e in joint.edges[node_id] for b in home.get(e, ())]
+        found = [b for e in joint.graph.edges[node_id] for b in home.get(e, ())]
         if node_id in again:
             if not is_view(node) and node.kind not in (Kind.TUPLE, Kind.ITEM):
                 found.append(f"{node_id} again")
@@ -126,5 +126,5 @@ def _order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
             elif current not in seen:
                 seen.add(current)
                 todo.append((current, True))
-                todo += [(e, False) for e in reversed(joint.edges[current]) if e in again]
+                todo += [(e, False) for e in reversed(joint.graph.edges[current]) if e in again]
     return order

@@ -71,8 +71,8 @@ class Prices:
     def point(self, answer: Answer) -> FrontierPoint:
         """What an answer keeps, and computes again."""
         joint, saved = self._joint, self.problem.named(answer.saved)
-        again = joint.computed_again(saved)
-        read = {e for i in again for e in joint.edges[i]} | set(joint.needed) | self._wish.save
+        again, edges = joint.computed_again(saved), joint.graph.edges
+        read = {e for i in again for e in edges[i]} | set(joint.needed) | self._wish.save
         seconds = sum(joint.work.again[i] for i in again)
         return FrontierPoint(joint.bytes_of(saved & read), seconds, saved & read)
 

@@ -36,11 +36,6 @@ class Joint:
         self.gradients = self.graph.outputs[self.graph.forward_outputs :]
 
     @cached_property
-    def edges(self) -> dict[str, tuple[str, ...]]:
-        """Ids of what each node reads, each once."""
-        return self.work.edges
-
-    @cached_property
     def work(self) -> Work:
         """What it costs to compute the graph's nodes: as measured, else on a nominal machine."""
         return Work(self.graph, kernels=self.kernels, measured=self.measured)
@@ -116,7 +111,7 @@ class Joint:
         for node in self.graph.nodes:
             if node.kind in (Kind.INPUT, Kind.PARAMETER):
                 free.add(node.id)
-            elif all(e in constant for e in self.edges[node.id]):
+            elif all(e in constant for e in self.graph.edges[node.id]):
                 constant.add(node.id)
         return frozenset(free | constant)
 
@@ -140,7 +135,7 @@ class Joint:
             if current not in seen and current not in self.free:
                 seen.add(current)
                 if not by_id[current].is_tensor:
-                    todo.extend(self.edges[current])
+                    todo.extend(self.graph.edges[current])
         return tuple(n.id for n in self.graph.nodes if n.id in seen)
 
     def may_be_captured(self, node_id: str) -> bool:
@@ -155,7 +150,7 @@ class Joint:
     def _read_by_backward(self) -> tuple[str, ...]:
         """Ids of the forward's nodes that the backward reads or returns, with repeats."""
         read = [g for g in self.gradients if g in self.forward]
-        for node_id, edges in self.edges.items():
+        for node_id, edges in self.graph.edges.items():
             if node_id not in self.forward:
                 read.extend(e for e in edges if e in self.forward)
         return tuple(read)
@@ -173,5 +168,5 @@ class Joint:
             current = todo.pop()
             if current not in seen and current not in stop and current not in self.free:
                 seen.add(current)
-                todo.extend(self.edges[current])
+                todo.extend(self.graph.edges[current])
         return tuple(n.id for n in self.graph.nodes if n.id in seen)

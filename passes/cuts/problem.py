@@ -93,7 +93,7 @@ def problem(
             carry[k] = 0.0 if kept else joint.carried.get(owner[node_id], 0.0)
         barred = node_id in banned and not stuck and node_id not in wish.recompute
         redo[k] = np.inf if barred else work.get(node_id, 0.0)
-    pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.edges[i] if s in at]
+    pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.graph.edges[i] if s in at]
     sources, targets = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     forced = tuple(at[i] for i in values if i in wish.save)
     return CutProblem(values, save, redo, carry, needed, sources, targets, forced, len(joint.masks))

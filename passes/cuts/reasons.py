@@ -1,6 +1,6 @@
 """Why a tensor is saved, and why another need not be: in words, with the nodes behind them."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -90,7 +90,7 @@ class Reasons:
                     sources[current] = None
             elif current not in seen:
                 seen[current] = None
-                todo.extend(joint.edges[current])
+                todo.extend(joint.graph.edges[current])
         order = self._place.__getitem__
         return Recomputation(
             tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo
@@ -184,11 +184,7 @@ class Reasons:
         return _few([self._joint.graph.by_id[i].title for i in ids]) + some
 
 
-def _few(names: list[str], most: int = 4) -> str:
+def _few(names: list[str]) -> str:
     """Names in a row, the first ones of many, each once with how often."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    words = [name if n == 1 else f"{name} ({n} times)" for name, n in counts.items()]
-    rest = len(words) - most
-    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
+    words = [name if n == 1 else f"{name} ({n} times)" for name, n in Counter(names).items()]
+    return ", ".join(words[:4]) + (f" and {len(words) - 4} more" if words[4:] else "")

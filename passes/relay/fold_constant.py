@@ -73,14 +73,11 @@ def folded(call: Any, args: list[Any]) -> Any:
 
 
 def _moved(call: Any, args: list[Any]) -> Any:
-    move = _MOVES.get(op_name(call))
-    if move is None:
-        return None
     operands = list(args[0].fields) if isinstance(args[0], relay.Tuple) else args
     if not operands or not all(isinstance(a, relay.Constant) for a in operands):
         return None
     values = [a.data.numpy() for a in operands]
-    moved = move(call, values)
+    moved = _MOVES[op_name(call)](call, values)
     if moved is None:
         return None
     result = np.ascontiguousarray(moved).reshape(shape(call))

@@ -241,28 +241,24 @@ class _Search:
 
 def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
     """The ids of each unit, in order of its first node, and the unit of each computed node."""
-    parent = {n.id: n.id for n in graph if n.kind not in _LEAVES}
+    from networkx.utils import UnionFind  # slow to import
 
-    def root(ident: str) -> str:
-        while parent[ident] != ident:
-            parent[ident] = parent[parent[ident]]
-            ident = parent[ident]
-        return ident
-
+    computed = dict.fromkeys(n.id for n in graph if n.kind not in _LEAVES)
+    root = UnionFind(computed)
     for node in graph:
         for source in graph.edges[node.id]:
             several = node.kind is Kind.ITEM or not graph.by_id[source].is_tensor
-            if several and source in parent:
-                parent[root(node.id)] = root(source)
+            if several and source in computed:
+                root.union(node.id, source)
     numbers: dict[str, int] = {}
     members: list[list[str]] = []
     for node in graph:
-        if node.id in parent:
-            unit = numbers.setdefault(root(node.id), len(members))
+        if node.id in computed:
+            unit = numbers.setdefault(root[node.id], len(members))
             if unit == len(members):
                 members.append([])
             members[unit].append(node.id)
-    return members, {i: numbers[root(i)] for i in parent}
+    return members, {i: numbers[root[i]] for i in computed}
 
 
 def operators(graph: Graph, piece: Piece) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from typing import Any
 
 import tvm
@@ -90,19 +91,11 @@ def _with_stops_as_arguments(main: Any) -> tuple[Any, list[str]]:
 def _in_order(bindings: list[Binding]) -> list[Binding]:
     """Bindings so that each one follows those that it reads."""
     values = {variable.handle.value: (variable, value) for variable, value in bindings}
-    done: dict[int, Binding] = {}
-    todo = [(handle, False) for handle in reversed(values)]
-    while todo:
-        handle, ready = todo.pop()
-        if handle in done:
-            continue
-        if ready:
-            done[handle] = values[handle]
-            continue
-        todo.append((handle, True))
-        read = (e.handle.value for e in rewrite.post_order(values[handle][1]))
-        todo.extend((h, False) for h in read if h in values)
-    return list(done.values())
+    read = {
+        handle: [h for e in rewrite.post_order(value) if (h := e.handle.value) in values]
+        for handle, (_, value) in values.items()
+    }
+    return [values[handle] for handle in TopologicalSorter(read).static_order()]
 
 
 def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:

@@ -49,7 +49,7 @@ def highlight(cut: cuts.Cut, node_id: str | None) -> dict[str, str]:
     saved = node_id in cut.ids
     if saved or node_id in styles:
         instead = cut.reasons.instead(node_id).computed
-        styles.update((i, "instead") for i in instead if joint.edges[i])
+        styles.update((i, "instead") for i in instead if joint.graph.edges[i])
     readers = next((c.readers for c in cut.captures if c.id == node_id), ())
     styles.update((i, "need") for i in (*cut.reasons.path(node_id), *readers))
     styles.pop(node_id, None)  # it is selected, and keeps its own colour
