@@ -35,9 +35,9 @@ from tvm.relay.backend import te_compiler
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records
+from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
-from relascope.engine.relay.building.variances import written_out
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import (
     blas,

@@ -1,7 +1,8 @@
-"""Variances beside convolutions, written so that another memory layout leaves them right.
+"""What stands beside convolutions, written so that another memory layout leaves it right.
 
 TVM's AlterOpLayout gives `variance`'s mean, of extent 1 in an axis, the layout of the data, and the
-divisor of a layer norm after a convolution is wrong (0.3 % in a ConvNeXt of transformers).
+divisor of a layer norm after a convolution is wrong (0.3 % in a ConvNeXt of transformers). Where
+`squeeze` takes out the channels, it is left with a layout of blocks of them, and fails.
 """
 
 import math
@@ -17,13 +18,18 @@ _OF_VARIANCES = {"variance", "nn.layer_norm", "nn.group_norm", "nn.instance_norm
 
 
 def written_out(program: RelayProgram) -> RelayProgram:
-    """A program whose variances are means of squares, where it has convolutions, too."""
+    """A program whose variances are means of squares, and which takes out channels by `reshape`,
+    where it has convolutions, too."""
     names = {op_name(e) for e in post_order(program.main.body)}
-    if not names & _OF_VARIANCES or not any(n.startswith("nn.conv") for n in names):
+    if not names & {*_OF_VARIANCES, "squeeze"} or not any(n.startswith("nn.conv") for n in names):
         return program
     program = applied(program, relay.transform.SimplifyInference)
 
     def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) == "squeeze":
+            rank, axes = len(call.args[0].checked_type.shape), call.attrs.axis
+            channels = axes is None or 1 in {int(a) % rank for a in axes}
+            return relay.reshape(args[0], call.checked_type.shape) if channels else None
         if op_name(call) != "variance":
             return None
         apart = relay.subtract(*args)
