@@ -279,12 +279,23 @@ class Converter(CoreOperators, TypedConverter):
     # Attention and embedding.
 
     def scaled_dot_product_attention(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's drops the scale where it finds the newer signature, with `enable_gqa`."""
+        """TVM's drops the scale where it finds the newer signature, with `enable_gqa`, and takes at
+        most four axes."""
         if inputs[4]:
             self.refuse(*unlike.MASK_OUT_OF_REACH)
         if len(inputs) > 7 and inputs[7]:
             heads = self.infer_shape(inputs[0])[-3]
             inputs = [inputs[0], *(self.repeated(t, heads) for t in inputs[1:3]), *inputs[3:]]
+        *outer, rows, _ = self.infer_shape(inputs[0])
+        if len(outer) > 2:
+            columns, size = self.infer_shape(inputs[2])[-2:]
+            heads = [relay.reshape(t, [-1, *self.infer_shape(t)[-2:]]) for t in inputs[:3]]
+            mask = inputs[3]
+            if mask is not None:
+                mask = relay.broadcast_to(mask, [*outer, rows, columns])
+                mask = relay.reshape(mask, [-1, rows, columns])
+            flat = self.scaled_dot_product_attention([*heads, mask, *inputs[4:7]], input_types)
+            return relay.reshape(flat, [*outer, rows, size])
         scale = inputs[6] if len(inputs) > 6 else None
         if scale is not None and scale < 0:
             self.refuse(*unlike.NEGATIVE_SCALE)
