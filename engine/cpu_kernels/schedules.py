@@ -50,9 +50,10 @@ _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", 
 _DEEP = 3
 """Dear calls from which a step stays: TVM's generator of LLVM code writes out what one in another
 reads, and would write four in a row for minutes."""
-
 _LONG = 300
 """Expressions from which a step is long: each that reads another twice would double them."""
+_WRITTEN_OUT = 64
+"""Rounds of a loop that may be written out."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ class _Kernel:
         """Split innermost loops where an index divides their counter, as a reshape's does.
 
         LLVM 22 vectorises a loop that reads at k // 4 and k % 4 so that it reads past the end, if
-        the divisor is as long as the vector.
+        the divisor is as long as the vector. Where it divides no whole number of times, as a
+        reshape's behind a slice that begins at 1, the loop is written out.
         """
         for block in self._blocks():
             loops = self.sch.get_loops(block)
@@ -202,12 +204,16 @@ class _Kernel:
                 if self.tvm.reads(value, [loop.loop_var])
             ]
             rest, factors = int(loop.extent), []
-            for divisor in sorted(self.tvm.divisors(made.body, counted), reverse=True):
+            found = self.tvm.divisors(made.body, counted)
+            for divisor in sorted(found, reverse=True):
                 if divisor < rest and rest % divisor == 0:
                     factors.append(rest // divisor)
                     rest = divisor
             if factors:
                 self.sch.split(loops[-1], factors=[*factors, rest])
+            elif any(1 < d < rest for d in found):
+                long = rest > _WRITTEN_OUT
+                self.sch.unroll(self._split(loops[-1], 16)[-1] if long else loops[-1])
 
     def _name(self, block: Any) -> str:
         return str(self.sch.get(block).name_hint)

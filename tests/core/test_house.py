@@ -37,7 +37,7 @@ LINES = {
     "bench": 4361,
     "commands": 3415,
     "core": 1238,
-    "engine": 42574,
+    "engine": 42580,
     "passes": 10795,
     "recorder": 1424,
     "samples": 550,

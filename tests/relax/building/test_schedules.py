@@ -10,9 +10,13 @@ from scipy import special
 from torch import nn
 from tvm import relax, tirx
 
+from answers import quiet
 from gradients import Fn
 from limits import POINTWISE, rounding
 from quick import combinations
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
 from relax_modules import check, compiled, draw, program
@@ -150,3 +154,30 @@ def test_outer_products_laid_out_flat_are_read_at_their_places(side):
     )
     x, y = (np.random.default_rng(s).normal(size=(rows, side)).astype("float32") for s in (0, 1))
     assert np.array_equal(run(flat, OURS, x, y), (x[:, :, None] * y[:, None]).reshape(rows, -1))
+
+
+def test_what_lies_behind_a_slice_in_another_shape():
+    """LLVM reads past the end where a loop that is not written out divides its counter less one."""
+
+    def few(x, y, z):
+        x = x.clone()
+        seen = x[:, 1:, 1:].reshape(2, 16, 16, 4, 4) + y.unsqueeze(-1) + z.unsqueeze(-2)
+        x[:, 1:, 1:] = seen.reshape(2, 256, 16)
+        return x
+
+    def many(x, y):
+        x = x.clone()
+        seen = x[:, 1:, 1:].reshape(2, 256, 32, 4) + y.reshape(2, 256, 1, 4)
+        x[:, 1:, 1:] = seen.reshape(2, 256, 128)
+        return x
+
+    random = torch.Generator().manual_seed(0)
+    sides = [torch.randn(2, 16, 16, 4, generator=random) for _ in range(2)]
+    for form, width, beside in ((few, 17, sides), (many, 129, sides[:1])):
+        tensors = torch.randn(2, 257, width, generator=random), *beside
+        given = dict(zip("xyz", tensors, strict=False))
+        model = model_from_module(
+            Fn(form), tuple(given), tuple(given.values()), ModelSource("sliced"), quiet
+        )
+        live = LiveProgram(load_engine("relax"), model, ("min_cut", None), OURS)
+        torch.testing.assert_close(live.forward(given), model.forward())
