@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from relascope.core.graph import Graph, JsonValue, Kind, Node, TensorType
@@ -133,6 +133,11 @@ class Constants:
         if name:
             attrs["parameter"] = name
         return f"constant {digest} {dtype} {list(shape)}", attrs, (name.rpartition(".")[0], "")
+
+
+def number(value: float) -> JsonValue:
+    """A number as JSON, which knows no infinities and no NaN: those in words."""
+    return value if isfinite(value) else str(value)
 
 
 def fused_name(body: Graph) -> str:

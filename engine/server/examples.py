@@ -1,7 +1,8 @@
-"""Run a pass on its example; the shortened text that shows what it did.
+"""Runs a pass on its example, and shortens the text that shows what it did.
 
-Each engine's `example_text` leaves out types and unset attributes. Here go the head of a lone
-"main" whose arguments stay, and kernels that the pass leaves.
+Each engine's `example_text` leaves out types and attributes that are not set. Left out here are the
+head of "main", where that is the only function and keeps its arguments, and kernels that the pass
+does not change.
 """
 
 from collections.abc import Callable, Sequence

@@ -57,8 +57,8 @@ class Faults:
         *,
         progress: Progress,
     ) -> Shown:
-        """What the suspected passes do to a piece of the program; failures, too, but the process's
-        end."""
+        """What the suspected passes do to a piece of the program before them; a failure is an
+        answer, too, unless the process ends."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         about = source, where, piece, bare

@@ -22,7 +22,14 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
+from relascope.core.builder import (
+    Constants,
+    GraphBuilder,
+    body_origin,
+    fused_name,
+    number,
+    other_name,
+)
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.core.memo import Memo
 from relascope.engine.relax.draw import spelling
@@ -382,8 +389,10 @@ def _flops(kernel: Any) -> dict[str, JsonValue]:
 
 
 def as_json(value: Any) -> JsonValue:
-    if value is None or isinstance(value, bool | int | float):
-        return value
+    if isinstance(value, bool | int | float):
+        return number(value)
+    if value is None:
+        return None
     if isinstance(value, str):
         return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, spelling.boxed):

@@ -13,7 +13,14 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.core.builder import Constants, GraphBuilder, body_origin, fused_name, other_name
+from relascope.core.builder import (
+    Constants,
+    GraphBuilder,
+    body_origin,
+    fused_name,
+    number,
+    other_name,
+)
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
@@ -307,12 +314,14 @@ def _attributes(attrs: Any) -> dict[str, JsonValue]:
 
 
 def _json(value: Any) -> JsonValue:
-    if value is None or isinstance(value, bool | int | float):
-        return value
+    if isinstance(value, bool | int | float):
+        return number(value)
+    if value is None:
+        return None
     if isinstance(value, str):
         return str(value)  # TVM's own kind of str does not leave this process
     if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm | tvm.tir.StringImm):
-        return value.value
+        return _json(value.value)
     if isinstance(value, tvm.target.VirtualDevice):
         return device_name(int(value.device_type))
     if isinstance(value, tvm.ir.Array | list | tuple):
