@@ -1,6 +1,7 @@
 """What the scripts of this folder share: their options, how they ask an engine, how they print."""
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -8,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,11 @@ def machine(**more: Any) -> Row:
     found = {"processor": processor(), "cores": os.cpu_count(), **more}
     if core := os.environ.get("OPENBLAS_CORETYPE"):
         found["openblas"] = core
-    names = ("torch", "apache-tvm", "bitblas")
-    return {**found, "python": platform.python_version(), **{n: version(n) for n in names}}
+    found["python"] = platform.python_version()
+    for name in ("torch", "apache-tvm", "bitblas"):
+        with contextlib.suppress(PackageNotFoundError):  # a bench of one engine needs one TVM
+            found[name] = version(name)
+    return found
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
