@@ -21,6 +21,7 @@ import queue
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from functools import partial
@@ -55,7 +56,8 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.folder:
-        os.environ["TMPDIR"] = options.folder
+        # Whatever is imported at the start may have asked for the folder already.
+        tempfile.tempdir = os.environ["TMPDIR"] = options.folder
         os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
         writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
         own = Path(options.folder)
