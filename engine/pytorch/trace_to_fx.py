@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.operators import DYNAMIC_INT8
+from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
@@ -386,7 +387,8 @@ class _FxWriter:
         try:
             with self.fake, torch.no_grad():
                 yield
-        except EngineError:
+        except EngineError as error:
+            error.where = error.where or self.origin.where
             raise
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise by_values(str(op), self.origin, self.model) from None
@@ -433,7 +435,9 @@ class _FxWriter:
         given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
         with self.without_memory(op):
             with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
-                inner = make_fx(run, decomposition_table=table)(*given)
+                # Products, which kernels of attention look for, are taken apart by autograd.
+                whole = form is fused_attention
+                inner = make_fx(run, decomposition_table=table, pre_dispatch=whole)(*given)
             if any(is_mutable(n) for n in inner.graph.nodes):
                 inner = make_fx(torch.func.functionalize(inner))(*given)
         return inner

@@ -16,15 +16,7 @@ DRAWS = (
     "The model draws random numbers, which no other program can draw alike.",
     "Draw them outside and give them to the model as an input.",
 )
-MASK_OUT_OF_REACH = (
-    "Fused attention with dropout cannot be imported: its mask is out of reach.",
-    'Build the model with attn_implementation="eager".',
-)
 OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
-NEGATIVE_SCALE = (
-    "Attention with a negative scale is NaN in PyTorch, and is not imported.",
-    "Give a positive scale, and negate the queries.",
-)
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are no buffers of its own.",
     "Let no other part of the model read or compute them, or put it in eval mode.",

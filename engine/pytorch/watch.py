@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.exported import lines_in
+from relascope.engine.pytorch.attention import attention
 
 _DATA: Any = torch.Tensor.data
 _SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -93,43 +94,29 @@ def written_out() -> Iterator[None]:
     loss, whose gradient passes as without it."""
     whole = torch.nn.functional.scaled_dot_product_attention
 
-    def attention(
+    def dropping(
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
         attn_mask: torch.Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        **how: Any,
     ) -> torch.Tensor:
         if not dropout_p:
-            about: Any = {"scale": scale, "enable_gqa": enable_gqa}
-            return whole(query, key, value, attn_mask, dropout_p, is_causal, **about)
-        if enable_gqa:
-            times = query.shape[-3] // key.shape[-3]
-            key, value = (t.repeat_interleave(times, -3) for t in (key, value))
-        if scale is None:  # a length that is traced is a tensor, and its root has float32
+            return whole(query, key, value, attn_mask, dropout_p, is_causal, **how)
+        if is_causal:
+            seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=key.device)
+            attn_mask = seen.tril()
+        if how.get("scale") is None:  # a length that is traced is a tensor, and its root is float32
             tracing = torch._C._get_tracing_state()
             torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
-            scale = query.shape[-1] ** -0.5
+            how["scale"] = query.shape[-1] ** -0.5
             torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
-        factor = scale**0.5
-        scores = (query * factor) @ (key * factor).transpose(-2, -1)
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=key.device).tril()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, float("-inf"))
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        weights = scores.softmax(-1)
-        if attn_mask is not None:  # where all is hidden, nothing is attended to
-            hidden = (scores == float("-inf")).all(-1, keepdim=True)
-            weights = weights.masked_fill(hidden, 0.0)
-        return torch.nn.functional.dropout(weights, dropout_p) @ value
+        return attention(query, key, value, attn_mask, dropout_p, **how)
 
     with (
-        patch.object(torch.nn.functional, whole.__name__, attention),
+        patch.object(torch.nn.functional, whole.__name__, dropping),
         patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll),
         patch.object(torch._VF, "feature_dropout", _of_features),
         patch.object(torch._VF, "alpha_dropout", _of_alpha),

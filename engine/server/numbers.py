@@ -24,8 +24,8 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.pytorch.baselines.saved import torch_saved
 from relascope.engine.pytorch.reference import Reference, run_inside
-from relascope.engine.pytorch.saved import torch_saved
 from relascope.engine.server.builds import Builds
 from relascope.engine.server.program_model import ProgramModel, no_pytorch
 from relascope.engine.server.programs import Programs, masks_for

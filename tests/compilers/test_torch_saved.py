@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from relascope.engine.pytorch.saved import eager_bytes, min_cut_storages, torch_saved
+from relascope.engine.pytorch.baselines.saved import eager_bytes, min_cut_storages, torch_saved
 from relascope.samples import build
 
 X = torch.ones(8, 4)

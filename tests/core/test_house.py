@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4361,
+    "bench": 4365,
     "commands": 3415,
     "core": 1243,
-    "engine": 42599,
+    "engine": 42566,
     "passes": 10795,
     "recorder": 1424,
     "samples": 550,

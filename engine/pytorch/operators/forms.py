@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
 from relascope.engine.pytorch.operators.compositions import name_of, times_log
 
@@ -307,6 +308,7 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "pad": lambda given: padded if given["mode"] == "circular" else None,
     "permute": lambda given: None if given["dims"] else lambda x, _: x,
     "pow": _power,
+    "scaled_dot_product_attention": lambda given: fused_attention,
     "scatter_reduce": _reduction,
     "sub": _scaled(-1),
     "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),

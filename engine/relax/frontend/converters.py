@@ -27,10 +27,7 @@ from relascope.passes.relax.ir.rewrite import shape
 GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
-_BY_NAME = (
-    "addmm batch_norm convolution cumsum dropout embedding "
-    "layer_norm linear scaled_dot_product_attention"
-)
+_BY_NAME = "addmm batch_norm convolution cumsum dropout embedding layer_norm linear"
 """Operators whose converter has their name."""
 
 _FILLED: dict[str, int | float] = {
@@ -156,7 +153,6 @@ class Converter(ExportedProgramImporter):
         self.masks: list[Mask] = []
         self.mask_variables: list[Any] = []
         self.updates: dict[str, Any] = {}
-        self._masks: dict[Any, tuple[Any, Any]] = {}
 
     def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with ours instead of what needed mending."""
@@ -434,57 +430,7 @@ class Converter(ExportedProgramImporter):
         kept = self.times(self.cast(running, dtype), 1 - momentum)
         self.updates[name] = self.cast(self.op.add(kept, moved), kind)
 
-    # Attention and embedding.
-
-    def scaled_dot_product_attention(self, node: Node) -> Any:
-        """TVM's ignores the scale, and reads a mask in another layout; here it is spelled out."""
-        given: list[Any] = list(self.retrieve_args(node))
-        given += [None, 0.0, False, False][len(given) - 3 :]
-        query, key, value, mask, rate, causal, grouped = given
-        if rate:
-            self.refuse(node, *unlike.MASK_OUT_OF_REACH)
-        if grouped or node.kwargs.get("enable_gqa"):
-            key, value = (self.repeated(t, shape(query)[-3]) for t in (key, value))
-        size = shape(query)[-1]
-        scale: Any = node.kwargs.get("scale")
-        scale = 1 / math.sqrt(size) if scale is None else scale
-        if scale < 0:
-            self.refuse(node, *unlike.NEGATIVE_SCALE)
-        axes = list(range(len(shape(key))))
-        axes[-2:] = axes[:-3:-1]
-        scores = self.op.matmul(query, self.op.permute_dims(key, axes))
-        scores = self.times(scores, scale)
-        if causal:
-            rows, columns = shape(query)[-2], shape(key)[-2]
-            hidden = np.triu(np.full((rows, columns), -np.inf), 1)
-            scores = self.op.add(scores, relax.const(hidden, str(query.ty.dtype)))
-        if mask is None:
-            return self.op.matmul(self.op.nn.softmax(scores, -1), value)
-        mask, hidden = self.shown(mask, query)
-        made = self.op.matmul(self.op.nn.softmax(self.op.add(scores, mask), -1), value)
-        return self.op.where(hidden, self.number(0, made), made)
-
-    def repeated(self, x: Any, heads: int) -> Any:
-        """Keys or values, (..., groups, length, size), with each group for its heads."""
-        *outer, groups, length, size = shape(x)
-        apart = self.op.reshape(x, [*outer, groups, 1, length, size])
-        wide = self.op.broadcast_to(apart, [*outer, groups, heads // groups, length, size])
-        return self.op.reshape(wide, [*outer, heads, length, size])
-
-    def shown(self, mask: Any, query: Any) -> tuple[Any, Any]:
-        """A mask of attention as what is added to scores, and which of its rows hide all keys:
-        those hide nothing there, and are zeros in PyTorch's result, not NaN."""
-        if mask not in self._masks:
-            dtype, zero = str(query.ty.dtype), self.number(0, query)
-            lowest, added, seen = self.number(-math.inf, query), mask, mask
-            if str(mask.ty.dtype) == "bool":
-                added = self.op.where(mask, zero, lowest)
-            else:
-                seen = self.op.not_equal(mask, lowest)
-            hidden = self.op.equal(self.op.max(self.op.astype(seen, dtype), -1, True), zero)
-            shown = self.op.where(hidden, zero, added)
-            self._masks[mask] = shown, hidden
-        return self._masks[mask]
+    # Parts of tensors.
 
     def embedding(self, node: Node) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""

@@ -14,7 +14,6 @@ from torch._decomp import core_aten_decompositions
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.node import map_arg
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -100,7 +99,7 @@ class _Joint:
         table |= {op: in_form(op) for op in _IN_FORMS}
         for op in _WHOLE:
             table.pop(op, None)
-        with values[0].fake_mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        with values[0].fake_mode, torch.enable_grad():
             given = (*values, *masks, *grad_outs, *held)
             made = make_fx(self.recorded, decomposition_table=table)(*given)
             changing = [n for n in made.graph.nodes if is_mutable(n)]

@@ -279,47 +279,8 @@ class Converter(CoreOperators, TypedConverter):
     # Attention and embedding.
 
     def scaled_dot_product_attention(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's drops the scale where it finds the newer signature, with `enable_gqa`, and takes at
-        most four axes."""
-        if inputs[4]:
-            self.refuse(*unlike.MASK_OUT_OF_REACH)
-        if len(inputs) > 7 and inputs[7]:
-            heads = self.infer_shape(inputs[0])[-3]
-            inputs = [inputs[0], *(self.repeated(t, heads) for t in inputs[1:3]), *inputs[3:]]
-        *outer, rows, _ = self.infer_shape(inputs[0])
-        if len(outer) > 2:
-            columns, size = self.infer_shape(inputs[2])[-2:]
-            heads = [relay.reshape(t, [-1, *self.infer_shape(t)[-2:]]) for t in inputs[:3]]
-            mask = inputs[3]
-            if mask is not None:
-                mask = relay.broadcast_to(mask, [*outer, rows, columns])
-                mask = relay.reshape(mask, [-1, rows, columns])
-            flat = self.scaled_dot_product_attention([*heads, mask, *inputs[4:7]], input_types)
-            return relay.reshape(flat, [*outer, rows, size])
-        scale = inputs[6] if len(inputs) > 6 else None
-        if scale is not None and scale < 0:
-            self.refuse(*unlike.NEGATIVE_SCALE)
-        given = [*inputs[:6], scale]
-        if given[3] is None:
-            return super().scaled_dot_product_attention(given, input_types[:7])
-        zero, lowest = (relay.const(v, input_types[0]) for v in (0.0, -math.inf))
-        seen = mask = given[3]
-        if input_types[3] == "bool":
-            mask = relay.where(mask, zero, lowest)
-        else:
-            seen = relay.not_equal(mask, lowest)
-        # A row that hides all keys is zero in PyTorch's result, where a softmax makes NaN.
-        hidden = relay.equal(relay.max(relay.cast(seen, input_types[0]), -1, keepdims=True), zero)
-        given[3] = relay.where(hidden, zero, mask)
-        types = [*input_types[:3], input_types[0], *input_types[4:7]]
-        return relay.where(hidden, zero, super().scaled_dot_product_attention(given, types))
-
-    def repeated(self, x: Any, heads: int) -> Any:
-        """Keys or values, (..., groups, length, size), with each group for its heads."""
-        *outer, groups, length, size = self.infer_shape(x)
-        shape = [*outer, groups, heads // groups, length, size]
-        wide = relay.broadcast_to(relay.expand_dims(x, -3), shape)
-        return relay.reshape(wide, [*outer, heads, length, size])
+        """TVM's drops options; outside of branches and loops it is written with other operators."""
+        self.refuse("Attention in a branch or loop cannot be imported.", unlike.REWRITE)
 
     def embedding(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""

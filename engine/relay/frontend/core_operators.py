@@ -18,10 +18,11 @@ COMPOSED = (
     "lerp.Scalar lerp.Tensor linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor "
     "linspace.default log_sigmoid.default logsumexp.default max.dim min.dim norm.Scalar "
     "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
-    "remainder.Tensor roll.default round.decimals searchsorted.Scalar searchsorted.Tensor "
-    "selu.default sinh.default softplus.default square.default take.default tensor_split.indices "
-    "tensor_split.sections tensor_split.tensor_indices_or_sections threshold.default tril.default "
-    "triu.default var_mean.correction var_mean.default var_mean.dim"
+    "remainder.Tensor roll.default round.decimals scaled_dot_product_attention.default "
+    "searchsorted.Scalar searchsorted.Tensor selu.default sinh.default softplus.default "
+    "square.default take.default tensor_split.indices tensor_split.sections "
+    "tensor_split.tensor_indices_or_sections threshold.default tril.default triu.default "
+    "var_mean.correction var_mean.default var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 

@@ -33,6 +33,10 @@ def masked(q, k, v, mask):
     return (mask + 0.3 * (brought(q) @ k.permute(0, 2, 3, 1))).softmax(-1) @ brought(v)
 
 
+def fused(q, k, v):
+    return nn.functional.scaled_dot_product_attention(brought(q), brought(k), brought(v))
+
+
 def unscaled(q, k, v):
     q, k, v = (t.reshape(2, 4, 60, 16) for t in (q, k, v))
     return (q @ k.mT).softmax(3) @ v
@@ -42,6 +46,7 @@ ATTENTIONS = {
     "plain": (plain, 3, "ttth"),
     "heads back": (back, 3, "tttt"),
     "mask": (masked, 4, "ttth"),
+    "fused": (fused, 3, "ttth"),
     "heads first, no scale": (unscaled, 3, "hhhh"),
 }
 

@@ -1,0 +1,73 @@
+"""Attention as PyTorch's operators, the same for every engine."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from relascope.core.errors import EngineError
+
+_MASK_OUT_OF_REACH = (
+    "Fused attention with dropout cannot be imported: its mask is out of reach.",
+    'Build the model with attn_implementation="eager".',
+)
+_NEGATIVE_SCALE = (
+    "Attention with a negative scale is NaN in PyTorch, and is not imported.",
+    "Give a positive scale, and negate the queries.",
+)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`scaled_dot_product_attention` with its dropout as an operator.
+
+    Where a mask hides all keys of a row, PyTorch's result is 0. A softmax makes NaN of such a row,
+    so there nothing is hidden, and the result is replaced.
+    """
+    if enable_gqa:  # several heads share keys and values
+        heads = query.shape[-3] // key.shape[-3]
+        key, value = (
+            t.unsqueeze(-3).expand(*t.shape[:-2], heads, *t.shape[-2:]).flatten(-4, -3)
+            for t in (key, value)
+        )
+    scores = query @ key.transpose(-2, -1)
+    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    hidden = None
+    if is_causal:
+        with _disable_current_modes():  # a constant of what is traced
+            later = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype).triu(1)
+        scores = scores + later
+    elif attn_mask is not None:
+        added = attn_mask
+        if attn_mask.dtype == torch.bool:
+            added = torch.where(attn_mask, 0.0, -math.inf).to(scores.dtype)
+        hidden = added.amax(-1, keepdim=True) == -math.inf
+        scores = scores + torch.where(hidden, 0.0, added)
+    weights = scores.softmax(-1)
+    weights = torch.nn.functional.dropout(weights, dropout_p) if dropout_p else weights
+    made = weights @ value
+    return made if hidden is None else torch.where(hidden, 0.0, made)
+
+
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any) -> Tensor:
+    """`attention` as a trace has it.
+
+    Raises:
+        EngineError: kind "operator"; it draws a mask of its own, or has a negative scale.
+    """
+    if len(more) > 1 and more[1]:
+        raise EngineError("operator", _MASK_OUT_OF_REACH[0], hint=_MASK_OUT_OF_REACH[1])
+    if (how.get("scale") or 0) < 0:
+        raise EngineError("operator", _NEGATIVE_SCALE[0], hint=_NEGATIVE_SCALE[1])
+    return attention(query, key, value, *more, **how)
