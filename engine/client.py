@@ -117,7 +117,6 @@ class EngineClient:
         return self.pid is not None
 
     def close(self) -> None:
-        """End the process; requests that are not done fail with kind "cancelled"."""
         self._finalizer()
         self._supervisor.join()
 

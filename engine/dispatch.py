@@ -143,7 +143,6 @@ def _taken_apart(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Given:
-    """Samples, copied; each tensor is one of its own."""
     try:
         inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as wrong:
@@ -164,8 +163,6 @@ def remove_tvm_dispatch(module: torch.nn.Module) -> None:
 
 
 class Dispatch:
-    """Stands in for a module's forward()."""
-
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
         self.replaced = module.__dict__.get("forward")
@@ -201,8 +198,6 @@ class Dispatch:
 
 @dataclass
 class _Route:
-    """What serves the calls with inputs like one set of samples, in every mode."""
-
     module: torch.nn.Module
     own: Callable[..., Any]
     given: Given
@@ -255,7 +250,6 @@ class _Route:
         return [v for v, own in pairs if isinstance(own, Slot)]
 
     def run(self, forward: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """What a forward() returns of a call like the samples, with these tensors."""
         args, kwargs = self.given.call(tensors)
         return forward(*args, **kwargs)
 
@@ -693,7 +687,6 @@ class _NotTwice(torch.autograd.Function):
 
 
 def _leaves_of(tensor: torch.Tensor) -> set[int]:
-    """The ids of the leaves that a tensor's gradient reaches."""
     if tensor.grad_fn is None:
         return {id(tensor)} if tensor.requires_grad else set()
     found, seen, waiting = set(), {tensor.grad_fn}, [tensor.grad_fn]

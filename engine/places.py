@@ -30,8 +30,6 @@ class Holder(Protocol):
 
 
 class Places:
-    """See the module."""
-
     def __init__(self, most: int = 0) -> None:
         self.most = most
         self._changed = threading.Condition()

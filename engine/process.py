@@ -78,7 +78,6 @@ class Wants:
 
 
 def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[str]:
-    """The modules of a recorded compile that pipelines name, which lie beside the models."""
     steps = (s for v in values if isinstance(v, Pipeline) for s in v)
     left = [recorded.file_of(s) for s in steps if s.name == recorded.NAME]
     return {str(Path(s.model).with_name(n)) for s in sources if s.digest for n in left}
@@ -113,7 +112,6 @@ def _identities(files: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _within(value: object, depth: int = 3) -> Iterator[ModelSource | Pipeline]:
-    """The sources and pipelines in an argument of a request."""
     if isinstance(value, ModelSource | Pipeline):
         yield value
     elif depth and isinstance(value, tuple | list):
@@ -223,11 +221,9 @@ class EngineProcess:
         return what, number, *rest
 
     def usage(self) -> Usage:
-        """What it has used until now, with what it started."""
         return usage(self.process.pid)
 
     def output(self) -> str:
-        """The end of what it wrote since it was last asked."""
         size = os.fstat(self.log.fileno()).st_size
         data = os.pread(self.log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
         os.ftruncate(self.log.fileno(), 0)
@@ -315,7 +311,6 @@ def out_of_memory() -> int:
 
 
 def fate(status: int) -> str:
-    """How a process ended, from its exit status."""
     if status >= 0:
         return f"ended with {ending(status)}"
     return f"was ended by signal {-status} ({ending(status)})"

@@ -22,7 +22,6 @@ class EngineEntry:
 
     @property
     def session(self) -> str:
-        """Its session class, as "module:Class"; imported only in the child."""
         return f"relascope.engine.{self.title.lower()}.session:{self.title}Session"
 
 

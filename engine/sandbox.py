@@ -232,7 +232,6 @@ def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: boo
 
 
 def _allow(rules: int, path: Path, rights: int) -> None:
-    """Add a file or folder to a ruleset, if it is there."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         rights &= -1 if stat.S_ISDIR(os.fstat(handle).st_mode) else _OF_FILES

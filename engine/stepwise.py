@@ -71,7 +71,6 @@ class Stepwise:
 
     @property
     def graph(self) -> Graph:
-        """The neutral graph of it."""
         last = len(self.pipeline) - 1
         return self._session.graph_after(self.source, self.pipeline, last, progress=silent)
 

@@ -84,7 +84,6 @@ class Job:
         self._supervisor.cancel(self)
 
     def _follow(self, on_progress: Callable[[float, str], None]) -> None:
-        """Call back, in this thread, at each progress until it is done."""
         seen = 0
         while True:
             with self._changed:
@@ -116,8 +115,6 @@ class Job:
 
 
 class _Stopped(Exception):
-    """The process must go on no more; `unit` crossed a limit, None where it is the whole call."""
-
     def __init__(self, error: EngineError, unit: Unit | None = None) -> None:
         super().__init__(error.message)
         self.error, self.unit = error, unit
@@ -201,7 +198,6 @@ class _Exchange:
 
     @property
     def file(self) -> str:
-        """The file that is being opened; "" where none is."""
         return next((u.where for u, _ in self._units if u.kind == "file"), "")
 
     def _check(self) -> None:

@@ -106,8 +106,6 @@ def _parent_gone(folder: str) -> NoReturn:
 
 
 class _Worker:
-    """Answers requests, in a thread of its own."""
-
     def __init__(self, conn: Connection, session: str, requests: queue.Queue[_Request]) -> None:
         self.conn, self.name, self.requests = conn, session, requests
         self.session: Any = None

@@ -96,7 +96,6 @@ def compiler() -> str:
 
 @functools.cache
 def _nvrtc() -> tuple[Any, str] | None:
-    """The newest nvrtc, and where it is."""
     for name in _NVRTC:
         for place in places(name):
             try:

@@ -144,7 +144,6 @@ class Tvm:
         return tuple(found)
 
     def _gpu_ways(self, gpu: Target) -> tuple[Target, ...]:
-        """A GPU, one of NVIDIA's that runs here in each way."""
         if not gpu.runs_here or gpu.name.split()[0] != "cuda" or not self.cuda_ways:
             return (replace(gpu, kernels=self._kernels(gpu.name)),)
         device, found = self.module.device("cuda", gpu_index(gpu.name)), []
@@ -281,7 +280,6 @@ class Tvm:
 
 
 def _ways(target: Target, ways: Mapping[str, str]) -> tuple[Target, ...]:
-    """A target, and the same with further options."""
     more = [replace(target, name=f"{target.name} {o}", kernels=w) for o, w in ways.items()]
     return replace(target, kernels=TVMS_OWN), *more
 
@@ -317,7 +315,6 @@ def _architecture(name: str) -> str:
 
 
 def _foreign(target: str) -> str:
-    """Why a triple is of another machine than this one, in a sentence; "" where it is of this."""
     triple = split(target)[1].get("mtriple", "")
     if not triple:
         return ""

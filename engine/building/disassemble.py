@@ -172,7 +172,6 @@ def _on_device(
 
 
 def _reason(error: Exception) -> str:
-    """What a compiler said was wrong, in a line."""
     on_gpu = gpu_faults.gpu_fault(error)
     if on_gpu is not None:
         return f"{on_gpu.message} {on_gpu.hint}".rstrip(".")
@@ -205,7 +204,6 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
 
 
 def _parts(device: _Device | None, kernels: Sequence[str]) -> dict[str, list[str]]:
-    """The functions on the GPU that each kernel launches."""
     parts: dict[str, list[str]] = {}
     names = dict.fromkeys(n for texts in device.code.values() for n in texts) if device else {}
     for name in names:
@@ -225,7 +223,6 @@ def _device_kernel(
 def _code(
     texts: Mapping[str, Mapping[str, str]], names: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """The code of some functions by language, as far as there is any."""
     code = ((language, kernel_code.joined(found, names)) for language, found in texts.items())
     return tuple(c for c in code if c[1])
 

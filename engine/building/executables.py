@@ -147,7 +147,6 @@ class TrainingExecutable(Executable):
 
 
 def built(program: Program, split: Any | None, build: Build) -> Executable:
-    """A program that is built whole, or as the two functions it was split into."""
     if split is None:
         return WholeExecutable(program, build)
     return TrainingExecutable(program, split, build)

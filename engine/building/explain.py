@@ -41,7 +41,6 @@ _FRAME = re.compile(r"\s*(\d+: |at |File \"|Stack trace|Traceback \(most recent 
 
 
 def _reason(message: str, limit: int = 6) -> str:
-    """The meaningful end of a message: what follows the last line of a backtrace."""
     lines = message.strip().splitlines()
     last = max((i for i, line in enumerate(lines) if _FRAME.match(line)), default=-1)
     kept = [line.strip() for line in lines[last + 1 :] if line.strip(" -")]

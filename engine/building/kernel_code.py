@@ -23,7 +23,6 @@ def kernel_name(symbol: str) -> str:
 
 
 def llvm_functions(text: str) -> dict[str, str]:
-    """The text of each function of an LLVM module that has a body, by its symbol."""
     found = {}
     for match in _DEFINED.finditer(text):
         end = text.find("\n}", match.start())
@@ -90,5 +89,4 @@ def owner(device_function: str, kernels: Iterable[str]) -> str:
 
 
 def joined(parts: Mapping[str, str], names: Iterable[str]) -> str:
-    """Those of some texts that are there, one below the other."""
     return "\n\n".join(parts[n] for n in names if n in parts)

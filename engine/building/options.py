@@ -124,7 +124,6 @@ class Builder:
 
 
 def _reason(lines: list[str]) -> str:
-    """What a failed build says, in a line: the last, which is TVM's; or LLVM's, of its code."""
     at = next((i for i, line in enumerate(lines) if "module verification failed" in line), None)
     if at is None or at + 1 >= len(lines):
         return lines[-1]

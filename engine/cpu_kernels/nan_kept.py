@@ -137,7 +137,6 @@ def _kept(
     bound: list[tuple[Any, Any]] = []
 
     def held(value: Any) -> Any:
-        """A value that is computed once."""
         if _name(value) in ("Var", *_LOADS) or number_of(value) is not None:
             return value
         halves: list[Any] = []  # what a name stands for, TVM's lowering of bfloat16 leaves out
@@ -336,7 +335,6 @@ def marks(tir: Any, call: Callable[..., Any]) -> dict[int, str]:
 
 
 def _rounded(tir: Any, known: dict[int, str], call: Any) -> Any:
-    """What `narrowed` marked, rounded to the digits of its dtype, ties to even."""
     named = getattr(call.op, "name", "").rpartition(".")[2] == "call_llvm_pure_intrin"
     dtype = known.get(int(getattr(call.args[0], "value", -1))) if named else None
     if dtype is None:
@@ -357,7 +355,6 @@ def _rounded(tir: Any, known: dict[int, str], call: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """The buffer that an expression reads, None if it does not."""
     attribute = _LOADS.get(_name(value))
     return getattr(value, attribute, None) if attribute else None
 

@@ -206,14 +206,12 @@ class _Calls:
 
 
 def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:
-    """A statement in which a variable has a value."""
     if hasattr(tir, "Bind"):  # the newer TVM's name for it, which holds for what follows
         return tir.SeqStmt([tir.Bind(variable, value), body])
     return tir.LetStmt(variable, value, body)
 
 
 def _address(tir: Any, buffer: Any, place: Sequence[Any], at: tuple[Any, Any]) -> Any:
-    """Where an element of a matrix of a buffer lies; `place` as of `_call`."""
     *batch, last, _ = (int(d) for d in buffer.shape)
     row, column = at
     if place:

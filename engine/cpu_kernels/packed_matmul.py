@@ -97,12 +97,10 @@ class MatmulTile(NamedTuple):
 
     @property
     def notes(self) -> dict[str, int]:
-        """The annotations that say so."""
         return {TILE_ROWS: self.rows, TILE_COLUMNS: self.columns, TILE_LANES: self.lanes}
 
     @staticmethod
     def noted(notes: Mapping[str, Any]) -> "MatmulTile":
-        """The tile that a stage's annotations tell of."""
         return MatmulTile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
 
     def within(self, outer: Sequence[int]) -> bool:

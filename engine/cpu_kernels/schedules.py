@@ -79,14 +79,12 @@ class Dialect:
     put: Callable[[Any, Sequence[tuple[Any, Any]]], Any]
 
     def open(self, function: Any) -> Any:
-        """A schedule of a function."""
         return self.scheduling.Schedule(self.tvm.IRModule({"main": function}))
 
     def block(self, schedule: Any, name: str) -> Any:
         return getattr(schedule, self.get_block)(name)
 
     def buffer(self, region: Any) -> Any:
-        """The buffer of a region that is read."""
         return getattr(region, self.region)
 
     def reads(self, expression: Any, variables: Sequence[Any]) -> bool:
@@ -166,7 +164,6 @@ class _Kernel:
         return any(a - b and b - a for a in read for b in read)
 
     def schedule(self) -> None:
-        """Schedule every block whose shape is known."""
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
         ways[SMALL] = self._small
@@ -267,7 +264,6 @@ class _Kernel:
         return self._steps(readers[0]) > self._steps(block)
 
     def _steps(self, block: Any) -> int:
-        """How often the innermost statement of a block runs."""
         return math.prod(map(self._extent, self.sch.get_loops(block)))
 
     def _is_reduction(self, block: Any) -> bool:

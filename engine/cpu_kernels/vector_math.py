@@ -150,7 +150,6 @@ class VectorMath:
         return tir.Let(x, call.args[0], tir.Let(square, x * x, made))
 
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
-        """A rule's result for a value that is computed once."""
         x = self._tir.Var("x", _DTYPE)
         return self._tir.Let(x, value, rule(x))
 
@@ -158,7 +157,6 @@ class VectorMath:
         return self._tir.const(value, _DTYPE)
 
     def _polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
-        """Horner's rule; the constant term comes first."""
         result = self._constant(coefficients[-1])
         for c in coefficients[-2::-1]:
             result = result * x + self._constant(c)

@@ -74,7 +74,6 @@ def _file(parts: list[str]) -> Path | None:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Names of what a file imports, and of what may be a module in it; not what is for types."""
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()

@@ -287,7 +287,6 @@ def compared(
     limit: float,
     floor: float,
 ) -> Shown:
-    """A piece's results after the passes against those before them."""
     if len(before) != len(after):
         text = f"It has {len(before)} results before the pass and {len(after)} after it."
         return Shown("cannot be run", error=EngineError("pass", text))

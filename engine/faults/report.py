@@ -146,7 +146,6 @@ def _called(
 
 
 def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | None:
-    """The call of TVM's pass that a step is; None where it is none."""
     if not _module(entry)[0].endswith((".builtin", ".tvm_pipelines")):
         return None
     try:
@@ -281,7 +280,6 @@ def files(facts: Facts) -> dict[str, bytes]:
 
 
 def _stored(facts: Facts) -> bytes:
-    """Content of `values.npz`."""
     stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
     stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
     left = {} if facts.left is None else facts.left.constants
@@ -505,7 +503,6 @@ def _as_file(facts: Facts) -> str:
 
 
 def _to_fix(facts: Facts) -> str:
-    """How to try a pass that was fixed."""
     if facts.left is not None:
         return "The recorded pass does not run here, so only `--fix` can show that it is fixed."
     if facts.calls:

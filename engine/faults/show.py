@@ -307,7 +307,6 @@ class PassProcess:
         return engine.read(text, json.read_text() if json.exists() else "", constants)
 
     def _program(self, engine: Engine, mod: Any, values: Values) -> Any:
-        """The module as passes of relascope's take it."""
         fault, name = self.fault, f"{self.fault.ir.capitalize()}Program"
         made = getattr(import_module(f"relascope.passes.{fault.ir}.ir.program"), name)
         parameters = {n: engine.array(values[n]) for n in fault.parameters}
@@ -333,7 +332,6 @@ class PassProcess:
 
 
 def _function(engine: Engine, call: Call) -> Callable[[Any], Any]:
-    """A pass as a function of a module or a program."""
     if isinstance(call, TvmCall):
         return lambda program: _on_module(engine, program, call)
     function = getattr(import_module(call.module), call.function)
@@ -341,7 +339,6 @@ def _function(engine: Engine, call: Call) -> Callable[[Any], Any]:
 
 
 def _on_module(engine: Engine, program: Any, function: Callable[[Any], Any]) -> Any:
-    """A program, or a module, after a function of modules."""
     made = function(_module(program))
     made = engine.typed(made) if isinstance(made, type(_module(program))) else made
     return replace(program, mod=made) if hasattr(program, "mod") else made

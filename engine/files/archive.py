@@ -104,7 +104,6 @@ class Archive:
         return data
 
     def text(self, name: str) -> str:
-        """A member as text."""
         try:
             return self.read(name).decode()
         except UnicodeDecodeError as wrong:

@@ -73,7 +73,6 @@ def format_in(head: bytes) -> Format | None:
 
 
 def format_of(path: Path) -> Format | None:
-    """What a file is."""
     with path.open("rb") as file:
         return format_in(file.read(ANY))
 

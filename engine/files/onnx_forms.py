@@ -17,7 +17,6 @@ from relascope.core.graph import TensorType
 
 
 def inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """The graphs in a node's attributes."""
     return [
         graph
         for attribute in node.attribute
@@ -83,7 +82,6 @@ class Form:
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """By name."""
         return {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
 
     def has(self, name: str, default: Any = None) -> Any:
@@ -214,13 +212,11 @@ def _shifted(form: Form) -> tuple[str, dict[str, Any]]:
 
 
 def _dropped_nothing(form: Form) -> tuple[str, dict[str, Any]]:
-    """Dropout at inference: all stays."""
     text = "y = Identity (x) shape = Shape (x) mask = Expand (true, shape)"
     return text, {"true": np.array(True)}
 
 
 def _infinite(form: Form) -> tuple[str, dict[str, Any]]:
-    """Infinite and of a sign."""
     side = "Greater" if form.has("detect_positive", 1) else "Less"
     text = f"""
         either = IsInf <detect_positive = 1, detect_negative = 1> (x)
@@ -231,7 +227,6 @@ def _infinite(form: Form) -> tuple[str, dict[str, Any]]:
 
 
 def _of_sizes(form: Form) -> tuple[str, dict[str, Any]]:
-    """A norm of an odd order is of absolute values."""
     return "sizes = Abs (x) y = LpPool (sizes)", {}
 
 

@@ -332,7 +332,6 @@ def _without_own_functions(given: onnx.ModelProto, name: str) -> onnx.ModelProto
     sizes: dict[tuple[str, str], int] = {}
 
     def size(body: Any, outer: tuple[tuple[str, str], ...] = ()) -> int:
-        """Nodes of a body that is written out."""
         count = 0
         for node in (n for graph in _graphs(body) for n in graph.node):
             called = (node.domain, node.op_type)
@@ -593,7 +592,6 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def _scopes(model: onnx.ModelProto) -> None:
-    """Write the framework's module into the name of each node, which is all that stays."""
     for node in model.graph.node:
         said = next((p.value for p in node.metadata_props if p.key == _SCOPES), "[]")
         try:
@@ -686,7 +684,6 @@ def _fold_once(model: onnx.ModelProto, types: Mapping[str, TensorType], name: st
 
 
 def _read(graph: onnx.GraphProto) -> set[str]:
-    """Names that nodes read, or that are outputs."""
     every = [*_graphs(graph)]
     read = {i for one in every for node in one.node for i in node.input}
     return read | {o.name for one in every for o in one.output}

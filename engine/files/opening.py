@@ -53,7 +53,6 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
 
 
 def _bytes(path: Path) -> int:
-    """Of a file, with an ONNX model's weights beside it."""
     stamp = path.stat().st_mtime_ns if path.exists() else 0
     files = (path, *map(Path, weights_beside(str(path), stamp)))
     return sum(one.stat().st_size for one in files if one.is_file())

@@ -26,8 +26,6 @@ _DEEPEST = 1000
 
 
 class _Object:
-    """Stands for an object of a class of the file's own."""
-
     parts: list[Any]
 
     def __new__(cls, *parts: Any) -> "_Object":

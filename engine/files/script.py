@@ -312,7 +312,6 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
 
 
 def dotted(one: ast.AST) -> tuple[str, ...]:
-    """The names of a dotted path; empty where it is none."""
     names: list[str] = []
     while isinstance(one, ast.Attribute):
         names.append(one.attr)

@@ -153,7 +153,6 @@ def _torch(path: Path) -> Saved:
 
 
 def _plain(path: Path, name: str, value: Any) -> torch.Tensor:
-    """A tensor of numbers that lie in memory."""
     what = f"{name[:80]!r}, " if name else ""
     if not isinstance(value, torch.Tensor):
         raise _refused(path, f"holds {what}a {type(value).__name__}, which is no tensor")

@@ -358,5 +358,4 @@ class _TraceGrammar:
 
 
 def _line(one: ast.AST | None) -> str:
-    """A part of the code in one line, in quotes."""
     return repr(ast.unparse(one).partition("\n")[0][:60]) if one is not None else "nothing"

@@ -252,7 +252,6 @@ def plan(
 
 
 def with_inputs(stages: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, ...]:
-    """Each stage on each kind of inputs, which are run one after the other."""
     return tuple(replace(s, source=replace(s.source, values=k)) for s in stages for k in kinds)
 
 
@@ -425,7 +424,6 @@ def _to_blame(graph: Graph, ends: Collection[str], right: Iterable[str], ahead: 
 
 
 def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:
-    """The largest error of each node, by its id: one may be computed more than once."""
     worst: dict[str, NodeError] = {}
     for error in errors:
         if error.id not in worst or worst[error.id].max_rel < error.max_rel:
@@ -434,7 +432,6 @@ def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:
 
 
 def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
-    """The given nodes and everything that is computed from them."""
     reached = set(ids)
     for node in graph.nodes:
         if any(source in reached for source in node.edges):

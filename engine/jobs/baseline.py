@@ -147,14 +147,12 @@ def timed_again(
 
 
 def named(model: str) -> str:
-    """What a model is called on any machine: of a path, its last part."""
     if linkable(model):
         return model
     return model.removeprefix(f"{CODE}:").rpartition("/")[2]
 
 
 def calls(graph: Graph) -> list[Node]:
-    """Every call of a graph, those inside fused functions too."""
     found, todo = [], [graph]
     while todo:
         for node in todo.pop().nodes:
@@ -166,7 +164,6 @@ def calls(graph: Graph) -> list[Node]:
 
 
 def by_scope(nodes: Iterable[Node]) -> Document:
-    """How often each operator stands in each module, by the module's path."""
     counts: dict[str, Counter[str]] = {}
     for node in nodes:
         counts.setdefault(node.scope, Counter())[node.title] += 1
@@ -201,7 +198,6 @@ def flops(graph: Graph) -> Document:
 
 
 def captures(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Document:
-    """What each strategy saves for the backward."""
     joint = joint_of(ask, source, pipeline)
     found: Document = {}
     for name in STRATEGIES:
@@ -261,7 +257,6 @@ def speed_document(result: TimeResult, rounds: int) -> Document:
 
 
 def _ratios(ours: TimeRow, eager: TimeRow, rounds: int) -> list[float]:
-    """A ratio a round; each round has as many runs of one program as every other."""
     if min(len(ours.samples_ms), len(eager.samples_ms)) < rounds:
         rounds = 1
     blocks = [

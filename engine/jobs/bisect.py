@@ -319,7 +319,6 @@ def _unbuilt(error: EngineError | None) -> bool:
 
 
 def tried(ask: Ask, question: Question, pipeline: Pipeline) -> Try:
-    """One try of another pipeline than the question's."""
     done = _try(ask, replace(question, pipeline=pipeline))
     if done.outcome == "wrong":
         tolerance = question.tolerance.fitted(ask("load", question.source))
@@ -411,7 +410,6 @@ def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisect
 def _of_pass(
     question: Question, kind: str, index: int, log: tuple[Try, ...], taken: PassCost | None
 ) -> Bisection:
-    """A bisection that blames what a pass itself takes; `kind` "" where none takes too much."""
     pipeline = question.pipeline
     found = (
         Culprits((index,), pipeline.upto(index), pipeline.upto(index - 1)) if kind else Culprits(())
@@ -470,7 +468,6 @@ def _to_time(ask: Ask, question: Question, part: Pipeline) -> BuildRequest:
 
 
 def verdict(ir: str, result: Bisection) -> str:
-    """What was found, in a few sentences; where nothing was, what was tried."""
     pipeline, kind = result.question.pipeline, result.kind
     if not kind:
         said = f"Nothing to find: {_tried(result)}", *result.also, _took(ir, result)

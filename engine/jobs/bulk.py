@@ -147,7 +147,6 @@ def _tried(ask: Ask, question: Question) -> Row:
 
 
 def _failure(error: EngineError | None) -> str:
-    """What sort of crash an error is, where it is a sort of its own."""
     if error is not None and error.kind == "type":
         return "ill-formed" if "not well-formed" in error.message else "type changed"
     return "hang" if error is not None and limit_crossed(error) == "seconds" else ""

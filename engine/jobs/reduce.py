@@ -42,8 +42,6 @@ from relascope.passes.search.reduce import (
 
 @dataclass(frozen=True)
 class PieceTry:
-    """One piece that was tried: how many nodes it computes and returns, and what it shows."""
-
     nodes: int
     outputs: int
     shown: Shown
@@ -128,7 +126,6 @@ def cannot(bisection: Bisection) -> str:
 
 
 def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
-    """What to look at: the model, and the suspected steps of the smallest bad pipeline."""
     question, found = bisection.question, bisection.found
     steps = [i for i in found.suspects if i != IMPORT]
     if cannot(bisection):
@@ -266,7 +263,6 @@ class _ReduceSearch:
 
 
 def _death(error: EngineError) -> Shown:
-    """What a piece shows that ends the engine's process."""
     return Shown("crash", error=error, crash=limit_crossed(error) or "ends")
 
 

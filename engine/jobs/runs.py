@@ -83,7 +83,6 @@ def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
 
 
 def is_run(source: ModelSource) -> bool:
-    """Whether a source is a run beside the sample's own."""
     return bool(source.run or source.sides)
 
 
@@ -119,7 +118,6 @@ def fitting(
 
 
 def unfit_words(source: ModelSource, error: EngineError) -> str:
-    """A run in which the imported program does not run, and why."""
     return f"{at_run(source)} ({error.message.partition(chr(10))[0]})"
 
 

@@ -93,7 +93,6 @@ def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
 def variants(
     request: BuildRequest, taken: Iterable[Offer], cut: Callable[[BuildRequest], BuildRequest]
 ) -> tuple[Variant, ...]:
-    """What `PipelineSession.time` is asked for, without the way that the target is by itself."""
     made = []
     for offer in taken:
         one = replace(request, target=offer.target)

@@ -151,8 +151,6 @@ def comparison(
 
 @dataclass(frozen=True)
 class Contender:
-    """Something of ours that is timed: what its rows are called, and what it was built for."""
-
     what: str
     target: str
     built: Built
@@ -235,7 +233,6 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
 def _compiled(
     model: Model, baselines: Sequence[str], progress: Progress
 ) -> tuple[dict[str, Callable[..., Any]], dict[str, float], list[str]]:
-    """What torch.compile makes of the model, compiled; in what time; and why of some nothing."""
     found: dict[str, Callable[..., Any]] = {}
     seconds: dict[str, float] = {}
     notes = []

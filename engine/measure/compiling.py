@@ -51,7 +51,6 @@ def measure(
 def _passes(
     start: Any, passes: Sequence[tuple[int, PassInfo, Step]]
 ) -> Iterable[tuple[int, float]]:
-    """The index of each pass and its seconds; passes only for looking do not feed the others."""
     program = shown = start
     for index, entry, step in passes:
         before = shown if entry.looking else program

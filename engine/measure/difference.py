@@ -89,7 +89,6 @@ class _Rank:
             self._kept.append(part[(part > self._lower) & (part <= self._upper)])
 
     def found(self) -> float | None:
-        """None where it is not between the two."""
         rank = self._rank - self._below
         if 0 <= rank < self._lowest:
             return self._lower

@@ -76,7 +76,6 @@ def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> di
 
 
 def _turns(run: Work, wait: Callable[[], object]) -> int:
-    """How often something is done in a row; the first run warms up."""
     run()
     wait()
     began = time.perf_counter()
@@ -88,7 +87,6 @@ def _turns(run: Work, wait: Callable[[], object]) -> int:
 def _product(
     device: torch.device, dtype: torch.dtype, wait: Callable[[], object]
 ) -> tuple[float, Work]:
-    """The FLOPs of a product of square matrices, and a function that computes it."""
     small, large = _SIDES["cuda" if device.type == "cuda" else "cpu"]
     for side in (small, large):
         a, b = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))

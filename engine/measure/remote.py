@@ -141,7 +141,6 @@ def check_measurable(target: Target, ours: Collection[str], fleet: Fleet | None)
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Turns what TVM raises about the device into a sentence."""
     try:
         yield
     except EngineError:

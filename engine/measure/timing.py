@@ -29,7 +29,6 @@ class Measured:
 
     @property
     def runs(self) -> tuple[float, ...]:
-        """All runs in order, in seconds."""
         return tuple(s for r in self.rounds for s in r)
 
 
@@ -114,7 +113,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def machine() -> str:
-    """The processor in words, as the system names it."""
     # On other systems than Linux the platform module knows less, but something.
     return cpu_info().get("model name") or platform.processor() or platform.machine()
 

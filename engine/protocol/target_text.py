@@ -86,7 +86,6 @@ def gpu_index(target: str) -> int:
 
 
 def refused(error: Exception, target: str) -> EngineError:
-    """TVM's own refusal of a target, in a sentence."""
     text = re.sub(r"\.?\s*Target creation from .*", "", str(error), flags=re.DOTALL)
     reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", text.strip().rpartition("\n")[2])
     while re.match(r"\w*Error: ?", reason):

@@ -24,7 +24,6 @@ class Effects:
         self.new: dict[str, torch.Tensor] = {}
 
     def start(self, call: tuple[Any, ...]) -> None:
-        """Note the state right before forward(); `call` is its args and kwargs."""
         self._buffers = dict(self._module.named_buffers())
         self._before = {**dict(self._module.named_parameters()), **self._buffers}
         self._versions = {n: t._version for n, t in self._before.items()}

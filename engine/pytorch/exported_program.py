@@ -316,7 +316,6 @@ def _why(wrong: Exception) -> str:
 
 
 def range_text(size: OpenSize) -> str:
-    """The range of a size, for a sentence."""
     return f"{size.least} and more" if size.most is None else f"{size.least} to {size.most}"
 
 
@@ -325,7 +324,6 @@ def _title(size: OpenSize) -> str:
 
 
 def _number(value: Any, sizes: Mapping[str, int]) -> int | float | bool:
-    """A size of the program in numbers."""
     if isinstance(value, int | float):
         return value
     expression = value.node.expr
@@ -394,7 +392,6 @@ def _run_as_code(path: str, module: torch.nn.Module, sizes: Mapping[str, int]) -
 
 
 def _fix(node: torch.fx.Node, value: Any) -> None:
-    """Put a value in the place of a node, which goes."""
     for user in [*node.users]:
         _put(user, {node: value})
     node.graph.erase_node(node)
@@ -405,7 +402,6 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:
-    """Put values in the place of what a node reads."""
     node.args, node.kwargs = torch.fx.node.map_arg(
         (node.args, node.kwargs), lambda read: values.get(read, read)
     )

@@ -99,7 +99,6 @@ class FlatTrace:
         return self.origins.get(name) or TraceOrigin("", node.kind(), -1)
 
     def dropouts(self) -> list[Any]:
-        """All dropout nodes of the graph, on or off."""
         return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
 
     def active_dropouts(self) -> list[Any]:
@@ -228,7 +227,6 @@ def calls_in(
 
 
 def body(module: Any, method: str) -> Any:
-    """The graph of a traced module's method."""
     return module.graph if method == "forward" else getattr(module, method).graph
 
 
@@ -289,7 +287,6 @@ class _Flattener:
         return self.flat
 
     def given(self) -> list[Any]:
-        """The arguments of forward(), put together from the inputs."""
         nested = nesting(self.module)
         names = [leaf for name, one in nested for leaf in leaves(one, name)]
         if len(names) != len(self.inputs):
@@ -334,7 +331,6 @@ class _Flattener:
         return node.output()
 
     def call(self, path: str, method: str, arguments: list[Any]) -> list[Any]:
-        """Inline a call of a submodule."""
         graph = body(self.submodule(path), method)
         if self.watching is None or self.watching not in ("", path):
             return self.inline(graph, path, [_Module(path), *arguments])

@@ -56,7 +56,6 @@ LEFT = (
 
 
 def changes_in_place(kind: str) -> bool:
-    """Whether an operator of a trace changes its argument."""
     return kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__")
 
 
@@ -369,7 +368,6 @@ class _InPlaceRewriter:
         return [source, unbind.inputsAt(1), index]
 
     def write(self, node: Any, target: str) -> None:
-        """Replace a change in place of `target`."""
         path, name = [], target
         while name in self.steps:
             step, parent = self.steps[name]

@@ -80,7 +80,6 @@ def _on_no_tensors(flat: FlatTrace, trace: FxTrace) -> set[int]:
 
 
 def _parts(trace: FxTrace) -> dict[int, list[Node]]:
-    """What operators became, by their ordinals."""
     parts: dict[int, list[Node]] = defaultdict(list)
     for part in trace.graph.nodes:
         if part.op in ("call_function", "get_attr"):
@@ -118,7 +117,6 @@ class _TraceWriter:
         node.destroy()
 
     def call(self, part: Node) -> None:
-        """Add one operator; each of its results is a value, those of a list too."""
         schema: Any = part.target._schema  # type: ignore[union-attr]
         given = dict(part.kwargs)
         given.update(zip([a.name for a in schema.arguments], part.args, strict=False))

@@ -118,7 +118,6 @@ class Model:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was noted while the model was loaded and imported."""
         return tuple(self._notes)
 
     @property
@@ -128,7 +127,6 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the module and its inputs are."""
         tensors = (*self.parameters.values(), *self.inputs)
         return tensors[0].device if tensors else torch.device("cpu")
 
@@ -370,7 +368,6 @@ def _opened(
     sizes: tuple[OpenSize, ...] = (),
     allowed: Callable[[str], bool] = lambda kind: True,
 ) -> Opened:
-    """A module with inputs that are saved or drawn."""
     types = types_of(inputs, source, saved)
     given = described(inputs, types, source, saved, sizes)
     names, tensors = tuple(one.name for one in inputs), input_tensors(inputs, types, source, saved)
@@ -378,7 +375,6 @@ def _opened(
 
 
 def _with_saved(found: Opened, source: ModelSource) -> Opened:
-    """A module that brings its own inputs, with saved ones in their place."""
     kept = assigned(saved_in(source), found.names, file_of(source))
     inputs = tuple(
         fitting(Input(n, tensor_type(t)), kept[n], t.dtype, source) if n in kept else t
@@ -388,7 +384,6 @@ def _with_saved(found: Opened, source: ModelSource) -> Opened:
 
 
 def saved_in(source: ModelSource) -> Saved:
-    """The tensors of a source's first set."""
     if not source.tensors:
         return ()
     path, digest = Path(source.tensors[0][0]), source.tensors[0][1]
@@ -485,7 +480,6 @@ def model_from_module(
 def _tensors_read(
     module: torch.nn.Module, flat: FlatTrace
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Parameters, and buffers, that a graph reads, by name, in the module's order."""
     parameters: dict[str, torch.Tensor] = dict(module.named_parameters())
     buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
     # A script may have a tensor that is neither, in an attribute that is optional.

@@ -123,7 +123,6 @@ class Given:
     leaves: tuple[Any, ...]
 
     def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Its args and kwargs, with these tensors."""
         values = (tensors[v] if isinstance(v, Slot) else deepcopy(v) for v in self.leaves)
         arguments = {name: closed(nest, values) for name, nest in self.bound.items()}
         made = inspect.BoundArguments(self.signature, arguments)
@@ -213,7 +212,6 @@ def unlike(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
-    """Names, each once and none that is taken."""
     result: list[str] = []
     for name in names:
         while name in taken or name in result:
@@ -277,7 +275,6 @@ def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:
 
 
 def leaves(nested: Nested, name: str) -> Iterator[str]:
-    """The names of the tensors in an argument."""
     if nested is None:
         yield name
     else:

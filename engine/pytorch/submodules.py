@@ -152,7 +152,6 @@ def _opened(
     path: str,
     call: TraceCall | None,
 ) -> Opened:
-    """A submodule with its inputs, named by its arguments."""
     if not about.tensors:
         message = "This module gets no tensor, so there is nothing to run it on."
         raise EngineError("input", message, path, "Open the module around it.")
@@ -218,7 +217,6 @@ def _types(value: Any) -> tuple[Any, ...]:
 
 
 def _run(whole: Opened, source: ModelSource) -> None:
-    """Run a model on its inputs, as its source says; what it changes is put back."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # it passes the modules in it by
     try:

@@ -221,7 +221,6 @@ class _FxWriter:
         return _NOT_PLAIN
 
     def operator(self, node: Any, inputs: list[Any]) -> Any:
-        """Add one ATen operator."""
         kind = node.kind()
         if node.schema() == "(no schema)":
             self.refuse(f"{kind} has no definition in this PyTorch.")

@@ -160,7 +160,6 @@ class Watch(TorchFunctionMode):
 
     @property
     def where(self) -> str:
-        """The module that runs now."""
         return next((p for m in reversed(self.inside) if (p := self.paths.get(m))), "forward()")
 
     @property
@@ -179,8 +178,6 @@ class Watch(TorchFunctionMode):
         return floating and id(tensor) not in self._constant
 
     def _ends(self, value: Any) -> Any:
-        """A result with its tensors detached."""
-
         def end(leaf: Any) -> Any:
             if isinstance(leaf, torch.Tensor) and self.flows(leaf):
                 leaf = leaf.detach()
@@ -245,7 +242,6 @@ class Watch(TorchFunctionMode):
     def _changing(
         self, changed: Any, flowing: bool, func: Any, name: str, args: Any, kwargs: Any
     ) -> Any:
-        """Run what changes tensors in place."""
         targets = _tensors(changed)
         if not flowing or torch.is_grad_enabled():
             if flowing and name != "detach_":

@@ -197,7 +197,6 @@ class Builds:
     def built(
         self, request: BuildRequest, progress: Progress, done: str = ""
     ) -> tuple[Unbuilt, Built]:
-        """Build a program to be run here, by the records for its number of threads."""
         check_runs_here(self._programs.backend.target(request.target))
         set_threads(request.threads)
         unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.4), done)

@@ -42,7 +42,6 @@ class FunctionText:
 
     @property
     def whole(self) -> list[str]:
-        """Every line of it."""
         body = [" " * self.indent + line for line in self.lines]
         return [self.head, *body, *([self.tail] if self.tail else [])]
 

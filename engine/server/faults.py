@@ -104,8 +104,6 @@ class Faults:
         return report.report(self._programs.backend, start, where, piece, account)
 
     def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
-        """The program before the suspected passes, with the values of its nodes."""
-
         def make() -> Start:
             before = where.pipeline.upto(where.first - 1)
             state = self._programs.end(source, before, part(progress, 0.0, 0.5))

@@ -193,7 +193,6 @@ class Programs:
     def applications(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> tuple[Application, ...]:
-        """What step `index` of our rewriters replaced, in order, also if it failed."""
         return self.state(source, pipeline.upto(index), progress).applications
 
     def verify(
@@ -418,7 +417,6 @@ class Programs:
         return once
 
     def states(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> list[State]:
-        """The states from the import to the end of the pipeline."""
         return [*self._states_from(0, sampled(source), pipeline, progress)]
 
     def state(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
@@ -576,7 +574,6 @@ class Programs:
 
 
 def sampled(source: ModelSource) -> ModelSource:
-    """The same model with the sample's own inputs."""
     return replace(source, values=INPUTS[0], run=())
 
 

@@ -64,7 +64,6 @@ def check_runs_here(target: Target) -> None:
 
 
 def _half(backend: Backend, joint: Graph, split: SplitProgram, name: str) -> Function:
-    """The forward or the backward; an argument that is a capture has the capture's id."""
     program = getattr(split, name)
     graph, exprs = backend.to_graph(program, name)
     captures: Mapping[str, str] = dict(zip(split.capture_names, split.captures, strict=True))

@@ -19,7 +19,6 @@ NAME = "ONNX Runtime"
 
 
 def is_installed() -> bool:
-    """Whether the package onnxruntime can be imported."""
     try:
         _runtime()
     except ImportError:

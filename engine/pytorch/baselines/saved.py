@@ -123,7 +123,6 @@ def _saved_storages(saved: Sequence[Any]) -> list[int]:
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:
-    """The node that owns a node's storage."""
     while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
         # An item of a list of views is a view, one of results is a result.
         schemas = [getattr(n.target, "_schema", None) for n in (node, node.args[0])]

@@ -38,12 +38,10 @@ class Input:
 
 
 def tensor_type(tensor: torch.Tensor) -> TensorType:
-    """Shape and dtype of a tensor."""
     return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def hint_of(names: Iterable[str]) -> str:
-    """What to write where inputs' types are missing."""
     example = ", ".join(f"{n}=1x14x768:float32" for n in names)
     return f"Give one type an input, such as {example or EXAMPLE}."
 
@@ -154,7 +152,6 @@ def _check_rows(one: Input, least: int, most: int, where: str) -> None:
 
 
 def file_of(source: ModelSource) -> str:
-    """The name of the file of the set that is run; "" without one."""
     return source.tensors[0][0].rpartition("/")[2] if source.tensors else ""
 
 

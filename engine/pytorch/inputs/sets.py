@@ -116,7 +116,6 @@ def _cancelling(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
 def _in_turn(
     values: Sequence[float], shape: torch.Size, generator: torch.Generator
 ) -> torch.Tensor:
-    """These values as often as one another, in any order."""
     order = torch.randperm(shape.numel(), generator=generator)
     return torch.tensor(values)[order % len(values)].reshape(shape)
 
@@ -129,8 +128,6 @@ def _edges(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
 
 
 def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], torch.Tensor]:
-    """Magnitudes between two, of both signs."""
-
     def drawn(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
         size = least + (most - least) * torch.rand(shape, generator=generator)
         return size * (2 * torch.randint(2, shape, generator=generator) - 1)

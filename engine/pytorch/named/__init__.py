@@ -141,7 +141,6 @@ def _told(name: str) -> Iterator[None]:
 
 
 def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
-    """A model without memory for its weights."""
     linspace = torch.linspace
 
     def on_cpu(*args: object, **how: object) -> torch.Tensor:  # whose values are read
@@ -163,7 +162,6 @@ def _count(library: str, name: str) -> int | None:
 
 
 def _maker(library: str, name: str) -> Callable[[], nn.Module]:
-    """What builds a model with random weights; raises where no model has this name."""
     make: Callable[[], nn.Module] | None = _LIBRARIES[library].maker(library, name)
     if make is not None:
         return make

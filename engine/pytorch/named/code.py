@@ -56,7 +56,6 @@ def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module,
 
 
 def _run(path: Path, name: str, given: dict[str, int]) -> Any:
-    """What a name of a person's code is, or returns."""
     file = path.name
     try:
         from_file = file.endswith(".py")

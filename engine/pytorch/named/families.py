@@ -113,7 +113,6 @@ def _made(library: str, name: str) -> nn.Module:
 
 
 def _default(name: str) -> Any:
-    """torchvision's default weights of a model; None where it has none."""
     try:
         return _imported("torchvision").get_model_weights(name).DEFAULT
     except (AttributeError, ValueError):

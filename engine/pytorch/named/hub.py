@@ -107,7 +107,6 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
 
 
 def inputs(module: Any, source: ModelSource) -> Call:
-    """Inputs of the model's task, made from its configuration."""
     return (), sample_inputs(module, source.batch, source.tokens, source.model)
 
 
@@ -204,7 +203,6 @@ def _change(settings: dict[str, Any], text: str, where: str) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A config.json."""
     hint = "Give a folder that save_pretrained wrote."
     try:
         with path.open("rb") as file:

@@ -16,7 +16,6 @@ _aten = torch.ops.aten
 
 
 def traced_constant(values: Any) -> Tensor:
-    """A constant of the graph that is being traced."""
     with _disable_current_modes():
         return torch.from_numpy(np.ascontiguousarray(values))
 

@@ -81,7 +81,6 @@ def _is_complex(value: Any) -> bool:
 
 
 def split(value: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part of a tensor or number."""
     if isinstance(value, _Complex):
         return value.re, value.im
     if isinstance(value, Tensor):

@@ -58,7 +58,6 @@ def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any
 
 @cache
 def compositions() -> dict[Any, Callable[..., Any]]:
-    """Functions of PyTorch by the ATen operator that they are written for."""
     aten = torch.ops.aten
     more = [getattr(aten, name) for name in _MORE.split()]
     forms = [getattr(packet, o) for packet in more for o in packet.overloads()]
@@ -282,7 +281,6 @@ def _floor_divide(x: Tensor, y: Any) -> Tensor:
 
 
 def _remainder(x: Tensor, y: Any) -> Tensor:
-    """With the sign of y."""
     if not _in_floats(x, y):
         return NotImplemented
     x, y = _floating_pair(x, y)
@@ -578,7 +576,6 @@ def _var_mean(
 
 
 def _diagonal_places(matrix: torch.Size, offset: int) -> Tensor:
-    """Of a diagonal's elements in the flat matrix."""
     rows, columns = matrix
     first = offset if offset >= 0 else -offset * columns
     count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)

@@ -39,8 +39,6 @@ def given_to(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
 
 
 def in_form(op: Any) -> Form:
-    """An operator in its form, as a decomposition."""
-
     def run(*args: Any, **kwargs: Any) -> Any:
         form = form_of(name_of(op), given_to(op._schema, args, kwargs), True)
         return NotImplemented if form is None else form(*args, **kwargs)

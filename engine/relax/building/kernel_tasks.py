@@ -44,7 +44,6 @@ class Stages:
 
 
 def stages(target: Any) -> Stages:
-    """TVM's default pipeline for a target."""
     kind = str(target.kind.name)
     known = {"llvm": "cpu_generic", "cuda": "cuda"}
     theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
@@ -85,13 +84,11 @@ def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]
 
 
 def calls_of(function: Any) -> Iterator[Any]:
-    """The calls of kernels that a function makes, in order."""
     values = (b.value for block in function.body.blocks for b in block.bindings)
     return (value for value in values if symbol_of(value))
 
 
 def given(call: Any) -> list[Any]:
-    """What the call of a kernel hands to it."""
     return list(call.args[1].fields)
 
 
@@ -123,7 +120,6 @@ def workload(name: str, function: Any, results: int, symbol: str = "") -> Worklo
 
 
 def bare(function: Any) -> Any:
-    """A module with a kernel as "main", without what the program around it says of it."""
     attrs = {k: v for k, v in dict(function.attrs).items() if k == "s_tir"}
     attrs |= {"global_symbol": "main", "tirx.noalias": True}
     made = tvm.ir.make_node("ir.DictAttrs", **attrs)

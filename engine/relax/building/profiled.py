@@ -47,7 +47,6 @@ class Profiled:
         )
 
     def watch(self, values: Tensors, see: See) -> None:
-        """Run once on tensors by name; calls `see` once a kernel."""
         device = self._compiled.device
         wait = device.sync if device.type != "cpu" else _nothing
         state = [0.0]
@@ -184,7 +183,6 @@ def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _symbol(value: Any) -> str:
-    """The kernel that a bound value calls, "" where it calls none."""
     called = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar)
     return str(value.op.name_hint) if called else symbol_of(value)
 

@@ -74,7 +74,6 @@ class Compiled:
         return tuple(own)
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
-        """What the virtual machine holds for a call, seen in one."""
         sizes: list[int] = []
 
         def around(callee: Any, symbol: str, before: bool, result: Any, *args: Any) -> None:
@@ -101,7 +100,6 @@ class Compiled:
 
 
 def flat(made: Any) -> list[Any]:
-    """What a function returned, as a list."""
     return list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
 
 
@@ -110,7 +108,6 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
 
 
 def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    """Build one function of a program, by `executable`."""
     return Compiled(executable(program, options, name), options.target, program.mod[name])
 
 

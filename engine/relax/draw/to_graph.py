@@ -298,7 +298,6 @@ class _Walk(GraphBuilder):
         return self.add(at, what, Kind.FUNCTION, inputs, body=body, **about)
 
     def inside(self, function: Any, name: str, shared: _Shared | None = None) -> Graph:
-        """What is inside a function."""
         inner = _Walk(shared or self.shared, function)
         self.alive.append(inner)
         return inner.graph(name)
@@ -319,7 +318,6 @@ class _Walk(GraphBuilder):
 
 
 def _calls(mod: Any) -> Counter[str]:
-    """How often each function of a module is called by name."""
     functions = (f for f in mod.functions.values() if isinstance(f, relax.Function))
     bodies = (f.body for f in functions if isinstance(f.body, relax.SeqExpr))
     bound = (b.value for body in bodies for block in body.blocks for b in block.bindings)

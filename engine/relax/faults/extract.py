@@ -87,7 +87,6 @@ class _Cut:
         return found
 
     def _blocks(self, body: Any) -> list[Any]:
-        """What is wanted of the bindings of a function or a branch."""
         made: list[Any] = []
         for block in body.blocks:
             kind, kept = type(block), list[Any]()

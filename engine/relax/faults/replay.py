@@ -32,7 +32,6 @@ def read(text: str, json: str, constants: Values) -> Any:
 
 
 def typed(mod: Any) -> Any:
-    """A module whose expressions have types."""
     return relax.transform.Normalize()(mod)
 
 
@@ -40,7 +39,6 @@ array = tvm.runtime.tensor
 
 
 def check_formed(mod: Any) -> None:
-    """Raise what TVM says of a module that is not well-formed."""
     relax.analysis.well_formed(mod)
 
 
@@ -51,8 +49,6 @@ def signature(mod: Any) -> tuple[dict[str, str], str]:
 
 
 class Run:
-    """See `engine.faults.replay.Runner`. On the virtual machine."""
-
     def __init__(self, mod: Any, values: Values, target: str, optimised: bool = True) -> None:
         kind = tvm.target.Target(target)
         pipeline = (

@@ -73,7 +73,6 @@ class Reading:
         return getattr(self.node, name)
 
     def noted(self, values: Any) -> _Arguments:
-        """The arguments, or what stands for them."""
         return _Arguments(values).noting(self._read)
 
     def normalized_arguments(self, _: Any) -> tuple[_Arguments, _Options]:

@@ -362,7 +362,6 @@ def _missing(call: Any) -> str:
 
 
 def _applied(function: _Operator, given: _Values, call: Any) -> Any:
-    """What an operator makes, half precisions rounded once."""
     kinds = tensor_types(call.ty)
     halves = {kind.dtype for kind in kinds} | {
         kind.dtype for a in call.args if hasattr(a, "ty") for kind in tensor_types(a.ty)

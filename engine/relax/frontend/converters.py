@@ -75,7 +75,6 @@ Convert = Callable[[Node], Any]
 
 
 def variable(name: str, shape: Sequence[int], dtype: str) -> Any:
-    """A tensor as an argument of a function."""
     return relax.Var(name, relax.TensorType(list(shape), dtype))
 
 
@@ -240,7 +239,6 @@ class Converter(ExportedProgramImporter):
         return node.noted([self._retrieve_args(v) for v in node.node.args])
 
     def every(self, node: Node) -> list[Any]:
-        """All arguments by position, with the defaults of those that are not given."""
         positional = [a for a in node.target._schema.arguments if not a.kwarg_only]  # type: ignore[union-attr]
         values = list(self.retrieve_args(node))
         return values + [a.default_value for a in positional[len(values) :]]
@@ -275,7 +273,6 @@ class Converter(ExportedProgramImporter):
         raise EngineError("operator", message, node.meta["origin"].where, hint)
 
     def number(self, value: float, like: Any) -> Any:
-        """A constant of the dtype of another expression."""
         return relax.const(value, str(like.ty.dtype))
 
     # Dropout and randomness.

@@ -43,7 +43,6 @@ class _RelayCall:
         return [int(d) for d in self.kinds[0].shape]
 
     def of(self, index: int) -> list[int]:
-        """The shape of an argument."""
         return [int(d) for d in self.args[index].ty.shape.values]
 
     def value(self, index: int) -> Any:
@@ -414,8 +413,6 @@ _VALUES = {"relay.Call", "relay.Tuple", "relay.TupleGetItem", "relay.Constant", 
 
 
 class _RelayReader:
-    """Reads a checked document."""
-
     def __init__(self, document: Node, name: str) -> None:
         self.nodes: list[Node] = document["nodes"]
         self.arrays: list[str] = document["b64ndarrays"]
@@ -450,7 +447,6 @@ class _RelayReader:
         return text_of(self.nodes[int(index)]) or ""
 
     def args(self, index: int) -> list[int]:
-        """The values that a node reads."""
         node = self.nodes[index]
         attrs, kind = node.get("attrs", {}), node["type_key"]
         if kind == "relay.Call":
@@ -474,7 +470,6 @@ class _RelayReader:
         return order
 
     def operator(self, index: int) -> str:
-        """What a call calls."""
         called = self.nodes[int(self.nodes[index]["attrs"]["op"])]
         named = called["type_key"] == "Op"
         return str(called.get("repr_str", "")) if named else f"a {called['type_key']}"

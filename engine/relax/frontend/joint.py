@@ -158,7 +158,6 @@ class _Joint:
         return _aten.batch_norm.default(data, *scale)
 
     def argument(self, node: Any) -> str:
-        """The name of an argument of the trace; "" of anything else."""
         if node not in self.placeholders:
             return ""
         return self.trace.arguments[self.placeholders.index(node)]
@@ -292,7 +291,6 @@ class _Origins(TorchDispatchMode):
 
 
 def _mark(graph: Graph, before: Node, origin: TraceOrigin) -> None:
-    """Write onto the nodes that were added behind one where they came from."""
     node = _last(graph)
     while node is not before:
         node.meta["origin"] = origin

@@ -78,14 +78,12 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
 
 
 def others(mod: Any, main: Any) -> dict[Any, Any]:
-    """The functions of a module beside the one that is looked at."""
     if isinstance(mod, relax.Function):
         return {}
     return {v: f for v, f in mod.functions.items() if not f.same_as(main)}
 
 
 def _open_sizes(param: Any) -> list[Any]:
-    """The variables in the shape of an argument."""
     shape = getattr(param.ty, "shape", None)
     sizes = shape.values if isinstance(shape, relax.ShapeExpr) else ()
     return [size for size in sizes if isinstance(size, tvm.tirx.Var)]

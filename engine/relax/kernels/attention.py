@@ -42,7 +42,6 @@ class _Attention:
     back: bool = False
 
     def call(self, kind: Any) -> Any:
-        """The call of PyTorch that computes it; `kind` is the type of the result."""
         letters = "".join("ht"[lie] for lie in (*self.lies, self.back))
         symbol = f"{_NAME} {self.scale!r} {letters}"
         run = functools.partial(_run, self.scale, self.lies, self.back)
@@ -51,7 +50,6 @@ class _Attention:
 
 
 def dispatch(mod: Any) -> Any:
-    """The module with its attentions as calls of PyTorch."""
     mod = relax.transform.Normalize()(mod)  # every call has its type
     rewriter = _AttentionRewriter(mod)
     made = {}

@@ -47,7 +47,6 @@ TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
 
 
 def symbol_of(call: Any) -> str:
-    """The symbol of the kernel that a call is of; "" where it is of none."""
     if op_name(call) not in ("call_tir", "call_dps_packed", "call_tir_inplace"):
         return ""
     callee = call.args[0]
@@ -172,7 +171,6 @@ def registers_of(target: Any) -> Registers:
 
 
 def all_static(extents: Any) -> bool:
-    """Whether all axes have a length that is known when it is built."""
     return all(isinstance(d, tvm.tirx.IntImm) for d in extents)
 
 

@@ -281,7 +281,6 @@ def measures(target: str, threads: int, fleet: Fleet | None) -> tuple[Any, Any]:
 
 
 def _store(place: Path, workload: Any, record: Any) -> None:
-    """Add a record of TVM's to a task's folder."""
     if next(records.checked(place / records.WORKLOAD), None) is None:
         records.append(place / records.WORKLOAD, json.dumps(as_json(workload.as_json())) + "\n")
     records.append(place / records.SCHEDULES, json.dumps([0, as_json(record.as_json())]) + "\n")

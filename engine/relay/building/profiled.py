@@ -72,7 +72,6 @@ class Profiled:
         )
 
     def watch(self, values: Tensors, see: See) -> None:
-        """Run once on tensors by name; calls `see` once a kernel."""
         known = {n["name"] for n in self._nodes if n["op"] == "null"}
         for name in self._arguments:
             if name in known:
@@ -105,7 +104,6 @@ def kernels_of(function: Function) -> tuple[tuple[str, ...], ...]:
 
 
 def _inside(body: Any) -> set[int]:
-    """The numbers of the calls of a group's body."""
     found: set[int] = set()
 
     def number(expr: Any) -> None:
@@ -141,8 +139,6 @@ def _numbered(profiled: Function) -> RelayProgram:
 
 @pass_instrument
 class _Passes:
-    """Keeps the module as it is after the passes that matter here."""
-
     def __init__(self) -> None:
         self.modules: dict[str, Any] = {}
 

@@ -196,7 +196,6 @@ def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
 
 
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    """Build one function of a program, by `library`; each object has memory of its own."""
     return Compiled(library(program, options, name), options.target, program.mod[name])
 
 

@@ -76,7 +76,6 @@ def optimised(function: Any, options: BuildOptions) -> Any:
 
 
 def groups(function: Any) -> list[Any]:
-    """The calls of kernels in a function that FuseOps has been over, producers first."""
     calls = (e for e in post_order(function) if isinstance(e, relay.Call))
     return [c for c in calls if isinstance(c.op, relay.Function)]
 
@@ -157,7 +156,6 @@ def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]
 
 
 def _task(name: str, arguments: tuple[Any, ...], target: Any) -> Any | None:
-    """A task of AutoTVM's; None where its template refuses the shapes."""
     try:
         with quiet():
             return autotvm.task.create(name, arguments, target=target)

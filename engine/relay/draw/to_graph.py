@@ -235,13 +235,11 @@ class _Walk(GraphBuilder):
         self.add(expr, "call", Kind.CALL, parts, op="call")
 
     def function(self, expr: Any, free: list[Any]) -> None:
-        """A function as a value: a closure over the variables that it reads from outside."""
         body = self.inside(expr, "closure")
         what = f"closure {' '.join(body.outputs)}"
         self.add(expr, what, Kind.FUNCTION, free, op="closure", body=body)
 
     def inside(self, function: Any, name: str) -> Graph:
-        """What is inside a function."""
         inner = _Walk(self.shared, function)
         self.alive.append(inner)
         return inner.graph(name)

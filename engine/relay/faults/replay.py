@@ -52,7 +52,6 @@ array = tvm.nd.array
 
 
 def check_formed(mod: tvm.IRModule) -> None:
-    """Raise what is wrong with a module that is not well-formed."""
     main = mod["main"]
     if free := relay.analysis.free_vars(main):
         raise ValueError(f"{free[0].name_hint} is read, and bound nowhere")
@@ -70,8 +69,6 @@ def signature(mod: tvm.IRModule) -> tuple[dict[str, str], str]:
 
 
 class Run:
-    """See `engine.faults.replay.Runner`. On the graph executor."""
-
     def __init__(
         self, mod: tvm.IRModule, values: Values, target: str, optimised: bool = True
     ) -> None:

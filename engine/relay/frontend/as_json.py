@@ -37,7 +37,6 @@ def as_json(text: str, params: list[str], name: str) -> str:
 
 
 def main() -> None:
-    """Read from standard input and write to standard output, which TVM does not write to."""
     from relascope.engine.relay.tvm.boot import boot
 
     answer = os.fdopen(os.dup(1), "w")

@@ -129,7 +129,6 @@ class Converter(CoreOperators, TypedConverter):
         return results if self._depth else [*results, *self.updates.values()]
 
     def update(self, name: str, value: Any) -> None:
-        """Keep the new value of a buffer."""
         if self._depth > 1:
             self.refuse("A buffer is changed inside a branch or loop.", "Change it outside.")
         dtype = str(self.model.buffers[name].dtype).removeprefix("torch.")
@@ -144,12 +143,10 @@ class Converter(CoreOperators, TypedConverter):
             return super().infer_type_with_prelude(val)
 
     def infer_shape_with_prelude(self, inputs: Any) -> Any:
-        """As `infer_type_with_prelude`."""
         kind = self.infer_type_with_prelude(inputs)
         return get_const_tuple(kind.shape) if hasattr(kind, "shape") else kind
 
     def number(self, value: float, like: Any) -> Any:
-        """A constant of the dtype of another expression."""
         dtype = self.infer_type(like).dtype
         return relay.const(value, dtype)
 

@@ -121,7 +121,6 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return super().scatter_reduce(self.from_first(inputs), input_types)
 
     def from_first(self, inputs: Any) -> list[Any]:
-        """An operator's inputs, with an axis that counts from the first."""
         return [inputs[0], int(inputs[1]) % len(self.infer_shape(inputs[0])), *inputs[2:]]
 
     def cumprod(self, inputs: Any, input_types: Any) -> Any:

@@ -65,7 +65,6 @@ class Importer(onnx_frontend.GraphProto):
 
 
 def tensor_type(kind: Any) -> TensorType | None:
-    """A static tensor's type; None for another."""
     if not isinstance(kind, relay.TensorType):
         return None
     if not all(isinstance(d, tvm.tir.IntImm) for d in kind.shape):

@@ -161,7 +161,6 @@ def _batch_matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
 
 
 def tensor(array: Any) -> torch.Tensor:
-    """A TVM array, which need not own its memory, as a torch tensor on the same memory."""
     content = array.handle.contents
     shape = tuple(content.shape[i] for i in range(content.ndim))
     kind = content.dtype
@@ -191,7 +190,6 @@ class OnGpu:
 
 @functools.lru_cache(4096)
 def _at(address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
-    """A tensor on given memory. It owns nothing, so keeping it keeps nothing alive."""
     dtype = FLOATS[f"float{bits}"]
     size = bits // 8
     for dimension in shape:

@@ -88,7 +88,6 @@ def _best(
 
 
 def _divisors(number: int) -> list[int]:
-    """Those that a tile may have, from the largest."""
     return [d for d in range(REGISTERS - 1, 0, -1) if number % d == 0]
 
 

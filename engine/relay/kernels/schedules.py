@@ -214,7 +214,6 @@ def pack(program: RelayProgram) -> RelayProgram:
 
 
 def _tile(data: Any, weight: Any) -> packed_matmul.MatmulTile | None:
-    """The tile of a product that `pack` made; None of another."""
     count, _, width = (int(d) for d in weight.shape)
     if not _used or str(data.dtype) != packed_matmul.DTYPE:
         return None
@@ -246,7 +245,6 @@ def outer_tile_for(left: Any, right: Any) -> packed_matmul.MatmulTile | None:
 
 
 def _registers() -> packed_matmul.Registers:
-    """Of the processor that the current target is for."""
     return _REGISTERS[max(8, get_simd_32bit_lanes())]
 
 

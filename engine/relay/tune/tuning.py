@@ -98,7 +98,6 @@ class Here(Runner):
         self._pool, self._place = pool, (target, threads)
 
     def get_build_kwargs(self) -> dict[str, Any]:
-        """Nothing is built before it is run."""
         return {}
 
     def run(self, measure_inputs: Any, build_results: Any) -> Any:
