@@ -6,7 +6,6 @@ Nothing here imports a TVM or torch.
 import contextlib
 import itertools
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,6 +17,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 from relascope.core.errors import EngineError, ending
 from relascope.core.graph import Graph
@@ -255,30 +256,22 @@ def usage(pid: int) -> Usage:
     Memory is not address space (RLIMIT_AS): stacks, arenas and CUDA reserve far more than they use,
     and TVM dies of a failed reservation. Children count with the memory that they do not share.
     """
-    now = time.monotonic()
-    if sys.platform != "linux":
-        return _usage_by_ps(pid, now)
-    ticks, memory = 0, 0
+    now, seconds, memory = time.monotonic(), 0.0, 0
     for member in _family(pid):
-        with contextlib.suppress(OSError, IndexError):  # it has just ended
-            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))  # its own, and of its children that have ended
-            resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-            memory += resident if member == pid else _private(member, resident)
-    return Usage(now, ticks / os.sysconf("SC_CLK_TCK"), memory)
-
-
-def _private(pid: int, resident: int) -> int:
-    """Bytes of memory that a process shares with no other: a forked copy shares most."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return resident
-    return 1024 * sum(map(int, re.findall(r"^Private_\w+:\s+(\d+)", text, re.MULTILINE)))
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            process = psutil.Process(member)
+            seconds += sum(process.cpu_times()[:4])  # its own, and of its children that have ended
+            try:
+                memory += (
+                    process.memory_info().rss if member == pid else process.memory_full_info().uss
+                )
+            except psutil.AccessDenied:
+                memory += process.memory_info().rss
+    return Usage(now, seconds, memory)
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and all that it started, as far as those are not orphans."""
+    """A process and, on Linux, all that it started, as far as those are not orphans."""
     todo = [pid]
     while todo:
         yield (member := todo.pop())
@@ -287,18 +280,6 @@ def _family(pid: int) -> Iterator[int]:
                 with contextlib.suppress(OSError):
                     text = Path(f"/proc/{member}/task/{thread}/children").read_text()
                     todo += map(int, text.split())
-
-
-def _usage_by_ps(pid: int, now: float) -> Usage:
-    """As `usage`, of macOS and without what it started."""
-    command = ["ps", "-o", "rss=,time=", "-p", str(pid)]
-    words = subprocess.run(command, capture_output=True, text=True).stdout.split()
-    if len(words) != 2:
-        return Usage(now)
-    seconds = 0.0
-    for part in re.split("[:-]", words[1]):  # [hours:]minutes:seconds
-        seconds = 60 * seconds + float(part)
-    return Usage(now, seconds, int(words[0]) * 1024)
 
 
 def out_of_memory() -> int:
