@@ -22,17 +22,7 @@ from typing import Any
 import numpy as np
 
 from relascope.core.errors import alike, ending
-from relascope.engine.faults.replay import (
-    Engine,
-    Malformed,
-    Runner,
-    Values,
-    check_result,
-    difference,
-    differences,
-    ran,
-    ratio,
-)
+from relascope.engine.faults import replay
 from relascope.passes.tvm_calls import TvmCall
 
 
@@ -216,7 +206,7 @@ class PassProcess:
 
     def _status(self) -> int:
         fault = self.fault
-        engine: Engine = import_module(f"relascope.engine.{fault.ir}.faults.replay")
+        engine: replay.Engine = import_module(f"relascope.engine.{fault.ir}.faults.replay")
         with np.load(self.folder / "values.npz") as file:
             stored = dict(file)
         mod = self._read(engine, "program", fault.program, stored)
@@ -230,7 +220,7 @@ class PassProcess:
             own = self._program(engine, mod, values)
         start = own or mod
         began = time.perf_counter()
-        left = ran(engine, _module(_through(start, tail)), values, target, not fault.plain)
+        left = replay.ran(engine, _module(_through(start, tail)), values, target, not fault.plain)
         self._note(f"{resident(os.getpid())} {time.perf_counter() - began}")
         try:
             for _ in range(fault.runs):
@@ -243,11 +233,11 @@ class PassProcess:
                 seconds = time.perf_counter() - began
                 if not fault.recorded:
                     taken = (_module(start), _module(after))
-                    check_result(engine, *taken, fault.parameters, fault.same_result)
+                    replay.check_result(engine, *taken, fault.parameters, fault.same_result)
                 gc.collect()
                 kept = resident(os.getpid()) - had
                 made = _module(_through(after, tail))
-                right = ran(engine, made, values, target, not fault.plain)
+                right = replay.ran(engine, made, values, target, not fault.plain)
                 if left is None or right is None or fault.kind in ("crash", *_OF_PASS):
                     status = self._used(seconds, kept)
                 else:
@@ -258,11 +248,11 @@ class PassProcess:
             return self._failed(error)
         return FIXED
 
-    def _compared(self, left: Runner, right: Runner, stored: Values) -> int:
+    def _compared(self, left: replay.Runner, right: replay.Runner, stored: replay.Values) -> int:
         """The status where what the passes make is run beside what they were given."""
         fault = self.fault
         if fault.kind == "slow":
-            found, limit = ratio(left, right), fault.limit
+            found, limit = replay.ratio(left, right), fault.limit
             print(f"After the pass it takes {found:.2f} times as long; the limit is {limit:g}.")
             return SHOWS if found > limit else FIXED
         count = 0 if fault.tail else fault.outputs
@@ -282,7 +272,7 @@ class PassProcess:
         return FIXED
 
     def _steps(self) -> list[Callable[[Any], Any]]:
-        engine: Engine = import_module(f"relascope.engine.{self.fault.ir}.faults.replay")
+        engine: replay.Engine = import_module(f"relascope.engine.{self.fault.ir}.faults.replay")
         if not self.fix:
             return [_function(engine, call) for call in self.fault.steps]
         file, _, name = self.fix.rpartition(":")
@@ -296,7 +286,7 @@ class PassProcess:
             return [function]
         return [lambda program: _on_module(engine, program, function)]
 
-    def _read(self, engine: Engine, name: str, text: str, stored: Values) -> Any:
+    def _read(self, engine: replay.Engine, name: str, text: str, stored: replay.Values) -> Any:
         """The module before or after the passes, from its text or the file `NAME.json`."""
         json, first = self.folder / f"{name}.json", "constant after "
         later = {n[len(first) :]: v for n, v in stored.items() if n.startswith(first)}
@@ -306,7 +296,7 @@ class PassProcess:
         )
         return engine.read(text, json.read_text() if json.exists() else "", constants)
 
-    def _program(self, engine: Engine, mod: Any, values: Values) -> Any:
+    def _program(self, engine: replay.Engine, mod: Any, values: replay.Values) -> Any:
         fault, name = self.fault, f"{self.fault.ir.capitalize()}Program"
         made = getattr(import_module(f"relascope.passes.{fault.ir}.ir.program"), name)
         parameters = {n: engine.array(values[n]) for n in fault.parameters}
@@ -315,7 +305,7 @@ class PassProcess:
     def _failed(self, error: BaseException) -> int:
         """The status where the passes, or what is made of them, raised."""
         known, name = self.fault.error, type(error).__name__
-        if isinstance(error, Malformed):
+        if isinstance(error, replay.Malformed):
             print(error)
             crash, same = "malformed", True
         else:
@@ -331,14 +321,14 @@ class PassProcess:
         return UNDECIDED
 
 
-def _function(engine: Engine, call: Call) -> Callable[[Any], Any]:
+def _function(engine: replay.Engine, call: Call) -> Callable[[Any], Any]:
     if isinstance(call, TvmCall):
         return lambda program: _on_module(engine, program, call)
     function = getattr(import_module(call.module), call.function)
     return lambda program: function(program, **call.arguments)
 
 
-def _on_module(engine: Engine, program: Any, function: Callable[[Any], Any]) -> Any:
+def _on_module(engine: replay.Engine, program: Any, function: Callable[[Any], Any]) -> Any:
     made = function(_module(program))
     made = engine.typed(made) if isinstance(made, type(_module(program))) else made
     return replace(program, mod=made) if hasattr(program, "mod") else made
@@ -363,7 +353,7 @@ def _wrong(
     limit, bad = fault.limit, len(before) != len(after)
     if bad:
         print(f"There are {len(before)} results before the pass, and {len(after)} after it.")
-    pairs = zip(before, after, differences(before, after, fault.floor), strict=False)
+    pairs = zip(before, after, replay.differences(before, after, fault.floor), strict=False)
     for index, (one, other, gap) in enumerate(pairs):
         wrong = not gap.max_rel <= limit
         bad = bad or wrong
@@ -372,7 +362,7 @@ def _wrong(
             f"{limit:.0e}: {'WRONG' if wrong else 'right'}"
         )
         if index < len(expected):
-            stored = difference(expected[index], one)
+            stored = replay.difference(expected[index], one)
             print(f"  (before the pass it is {stored.max_rel:.1e} from the value that is stored)")
         if wrong and one.shape == other.shape and one.size:
             far = np.abs(other.astype(np.float64) - one.astype(np.float64))

@@ -5,16 +5,7 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
-from relascope.engine.jobs.accuracy import (
-    DTYPES,
-    OURS,
-    BadNode,
-    Limit,
-    Tolerance,
-    first_bad,
-    in_steps,
-    worst_by_node,
-)
+from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import IMPORTED, PYTORCH
@@ -23,7 +14,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
 
-SINGLE, DOUBLE = DTYPES
+SINGLE, DOUBLE = accuracy.DTYPES
 
 
 @dataclass(frozen=True)
@@ -41,8 +32,8 @@ class Inside:
     dtype: str
     graph: Graph
     errors: Mapping[str, NodeError]
-    first: BadNode | None
-    limit: Limit
+    first: accuracy.BadNode | None
+    limit: accuracy.Limit
     results: tuple[Comparison, ...] = ()
     against: str = PYTORCH
 
@@ -70,7 +61,7 @@ class Inside:
     def in_doubt(self) -> bool:
         """Whether float64 would tell rounding from a fault, and can be had."""
         single = self.dtype == SINGLE and self.against == PYTORCH
-        return self.bad and single and not in_steps(self.graph)
+        return self.bad and single and not accuracy.in_steps(self.graph)
 
     @property
     def without(self) -> tuple[str, ...]:
@@ -96,7 +87,7 @@ def look(
     pipeline: Pipeline,
     index: int,
     target: str,
-    given: Tolerance = OURS,
+    given: accuracy.Tolerance = accuracy.OURS,
 ) -> Inside:
     """Compare the inside of the program after a step, and what it returns.
 
@@ -107,7 +98,7 @@ def look(
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)
     request = BuildRequest(source, upto, target)
-    worst = worst_by_node(ask("inside", request))
+    worst = accuracy.worst_by_node(ask("inside", request))
     limit = given.limit(source.dtype)
     try:
         results = ask("check", request)
@@ -122,7 +113,7 @@ def look(
         return found
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
     forward = any(i in ahead for i in found.over)
-    return replace(found, first=first_bad(graph, worst.values(), limit, forward))
+    return replace(found, first=accuracy.first_bad(graph, worst.values(), limit, forward))
 
 
 def both(
@@ -132,7 +123,7 @@ def both(
     pipeline: Pipeline,
     index: int,
     target: str,
-    given: Tolerance = OURS,
+    given: accuracy.Tolerance = accuracy.OURS,
 ) -> Iterator[Inside]:
     """The same in float32, and if something is over its limit, in float64; each as soon as it is
     there.

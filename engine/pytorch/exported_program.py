@@ -17,17 +17,8 @@ from torch.utils import _pytree as pytree
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
+from relascope.engine.files import exported
 from relascope.engine.files.archive import Archive, plainly
-from relascope.engine.files.exported import (
-    LIBRARY,
-    PROGRAM,
-    at_line,
-    check_program,
-    lines_in,
-    nesting,
-    open_sizes,
-    takes_classes,
-)
 from relascope.engine.protocol.results import OpenSize
 from relascope.engine.pytorch.inputs import Input, rows_of_program, with_rows
 
@@ -57,12 +48,12 @@ def _without_classes(archive: Archive) -> Iterator[None]:
         try:
             return whole(saved)
         except pickle.UnpicklingError:
-            if not takes_classes(archive):
+            if not exported.takes_classes(archive):
                 raise
             return (), {}
 
     with (
-        patch.object(serialize, "treespec_loads", nesting),
+        patch.object(serialize, "treespec_loads", exported.nesting),
         patch.object(serialize, "deserialize_torch_artifact", artifact),
     ):
         yield
@@ -83,9 +74,9 @@ class Exported:
     def __init__(self, path: Path) -> None:
         self.path = path
         archive = Archive(path)
-        check_program(archive)
+        exported.check_program(archive)
         load_pt2 = reader()
-        if grouped := LIBRARY.encode() in archive.read(PROGRAM):
+        if grouped := exported.LIBRARY.encode() in archive.read(exported.PROGRAM):
             self._learn_library()
         with self._reading(), variables(_TENSORS_ONLY), _without_classes(archive):
             # torch.export.load would try once more, with another reader, what this one refuses.
@@ -94,7 +85,7 @@ class Exported:
             self._replace_library()
         self._take_flat()
         self._take_inputs()
-        self.sizes = self._sizes(open_sizes(archive))
+        self.sizes = self._sizes(exported.open_sizes(archive))
 
     def _take_inputs(self) -> None:
         program = self.program
@@ -152,7 +143,7 @@ class Exported:
     def _replace_library(self) -> None:
         """Put PyTorch's own operator for transformers', which stands in for it in an export."""
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and str(node.target) == LIBRARY.removeprefix(
+            if node.op == "call_function" and str(node.target) == exported.LIBRARY.removeprefix(
                 "torch.ops."
             ):
                 node.target = torch.ops.aten._grouped_mm.default
@@ -380,7 +371,7 @@ def _run_as_code(path: str, module: torch.nn.Module, sizes: Mapping[str, int]) -
         refused = [n for n in own.graph.nodes if _by_values(n.meta.get("val"), sizes)]
         for node in refused:
             place = f"{node.name} in {path}" if path else node.name
-            where = at_line(place, lines_in(node.meta.get("stack_trace") or ""))
+            where = exported.at_line(place, exported.lines_in(node.meta.get("stack_trace") or ""))
             with own.graph.inserting_before(node):
                 own.graph.call_function(_not_in_a_trace, (str(node.meta["val"]), where))
         mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4365,
     "commands": 3415,
     "core": 1243,
-    "engine": 42566,
+    "engine": 42287,
     "passes": 10795,
     "recorder": 1424,
     "samples": 550,

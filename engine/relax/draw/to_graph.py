@@ -22,14 +22,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from relascope.core.builder import (
-    Constants,
-    GraphBuilder,
-    body_origin,
-    fused_name,
-    number,
-    other_name,
-)
+from relascope.core import builder
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.core.memo import Memo
 from relascope.engine.relax.draw import spelling
@@ -75,7 +68,7 @@ class _Shared:
         self.mod = program.mod
         self.parameters = set(program.params)
         self.provenance = program.provenance
-        self.constants = Constants(program.params, program.digests, _address, _digest)
+        self.constants = builder.Constants(program.params, program.digests, _address, _digest)
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
@@ -123,7 +116,7 @@ class _At:
 _Attrs = Mapping[str, JsonValue]
 
 
-class _Walk(GraphBuilder):
+class _Walk(builder.GraphBuilder):
     """Turns one function into nodes; functions that it calls are walked by walks of their own."""
 
     def __init__(self, shared: _Shared, function: Any) -> None:
@@ -201,7 +194,7 @@ class _Walk(GraphBuilder):
             return self.add_function(
                 at, "closure", self.inside(expr, "closure"), free, op="closure"
             )
-        op = other_name(expr)
+        op = builder.other_name(expr)
         return self.add_call(at, op, {"value": as_json(expr)}, (), f"{op} {expr}")
 
     def constant(self, expr: Any) -> str:
@@ -265,8 +258,10 @@ class _Walk(GraphBuilder):
         given = zip(body.inputs, at.expr.args[:], strict=True)
         body = replace(body, inputs=tuple(i for i, one in given if not _is_plain(one)))
         if at.origin == ("", ""):
-            at = replace(at, origin=body_origin(body))
-        return self.add_function(at, "function", body, inputs, op=fused_name(body), attrs=attrs)
+            at = replace(at, origin=builder.body_origin(body))
+        return self.add_function(
+            at, "function", body, inputs, op=builder.fused_name(body), attrs=attrs
+        )
 
     def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
         """A call of a kernel that is handed what it writes into: who reads that reads the call."""
@@ -388,7 +383,7 @@ def _flops(kernel: Any) -> dict[str, JsonValue]:
 
 def as_json(value: Any) -> JsonValue:
     if isinstance(value, bool | int | float):
-        return number(value)
+        return builder.number(value)
     if value is None:
         return None
     if isinstance(value, str):

@@ -13,14 +13,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.core.builder import (
-    Constants,
-    GraphBuilder,
-    body_origin,
-    fused_name,
-    number,
-    other_name,
-)
+from relascope.core import builder
 from relascope.core.graph import Graph, JsonValue, Kind, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
@@ -63,7 +56,7 @@ class _Shared:
         self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
         self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
-        self.constants = Constants(program.params, program.digests, _address, _digest)
+        self.constants = builder.Constants(program.params, program.digests, _address, _digest)
         self.op_names: dict[int, str] = {}
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
@@ -117,7 +110,7 @@ class _Shared:
         return found
 
 
-class _Walk(GraphBuilder):
+class _Walk(builder.GraphBuilder):
     """Turns one function into nodes; functions inside it are walked by walks of their own."""
 
     def __init__(self, shared: _Shared, function: Any) -> None:
@@ -217,8 +210,8 @@ class _Walk(GraphBuilder):
         body = self.inside(parts[0], "fused")
         origin = self.shared.origin(expr)
         if origin == ("", ""):
-            origin = body_origin(body)
-        about = {"op": fused_name(body), "origin": origin, "body": body}
+            origin = builder.body_origin(body)
+        about = {"op": builder.fused_name(body), "origin": origin, "body": body}
         self.add(expr, f"function {' '.join(body.outputs)}", Kind.FUNCTION, parts[1:], **about)
 
     def call_global(self, expr: Any, parts: list[Any]) -> None:
@@ -253,7 +246,7 @@ class _Walk(GraphBuilder):
         elif isinstance(expr, relay.Tuple):
             self.add(expr, "tuple", Kind.TUPLE, parts)
         else:
-            op = str(expr.name) if isinstance(expr, tvm.ir.Op) else other_name(expr)
+            op = str(expr.name) if isinstance(expr, tvm.ir.Op) else builder.other_name(expr)
             self.add(expr, op, Kind.CALL, parts, op=op)
 
 
@@ -313,7 +306,7 @@ def _attributes(attrs: Any) -> dict[str, JsonValue]:
 
 def _json(value: Any) -> JsonValue:
     if isinstance(value, bool | int | float):
-        return number(value)
+        return builder.number(value)
     if value is None:
         return None
     if isinstance(value, str):

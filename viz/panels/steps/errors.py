@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import node_accuracy
+from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import IMPORTED, PYTORCH
 from relascope.viz.component import graph_view
@@ -43,7 +43,7 @@ def choose(screen: Screen) -> DeltaGenerator:
     name = {CHANGES: CHANGES, ERRORS: errors}.__getitem__
     one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
     if shows_errors() and _choice(screen):
-        one_of("Precision", node_accuracy.DTYPES, _DTYPE, row, hidden=True)
+        one_of("Precision", accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row
 
 
