@@ -27,90 +27,48 @@ if TYPE_CHECKING:
     from relascope.commands.shared import Connect
     from relascope.engine.client import EngineClient
 
-_MODEL = "model gradient passes"
-_CUT = f"{_MODEL} by_hand"
-_RECORDINGS = "compiles.recordings"
 _NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open", "diff")
 
 _SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text` of another name
 
-# A command's name, the module of its function and the function's name where it is another, its
-# groups of options, and one line. A group stands in `options`, or in the module before it.
-_COMMANDS = (
-    ("page", "installation", "installation.page_options", "open the page"),
-    ("engines", "installation", "", "list the engines, and what is missing"),
-    ("install-relay", "installation", "installation.relay_options", "install Relay's TVM"),
-    ("models", "graphs", "search", "list the samples, or search for models by name"),
-    ("modules", "graphs", "model limits", "list a model's modules, each with its time"),
-    ("inputs", "graphs", "model limits", "list a file's inputs and open sizes"),
-    ("passes", "graphs", "one_pass pass_file", "list passes and pipelines, or show one"),
-    ("graph", "graphs", f"{_MODEL} output handing_on.looks", "print a model's graph"),
-    ("step", "stepping", f"{_MODEL} check output", "show what each pass of a pipeline does"),
-    ("compare", "compiles.diff:both_engines", _MODEL, "diff one model in Relay and in Relax"),
-    (
-        "check",
-        "stepping",
-        f"{_MODEL} accuracy gate.options.conditions output",
-        "check each stage against PyTorch, or a baseline",
-    ),
-    (
-        "baseline",
-        "gate.baseline",
-        f"{_MODEL} gate.options.baseline",
-        "record what a model compiles to, for check",
-    ),
-    (
-        "pipelines",
-        "gate.bulk",
-        "model gradient gate.options.coverage",
-        "check a model in each of TVM's pipelines",
-    ),
-    ("bulk", "gate.bulk", "gate.options.bulk", "check many models with many pipelines"),
-    (
-        "bisect",
-        "faults",
-        f"{_MODEL} bisect tolerance output",
-        "find the first pass that makes a result bad",
-    ),
-    (
-        "reduce",
-        "faults",
-        f"{_MODEL} bisect tolerance reduce",
-        "narrow a pass's fault to the smallest module",
-    ),
-    (
-        "captures",
-        "cuts",
-        f"{_MODEL} captures time output",
-        "show what the forward saves for the backward",
-    ),
-    (
-        "gradients",
-        "cuts:both_gradients",
-        "model target limits",
-        "compare TVM's gradient with PyTorch's",
-    ),
-    ("compile", "building:compile_model", f"{_CUT} building", "build for a target"),
-    ("time", "building:time_model", f"{_CUT} baselines output", "time a build"),
-    ("profile", "building", f"{_CUT} time profile output", "time every kernel"),
-    ("tasks", "tuning", f"{_CUT} tasks output", "list the kernels that can be tuned"),
-    ("tune", "tuning", f"{_CUT} tune output", "tune the kernels"),
-    ("replay", "sessions", "sessions.replay_options", "run a session file again"),
-    (
-        "record",
-        f"{_RECORDINGS}:record_program",
-        f"{_RECORDINGS}.record_options",
-        "record a compile",
-    ),
-    ("open", f"{_RECORDINGS}:open_recording", f"{_RECORDINGS}.open_options", "look at a recording"),
-    (
-        "diff",
-        "compiles.diff",
-        "compiles.diff.diff_options",
-        "compare two models, pipelines, sessions or recordings",
-    ),
-    ("lint", "building", f"{_MODEL} lint output", "list what could be faster, and the pass for it"),
-)
+_MODEL = "model gradient passes"
+_COMMANDS = f"""
+page | installation | installation.page_options | open the page
+engines | installation | | list the engines, and what is missing
+install-relay | installation | installation.relay_options | install Relay's TVM
+models | graphs | search | list the samples, or search for models by name
+modules | graphs | model limits | list a model's modules, each with its time
+inputs | graphs | model limits | list a file's inputs and open sizes
+passes | graphs | one_pass pass_file | list passes and pipelines, or show one
+graph | graphs | {_MODEL} output handing_on.looks | print a model's graph
+step | stepping | {_MODEL} check output | show what each pass of a pipeline does
+compare | compiles.diff:both_engines | {_MODEL} | diff one model in Relay and in Relax
+check | stepping | {_MODEL} accuracy gate.options.conditions output |
+    check each stage against PyTorch, or a baseline
+baseline | gate.baseline | {_MODEL} gate.options.baseline |
+    record what a model compiles to, for check
+pipelines | gate.bulk | model gradient gate.options.coverage |
+    check a model in each of TVM's pipelines
+bulk | gate.bulk | gate.options.bulk | check many models with many pipelines
+bisect | faults | {_MODEL} bisect tolerance output | find the first pass that makes a result bad
+reduce | faults | {_MODEL} bisect tolerance reduce |
+    narrow a pass's fault to the smallest module
+captures | cuts | {_MODEL} captures time output | show what the forward saves for the backward
+gradients | cuts:both_gradients | model target limits | compare TVM's gradient with PyTorch's
+compile | building:compile_model | {_MODEL} by_hand building | build for a target
+time | building:time_model | {_MODEL} by_hand baselines output | time a build
+profile | building | {_MODEL} by_hand time profile output | time every kernel
+tasks | tuning | {_MODEL} by_hand tasks output | list the kernels that can be tuned
+tune | tuning | {_MODEL} by_hand tune output | tune the kernels
+replay | sessions | sessions.replay_options | run a session file again
+record | compiles.recordings:record_program | compiles.recordings.record_options | record a compile
+open | compiles.recordings:open_recording | compiles.recordings.open_options | look at a recording
+diff | compiles.diff | compiles.diff.diff_options |
+    compare two models, pipelines, sessions or recordings
+lint | building | {_MODEL} lint output | list what could be faster, and the pass for it
+"""
+"""A command's name, the module of its function and, where it is another, the function's name, its
+groups of options, and one line. A group stands in `options`, or in the module before it."""
 
 
 def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) -> int:
@@ -251,7 +209,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"relascope {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, function, groups, about in _COMMANDS:
+    for row in re.split(r"\n(?=\S)", _COMMANDS.strip()):
+        name, function, groups, about = (part.strip() for part in row.split("|"))
         one = commands.add_parser(name, help=about, allow_abbrev=False)
         if command not in (None, name):
             continue

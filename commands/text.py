@@ -168,7 +168,6 @@ def _verified(rows: list[Row]) -> list[str]:
 
 
 def _details(number: int, step: Row, before: Row) -> list[str]:
-    """What `step` says of one step and the one before it; nothing of one that changed nothing."""
     lines = []
     if step.get("changes"):
         beside = figures_beside(step["before"], step["after"])
@@ -213,7 +212,6 @@ def time(document: Document) -> str:
 
 
 def check(document: Document) -> str:
-    """What `check` says: every stage, or each kind of inputs; with a baseline, what differs."""
     if "baseline" in document:
         return _differences(document)
     return sections.text([_head(document), *tables.accuracy_sections(document)])
@@ -225,12 +223,10 @@ def bisect(document: Document) -> str:
 
 
 def profile(document: Document) -> str:
-    """What `profile` says: the slowest kernel first."""
     return sections.text(profile_sections(document))
 
 
 def replay(document: Document) -> str:
-    """What `replay` says: what was compared, and what differs."""
     then, now = document["versions"]["then"] or "not said", document["versions"]["now"]
     lines = [f"{document['model']} ({document['engine']}), {document['pipeline']}"]
     lines.append(f"TVM {now}, then {then}")
@@ -243,13 +239,11 @@ def replay(document: Document) -> str:
 
 
 def lint(document: Document) -> str:
-    """What `lint` says: the hazards, and each place where one was found."""
     head = f"{document['model']} ({document['engine']}), {document['pipeline'] or 'as imported'}"
     return sections.text([head, *lint_sections(document)])
 
 
 def compile(document: Document) -> str:
-    """What `compile` says; with `--code`, every kernel's code below its table."""
     target = document["target"]
     head = f"{target['name']}: {', '.join(w for w in (target['kernels'], target['device']) if w)}"
     code = [
@@ -325,7 +319,6 @@ def _numbers(document: Document) -> str:
 
 
 def baseline(document: Document) -> str:
-    """What `baseline` says: what is held from now on, in a few figures."""
     made, kernels = document["made"], document["kernels"]
     operators = sum(sum(ops.values()) for ops in document["operators"].values())
     error, build = document["error"], document["compile"]["build"]
@@ -371,7 +364,6 @@ def _differences(document: Document) -> str:
 
 
 def bulk(document: Document) -> str:
-    """What `bulk` says: a line a model and pipeline, then the culprits."""
     lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
     found = text_table(lines, "model; pipeline; outcome; culprit; seconds")
     columns = "pass; breaks; slows; rounds; suspected; models"
@@ -384,14 +376,12 @@ def bulk(document: Document) -> str:
 
 
 def pipelines(document: Document) -> str:
-    """What `pipelines` says: a line a pipeline, then the culprits."""
     head = f"{document['model']} ({document['engine']}), against {document['against']}"
     table, *said = pipeline_sections(document)
     return sections.text([head, table, "\n".join(s["text"] for s in said)])
 
 
 def diff(document: Document) -> str:
-    """What `diff` says: what matters most, then steps, programs and times."""
     sides = (side_text(side, document[side]) for side in ("a", "b"))
     parts: list[sections.Section | str] = ["\n".join([document["verdict"], *sides])]
     first, end = document["first_difference"], document["end"]
