@@ -31,6 +31,8 @@ from relascope.passes.catalogue import read_pipeline, with_tvms
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common  # isort: skip
 
+PAGE = common.ROOT / "corpus/README.md"
+"""What `--page` writes, below the words at its top."""
 VERDICTS = ("right", "wrong", "crash", "type", "unbuilt", "refused")
 """`type`: a pass leaves a module that is ill-formed, or other types; `wrong`: other numbers;
 `unbuilt`: no pipeline builds it; `refused`: TVM does not type it, and says why."""
@@ -49,14 +51,10 @@ class _OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A file of the corpus.
-
-    Args:
-        head: of its header: `thread` it comes from, what is `expected`, `pipeline`, `verdict` that
-            is true of it, `culprit` (the pass to blame; none where it is no pass's), and
-            `versions` of TVM in which that is so; of what was mended, the verdict and the pass
-            `before`, and the last version of then.
-    """
+    """A file of the corpus. `head` is its header: the `thread` it comes from, what is `expected`,
+    the `pipeline`, the `verdict` that is true of it, the `culprit` (the pass to blame; none where
+    it is no pass's), and the `versions` of TVM in which that is so; of what was mended, also the
+    verdict and the pass `before`, with the last version of then."""
 
     path: Path
     engine: str
@@ -68,11 +66,8 @@ class Case:
 
 
 def cases(only: Iterable[str] = (), root: Path = common.ROOT / "corpus") -> list[Case]:
-    """Those of the corpus, or some by name, by engine and folder.
-
-    Raises:
-        ValueError: a header lacks a field, or a name is unknown.
-    """
+    """Those of the corpus, or some by name, by engine and folder. Raises ValueError where a header
+    lacks a field, or a name is unknown."""
     found = []
     for path in sorted(p for ir in common.ENGINES for p in root.rglob(f"*.{ir}")):
         head = dict(_HEAD.findall(path.read_text(encoding="utf-8")))
@@ -189,7 +184,7 @@ def missed(rows: list[common.Row]) -> list[str]:
 
 def page(rows: list[common.Row]) -> str:
     """The table and the score, as Markdown."""
-    lines = [_PAGE_HEAD, "| | |", "|---|---:|"]
+    lines = [PAGE.read_text(encoding="utf-8").partition("\n| | |")[0], "| | |", "|---|---:|"]
     lines += [f"| {_WORDS[n]} | {k} of {of} |" for n, (k, of) in score(rows).items()]
     titles = "case | thread | true | found | against | culprit | named | nodes | report fails | s"
     titles += " | before: true | found"
@@ -203,23 +198,6 @@ def page(rows: list[common.Row]) -> str:
             cells += [row.get("before", ""), row.get("earlier", "")]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
-
-
-_PAGE_HEAD = """# Corpus
-
-Faults of TVM that others reported, as small programs, and what relascope says of each. The programs
-are written anew from the threads; `broken` fail in the TVM that is tested here, `mended` are right
-in it, as a control. Each file's header says which pipeline shows the fault and which pass is to
-blame. `python bench/oracles/corpus.py --page` writes this page: it bisects each case, reduces what
-is found and runs the report.
-
-*wrong*: other numbers. *type*: an ill-formed module, or other types. *crash*: a pass raises, TVM's
-reader fails over the program, or it cannot be built or run. *unbuilt*: no pipeline builds it, and
-no pass is to blame. *refused*: TVM gives the program no types, and says why. *not opened*: TVM
-gives no reason.
-*against*: what numbers are compared with. *before*: with TVM 0.26, in which what was mended since
-is broken; `--tvm PYTHON` runs the cases there.
-"""
 
 
 def _earlier(python: str, names: list[str]) -> dict[str, str]:
@@ -257,7 +235,7 @@ def main() -> int:
     common.table([{"": _WORDS[n], "found": k, "of": of} for n, (k, of) in score(rows).items()])
     common.write(args.output, {"rows": rows, "score": score(rows), **common.machine()})
     if args.page:
-        (common.ROOT / "corpus/README.md").write_text(page(rows), encoding="utf-8")
+        PAGE.write_text(page(rows), encoding="utf-8")
     print("\n".join(missed(rows)) or "Every bar is met.")
     return int(bool(missed(rows)))
 

@@ -55,6 +55,8 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model, model_from_module, seeded
 from relascope.engine.registry import ENGINES
 
+PAGE = ROOT / "docs/operators.md"
+"""What `--page` writes, below the words at its top."""
 PHASES = ("forward", "gradient", "file", "in place")
 """Of a live module its outputs, then its gradients; the outputs of its trace written to a file and
 read again; and those of the entry's form in place."""
@@ -122,8 +124,7 @@ class _Holder(torch.nn.Module):
 
     def forward(self, *given: torch.Tensor) -> Tensors:
         """The part's."""
-        made: Tensors = self.part(*given)
-        return made
+        return self.part(*given)
 
 
 def samples(entry: Any, dtype: torch.dtype, most: int) -> list[Any]:
@@ -143,11 +144,8 @@ def samples(entry: Any, dtype: torch.dtype, most: int) -> list[Any]:
 
 
 def jobs(entry: Any, most: int) -> Iterator[tuple[torch.dtype, int, Any]]:
-    """Every sample of an entry that is tried: dtype, number, sample.
-
-    Args:
-        most: samples in float32; of the other dtypes, a third of that.
-    """
+    """Every sample of an entry that is tried: dtype, number, sample. In float32 these are `most`,
+    in each other dtype a third of that."""
     for dtype in (*_DTYPES, torch.float64) if isinstance(entry, Call) else _DTYPES:
         if dtype in entry.supported_dtypes("cpu"):
             try:
@@ -222,11 +220,8 @@ def _variants(
 def look(
     backend: Any, target: str, entry: Any, job: tuple[Any, ...], wanted: Sequence[str]
 ) -> Iterator[Row]:
-    """Try one sample: before each phase a row without a verdict, and after it one with.
-
-    Args:
-        wanted: phases.
-    """
+    """Try one sample in the `wanted` phases: before each a row without a verdict, and after it one
+    with."""
     dtype, number, sample = job
     base = {"op": entry.formatted_name, "dtype": str(dtype)[6:], "sample": number}
     base["name"] = entry.full_name
@@ -415,12 +410,9 @@ def _work(
 
 
 def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[Row], None]) -> None:
-    """Look at entries in children, one after the other; what ends one is a crash of its sample.
-
-    Args:
-        work: of a child: sends rows for the engine, target and names that it gets through a pipe,
-            without those of the first samples, of which it gets the number.
-    """
+    """Look at entries in children, one after the other; what ends one is a crash of its sample. In
+    a child, `work` gets the engine, target and names, the number of samples to leave out, and a
+    pipe, through which it sends rows."""
     began = time.perf_counter()
     load_engine(ir)
     torch.set_num_threads(1)
@@ -490,11 +482,7 @@ _GROUPS = {
 
 
 def page(rows: dict[str, list[Row]]) -> str:
-    """What each engine takes of each entry, as Markdown.
-
-    Args:
-        rows: by engine.
-    """
+    """What each engine takes of each entry, as Markdown; `rows` are by engine."""
     columns = [(p, ir) for p in PHASES[:2] for ir in rows]
     found = {(p, ir): verdicts(rows[ir], p) for p, ir in columns}
     reasons: dict[str, str] = {}
@@ -502,7 +490,10 @@ def page(rows: dict[str, list[Row]]) -> str:
         for row in own:
             if row["verdict"] not in ("right", "skipped"):
                 reasons.setdefault(row["op"], f"{ir.title()}: {short(row['message'])}")
-    lines = [_PAGE_HEAD, "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |"]
+    lines = [
+        PAGE.read_text(encoding="utf-8").partition("\n| | ")[0],
+        "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |",
+    ]
     lines.append("|---|" + "---:|" * len(columns))
     for verdict in ("right", "elements", "part", "refused", "wrong", "crash"):
         counts = [
@@ -536,30 +527,6 @@ def page(rows: dict[str, list[Row]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_PAGE_HEAD = """# Operators
-
-What each engine does with the operators of PyTorch's own test database, each tried on a few of the
-samples that it has: imported, built, run, differentiated, and held against PyTorch.
-`python bench/oracles/operators.py --page` writes this page.
-
-*right*: every sample gives PyTorch's numbers, shapes and dtypes, NaN and infinities too.
-*elements*: the same, and samples with a tensor that has no elements are refused, as both engines do
-with all of these. *part*: other samples are refused, too, and the rest is right. *refused*: an
-error in words names the operator and its module. *wrong* and *crash* are faults. An empty field:
-there is nothing to compare, such as the gradient of an operator that has none.
-
-Each operator stands alone here. Where several make one kernel, LLVM may reorder their sums and
-products for the CPU's own target (`fast-math-reassoc`, `-contract` and `-nsz`, without which no sum
-becomes vectors): `(x + 1e8) - 1e8` is x, nearer to float64 than PyTorch is, and `x + 1 - x` is 1
-where x is infinite, too. A value minus itself is NaN where it should be. The target
-`llvm -opt-level=0` computes in the order that is written. A Fourier transform and the solution of a
-triangular system are products with matrices here: of infinity they make NaN in more places than
-PyTorch's do.
-
-Entries by their samples in float32:
-"""
-
-
 def main() -> int:
     """Look at all that is asked for; 1 where anything is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -580,7 +547,7 @@ def main() -> int:
         status = apart(engines)
         if args.page:
             found = {e: tried(folder / f"{e}.jsonl") for e in engines}
-            (ROOT / "docs/operators.md").write_text(page(found), encoding="utf-8")
+            PAGE.write_text(page(found), encoding="utf-8")
         return status
     path = folder / f"{engines[0]}.jsonl"
     late = ("linalg", "fft", "special", "masked", "signal", "_")  # what models rarely need
