@@ -102,10 +102,8 @@ class LiveProgram:
         """The forward and backward that give the gradients of the arguments named."""
         key = frozenset(wanted)
         if key not in self._steps:
-            module = importlib.import_module(
-                f"relascope.passes.{self._backend.ir}.training.keep_gradients"
-            )
-            joint = module.keep_gradients(self.joint(), key)
+            name = f"relascope.passes.{self._backend.ir}.training.gradient"
+            joint = importlib.import_module(name).keep_gradients(self.joint(), key)
             graph, exprs = self._backend.to_graph(joint)
             seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
             split = self._backend.split(joint, graph, exprs, self._saved(seen))

@@ -1,4 +1,4 @@
-"""FoldConstant."""
+"""Weights as constants, and what depends on constants alone computed."""
 
 from typing import Any
 
@@ -14,6 +14,20 @@ from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, sh
 from relascope.passes.relax.transpose_dedup import axes_of
 
 _DONE = (*EXACT, *RESHAPES, "permute_dims", "concat", "astype")
+
+
+@listed("BindParams", "TVM")
+def bind(program: RelaxProgram) -> RelaxProgram:
+    """Puts the weights into the program as constants, so that what depends on them alone can be
+    computed now.
+
+    The values stay in `program.params`, where they are what PyTorch has.
+
+    After: The weights are constants and no arguments any more, so they have no gradient.
+    """
+    used = {str(p.name) for p in program.main.params}
+    values = {k: v for k, v in program.params.items() if k in used}
+    return with_mod(program, relax.transform.BindParams("main", values)(program.mod))
 
 
 @listed(

@@ -1,4 +1,4 @@
-"""Constant folding."""
+"""Weights as constants, and what depends on constants alone computed."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from relascope.core.operators import RESHAPES
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import EXACT, cast, computed, is_exact
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, with_mod
+from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape, with_main, with_mod
 
 _AXIS = re.compile(r"(\d*)([A-Za-z])")
 
@@ -43,6 +43,20 @@ _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
         args[0], [int(a) for a in call.attrs.axes] if call.attrs.axes else None
     ),
 }
+
+
+@listed("bind parameters", "TVM, relay.build_module.bind_params_by_name")
+def bind(program: RelayProgram) -> RelayProgram:
+    """Puts the weights into the program as constants, so that what depends on them alone can be
+    computed now.
+
+    The values stay in `program.params`, where they are what PyTorch has.
+
+    After: The weights are constants and no arguments any more, so they have no gradient.
+    """
+    used = {p.name_hint for p in program.main.params}
+    values = {k: v for k, v in program.params.items() if k in used}
+    return with_main(program, relay.build_module.bind_params_by_name(program.main, values))
 
 
 @listed(

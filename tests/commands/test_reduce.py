@@ -247,7 +247,7 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from relascope.passes.relay.ir import rewrite\n"
-        "from relascope.passes.relay.bind import bind\n"
+        "from relascope.passes.relay.fold_constant import bind\n"
     )
     found = bundle.sources(
         ["relascope.engine.faults.show", "relascope.passes.relay.builtin"], [mine]
@@ -255,7 +255,7 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
     names = {n.removeprefix("relascope/") for n in found}
     assert {"__init__.py", "engine/faults/show.py", "engine/__init__.py"} <= names
     assert b"import" not in found["relascope/passes/catalogue/__init__.py"]
-    assert {"passes/relay/ir/rewrite.py", "passes/relay/bind.py"} <= names
+    assert {"passes/relay/ir/rewrite.py", "passes/relay/fold_constant.py"} <= names
     assert not [n for n in names if n.startswith(("viz/panels", "engine/relax", "tests"))]
     for content in found.values():
         ast.parse(content)

@@ -1,6 +1,6 @@
 """The reverse-mode gradient, with the provenance that TVM's own drops."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from tvm import relax
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.gradients import without_gradient
+from relascope.passes.gradients import kept_results, without_gradient
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.gradient_table import check
@@ -101,12 +101,9 @@ def _narrowed(
     halves: Mapping[str, Any],
     gradients: Sequence[str],
 ) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
-    """A joint function with bfloat16 arguments and gradients, cast inside.
-
-    Args:
-        halves: by name, the arguments for which float32 stands in.
-        gradients: the arguments whose gradients are the last results.
-    """
+    """A joint function with bfloat16 arguments and gradients, cast inside. `halves` has by name the
+    arguments for which float32 stands in; `gradients` are the arguments whose gradients are the
+    last results."""
     wide = {p.__chandle__(): halves[str(p.name)] for p in params if str(p.name) in halves}
     instead: dict[int, Any] = {}
     casts: dict[int, Any] = {}
@@ -166,3 +163,12 @@ def _of_adjoints(
         else:
             found[name] = whose.rpartition(".")[0], ""
     return found
+
+
+def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgram:
+    """A joint program that returns the gradients of `wanted` arguments only, if they have one."""
+    main = program.main
+    bound = rewrite.bindings(main)
+    returned, names = kept_results(program, rewrite.results(main, bound), wanted)
+    function = rewrite.function_of(main.params, bound, returned, main.attrs)
+    return replace(rewrite.with_main(program, function), gradients=names)

@@ -1,6 +1,6 @@
 """The reverse-mode gradient, with the provenance that TVM's own drops."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -10,6 +10,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.gradients import kept_results
 from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import Spans
@@ -156,3 +157,12 @@ def _in_terms_of(expr: Any, bound: Mapping[int, Any], parameters: Mapping[str, A
 
 def _typed(function: Any) -> Any:
     return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+
+
+def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgram:
+    """A joint program, in graph normal form, with the gradients of `wanted` arguments only, if they
+    have one."""
+    main = program.main
+    results, names = kept_results(program, list(main.body.fields), wanted)
+    function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)
+    return replace(rewrite.with_main(program, function), gradients=names)

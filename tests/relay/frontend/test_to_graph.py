@@ -16,8 +16,8 @@ from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import default_pipeline, info
-from relascope.passes.relay.bind import bind
 from relascope.passes.relay.builtin import fuse
+from relascope.passes.relay.fold_constant import bind
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order
 from relascope.passes.relay.simplify_inference import simplify_inference

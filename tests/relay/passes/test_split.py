@@ -8,7 +8,7 @@ from limits import LIMITS
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.passes.cuts.cut import cut
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.training.keep_gradients import keep_gradients
+from relascope.passes.relay.training.gradient import keep_gradients
 from splitting import *  # noqa: F403
 from splitting import names
 from training import split_by, step
