@@ -107,5 +107,4 @@ def lint(command: Command) -> Document:
 
 
 def _profile(command: Command) -> Profile:
-    found: Profile = command("profile", command.cut_request())
-    return found
+    return command("profile", command.cut_request())

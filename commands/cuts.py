@@ -73,5 +73,4 @@ def _torch_saved(command: Command, source: ModelSource) -> TorchSaved | None:
     """What PyTorch keeps; None of a program that came without it."""
     if command("load", source).against != PYTORCH:
         return None
-    saved: TorchSaved = command("torch_saved", source)
-    return saved
+    return command("torch_saved", source)

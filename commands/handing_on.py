@@ -127,8 +127,7 @@ def captures(
         return file
 
     def split() -> Row:
-        halves: Row = plain(command("split", source, pipeline, cut.ids))
-        return halves
+        return plain(command("split", source, pipeline, cut.ids))
 
     columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
     rows = partial(tables.saved_rows, tables.cut_document(cut))

@@ -19,15 +19,10 @@ def rooted(
     taken: Collection[str],
     variable: Callable[[str, Any], Any],
 ) -> list[tuple[Any, Any]]:
-    """The floating outputs, each with a new argument `grad_out_<index>` of its type.
-
-    Args:
-        outputs, types: of "main"; the new values of buffers, which come last, have no gradient.
-
-    Raises:
-        EngineError: kind "pass", if no output is floating; kind "operator", if the gradient of an
-            operator would not be PyTorch's.
-    """
+    """The floating outputs, each with a new argument `grad_out_<index>` of its type. `outputs` and
+    `types` are those of "main"; the new values of buffers, which come last, have no gradient.
+    Raises EngineError of kind "pass" if no output is floating, of kind "operator" if the gradient
+    of an operator would not be PyTorch's."""
     if program.no_gradient is not None:
         raise program.no_gradient
     count, pairs = len(outputs) - len(program.updates), []
@@ -115,15 +110,9 @@ def adaptive_share(extent: int, count: int) -> Any:
 
 
 def windows_of(share: Any) -> Iterator[tuple[Any, Any]]:
-    """Of means over windows: for each element, one after another, a window that has it, and its
-    part. A product with the matrix of parts would spread a NaN to windows without it.
-
-    Args:
-        share: (windows, elements), the part of each element.
-
-    Yields:
-        For each element the number of a window, and its part of it; 0 where none is left.
-    """
+    """Of means over windows: for each element, one after another, the number of a window that has
+    it, and its part of it; 0 where none is left. `share` is (windows, elements), the part of each
+    element. A product with the matrix of parts would spread a NaN to windows without it."""
     order = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
     for window in order[: (share != 0).sum(0).max()]:
         yield window, share[window, np.arange(share.shape[1])]

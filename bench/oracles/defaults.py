@@ -149,11 +149,8 @@ what begins an expression, what is there in its place: either result counts."""
 
 @dataclass(frozen=True)
 class Call:
-    """An expression with one of its arguments, in the form of an entry of PyTorch's database.
-
-    Args:
-        formatted_name: the expression.
-    """
+    """An expression (`formatted_name`) with one of its arguments, in the form of an entry of
+    PyTorch's database."""
 
     formatted_name: str
     supports_autograd = True
@@ -184,8 +181,7 @@ class Call:
 
     def _function(self, expression: str) -> Callable[..., Any]:
         code = f"lambda {', '.join(self.given)}: {expression}"
-        call: Callable[..., Any] = eval(code, {**_MODULES, **_OTHERWISE})
-        return call
+        return eval(code, {**_MODULES, **_OTHERWISE})
 
     @property
     def given(self) -> tuple[str, ...]:

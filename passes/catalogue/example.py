@@ -13,13 +13,8 @@ from relascope.passes.program import Program
 
 @dataclass(frozen=True)
 class Example:
-    """What a pass is shown on.
-
-    Args:
-        program: typed, after the passes that it needs.
-        params: of the pass, as a pipeline's text has them.
-        differs: why the results differ on purpose, or "".
-    """
+    """What a pass is shown on: a typed program, after the passes that it needs; the pass's
+    parameters, as a pipeline's text has them; and why the results differ on purpose, or ""."""
 
     program: Program
     params: tuple[tuple[str, str], ...] = ()
@@ -29,11 +24,8 @@ class Example:
 @dataclass(frozen=True)
 class Parts:
     """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
-
-    Attributes:
-        arguments: of "main", in order.
-        weights: names of the parameters, whose values are drawn.
-    """
+    `arguments` are those of "main", in order, `weights` the names of the parameters, whose values
+    are drawn."""
 
     ir = ""
     dtype: str

@@ -34,11 +34,8 @@ class Parameter:
     unit: str = ""
 
     def read(self, text: str) -> Value:
-        """A value as the pass takes it.
-
-        Raises:
-            ValueError: the text is no such value; the message says what would be.
-        """
+        """A value as the pass takes it. Raises ValueError where the text is no such value, and says
+        what would be."""
         value = _READERS[self.kind](text)
         if value is None:
             raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")
@@ -95,15 +92,9 @@ _READERS = {
 def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
-    """The keyword arguments of a step's given parameters; the pass's defaults hold for others.
-
-    Args:
-        given: (name, value) as a pipeline's text has them.
-
-    Raises:
-        ValueError: a name is not declared or stands twice, or a value is of another kind; says what
-            the pass takes.
-    """
+    """The keyword arguments of a step's `given` parameters, (name, value) as a pipeline's text has
+    them; the pass's defaults hold for others. Raises ValueError where a name is not declared or
+    stands twice, or a value is of another kind, and says what the pass takes."""
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}
     for name, text in given:

@@ -372,11 +372,8 @@ def cut(
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand.
-
-    Raises:
-        ValueError: it is no joint graph, or a node cannot be captured; says which, and why.
-    """
+    """Cut a joint graph at nodes picked by hand. Raises ValueError where it is no joint graph, or a
+    node cannot be captured, and says which and why."""
     joint = Joint(graph)
     chosen = frozenset(captured)
     for node_id in sorted(chosen):
@@ -390,11 +387,7 @@ def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
 
 
 def check_capture(joint: Joint, node_id: str) -> None:
-    """Refuse a node that cannot be captured.
-
-    Raises:
-        ValueError: says which, and why.
-    """
+    """Refuse a node that cannot be captured by a ValueError that says which, and why."""
     if node_id not in joint.graph.by_id:
         raise ValueError(f"the graph has no node {node_id}")
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
@@ -432,15 +425,9 @@ def _cut(
 
 
 def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
-    """Where every node of a joint graph stands.
-
-    Args:
-        graph: with `forward_outputs` set, or its `Joint`.
-        captured: ids of the captures; None means everything that crosses.
-
-    Raises:
-        ValueError: it is no joint graph.
-    """
+    """Where every node of a joint graph stands, which has `forward_outputs` set, or of its `Joint`;
+    `captured` are ids of the captures, None for everything that crosses. Raises ValueError where it
+    is no joint graph."""
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)
 

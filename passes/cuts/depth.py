@@ -9,12 +9,8 @@ from relascope.passes.cuts.joint import Joint
 
 @dataclass(frozen=True)
 class LiveBytes:
-    """One step at which what is held changes.
-
-    Args:
-        step: the number of its node in its phase, in order of execution; 0 of masks.
-        id: of that node.
-    """
+    """One step at which what is held changes: the number of its node in its phase, in order of
+    execution (0 of masks), and the node's id."""
 
     phase: str
     step: int

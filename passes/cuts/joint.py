@@ -14,16 +14,10 @@ MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 
 @dataclass(eq=False)
 class Joint:
-    """What strategies need to know of a joint graph.
-
-    Args:
-        kernels: ids of nodes in each of the forward's kernels, which decides what recomputing
-            costs; None guesses by operators' names.
-        measured: what those kernels took, which recomputing then costs.
-
-    Raises:
-        ValueError: it is no joint graph.
-    """
+    """What strategies need to know of a joint graph. `kernels` has the ids of the nodes in each of
+    the forward's kernels, which decides what recomputing costs; None guesses by operators' names.
+    `measured` says what those kernels took, which recomputing then costs. Raises ValueError where
+    it is no joint graph."""
 
     graph: Graph
     kernels: Kernels | None = None

@@ -17,13 +17,9 @@ from relascope.passes.cuts.joint import Joint
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asks of a strategy.
-
-    Args:
-        budget: most bytes to keep: an int is bytes, a float a fraction of what everything that
-            crosses takes; None where the strategy has no budget.
-        save, recompute: ids of tensors that must, and must not, be saved.
-    """
+    """What a person asks of a strategy: the most bytes to keep (an int is bytes, a float a fraction
+    of what everything that crosses takes; None where the strategy has no budget), and ids of
+    tensors that must (`save`), and must not (`recompute`), be saved."""
 
     budget: float | int | None = None
     save: frozenset[str] = frozenset()
@@ -62,13 +58,9 @@ class CutProblem:
 def problem(
     joint: Joint, work: Mapping[str, float], banned: Collection[str], wish: Wish
 ) -> CutProblem:
-    """State the choice for one joint graph.
-
-    Args:
-        work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
-        banned: ids of nodes not to be computed again, but for those that the backward reads and
-            that cannot be saved, as their result is a tuple.
-    """
+    """State the choice for one joint graph. `work` has by id the price of computing a node again,
+    in the unit of bytes for `min_cut`; `banned` are ids of nodes not to be computed again, but for
+    those that the backward reads and that cannot be saved, as their result is a tuple."""
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}

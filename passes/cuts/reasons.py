@@ -15,12 +15,9 @@ MOST = 32
 
 @dataclass(frozen=True)
 class Recomputation:
-    """How a value comes about when it is not saved.
-
-    Args:
-        sources: ids of the captures, inputs, parameters and masks that the nodes start from.
-        whole: False where the search stopped at `MOST` nodes.
-    """
+    """How a value comes about when it is not saved. `sources` are ids of the captures, inputs,
+    parameters and masks that the nodes start from; `whole` is False where the search stopped at
+    `MOST` nodes."""
 
     computed: tuple[str, ...]
     sources: tuple[str, ...]

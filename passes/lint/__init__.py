@@ -18,13 +18,9 @@ __all__ = ["LINTERS", "Finding", "Linter", "Subject", "lint"]
 
 @dataclass(frozen=True)
 class Linter:
-    """One sort of hazard.
-
-    Args:
-        name: how documents and the documentation call it.
-        find: yields the findings of a subject, without order.
-        kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
-    """
+    """One sort of hazard. `name` is what documents and the documentation call it; `find` yields the
+    findings of a subject, without order; `kernels` says whether it needs to know what the kernels
+    compute, and finds nothing otherwise."""
 
     name: str
     title: str

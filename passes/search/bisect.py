@@ -25,14 +25,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Culprits:
-    """Where a pipeline turns bad.
-
-    Args:
-        suspects: indices of steps, `IMPORT` among them: one where known, several where the tries
-            between them cannot run, none where the pipeline is not bad.
-        bad: the smallest bad try: everything up to the last suspect.
-        good: the largest good one, before the first suspect, or None.
-    """
+    """Where a pipeline turns bad. `suspects` are indices of steps, `IMPORT` among them: one where
+    known, several where the tries between them cannot run, none where the pipeline is not bad.
+    `bad` is the smallest bad try, everything up to the last suspect; `good` the largest good one,
+    before the first suspect, or None."""
 
     suspects: tuple[int, ...]
     bad: Pipeline | None = None

@@ -20,12 +20,8 @@ _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program.
-
-    Args:
-        nodes: ids of what it computes, in graph order.
-        outputs: ids of its results, each one tensor, among `nodes`.
-    """
+    """A part of a program: ids of what it computes, in graph order, and among them those of its
+    results, each one tensor."""
 
     nodes: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -41,14 +37,9 @@ class PieceVerdict:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What was found.
-
-    Args:
-        piece: the smallest that shows the fault; None where the whole program does not.
-        tries: how many pieces were tried.
-        minimal: whether the fault goes away without any one of its nodes; False if tries were used
-            up before.
-    """
+    """What was found: the smallest piece that shows the fault (None where the whole program does
+    not), how many pieces were tried, and whether the fault goes away without any one of its nodes
+    (`minimal`; False if tries were used up before)."""
 
     piece: Piece | None
     tries: int
@@ -79,10 +70,7 @@ def calls(graph: Graph, piece: Piece) -> int:
 
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
     """Where to look first: the first node whose value differs, back to inputs that are the same.
-
-    Args:
-        same, differ: ids of nodes that also stand after the pass, by their values.
-    """
+    `same` and `differ` are ids of nodes that also stand after the pass, by their values."""
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
         return ()
@@ -151,12 +139,8 @@ class _Search:
         return read, around
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
-        """Whether these units show the fault; then they are the smallest piece.
-
-        Args:
-            outputs: None takes the smallest's that are still in it, and what nothing in the piece
-                reads.
-        """
+        """Whether these units show the fault; then they are the smallest piece. Without `outputs`
+        it has the smallest's that are still in it, and what nothing in the piece reads."""
         piece = self._piece(units, outputs)
         if not piece.outputs:
             return False

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4365,
-    "commands": 3415,
+    "bench": 4300,
+    "commands": 3355,
     "core": 1243,
-    "engine": 42287,
-    "passes": 10795,
+    "engine": 42285,
+    "passes": 10511,
     "recorder": 1424,
     "samples": 550,
-    "viz": 26002,
+    "viz": 25852,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

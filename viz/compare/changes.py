@@ -156,13 +156,9 @@ def step_details(
     changes: bool,
     text: bool,
 ) -> list[Row]:
-    """What `step MODEL --changes --text` adds to the row of each step.
-
-    Args:
-        ask: asks the engine.
-        changes: add `changes`, and `before` and `after` with figures and counts of operators.
-        text: add `diff`, of the IR's text.
-    """
+    """What `step MODEL --changes --text` adds to the row of each step: with `changes`, those, and
+    `before` and `after` with figures and counts of operators; with `text`, a `diff` of the IR's
+    text. `ask` asks the engine."""
     rows = []
     for index in range(len(pipeline)):
         start, row = start_of(ir, pipeline, index), Row()

@@ -104,13 +104,9 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or lines that are not.
-
-    Args:
-        same: whether they are the same.
-        rows: what stands beside one another, a `Line` or None of each side; of what is the same the
-            numbers of its first line, and the lines.
-    """
+    """Lines that are the same on both sides, or lines that are not. `rows` has what stands beside
+    one another, a `Line` or None of each side; of what is the same, the numbers of its first line,
+    and the lines."""
 
     same: bool
     rows: Sequence[Any]
@@ -122,11 +118,8 @@ class Stretch:
 
 
 def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
-    """Two texts side by side; of each at most `MOST_LINES` lines.
-
-    Args:
-        work: that is left for this; by default enough for one pair of texts.
-    """
+    """Two texts side by side; of each at most `MOST_LINES` lines. `work` is what is left for this,
+    by default enough for one pair of texts."""
     work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
@@ -155,12 +148,8 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
 
 
 def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
-    """What stands side by side, as the browser's `text_diff.js` takes it.
-
-    Args:
-        titles: of the two sides.
-        same: what is said where nothing differs.
-    """
+    """What stands side by side, under the `titles` of the two sides, as the browser's
+    `text_diff.js` takes it; `same` is said where nothing differs."""
     return {
         "titles": titles,
         "sameText": same,

@@ -18,14 +18,11 @@ def to_json_text(graph: Graph) -> str:
 def to_dot(
     graph: Graph, fewer_than: int = 10, theme: palette.Theme = "light", shapes: bool = False
 ) -> str:
-    """The graph as DOT text, with the viewer's colours and one cluster for each module.
+    """The graph as DOT text, with the viewer's colours and one cluster for each module. No `dot`
+    program is needed to make it.
 
-    No `dot` program is needed to make it.
-
-    Args:
-        fewer_than: constants with fewer elements than this are written into their readers.
-        theme: whose colours.
-        shapes: whether edges carry the types of their values.
+    Constants with fewer elements than `fewer_than` are written into their readers; with `shapes`,
+    edges carry the types of their values.
     """
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)

@@ -15,15 +15,8 @@ _PLAIN = ("range", "serial")
 
 
 def kernel_card(text: str) -> dict[str, Any]:
-    """What a card says of a kernel.
-
-    Args:
-        text: TVM's own.
-
-    Returns:
-        "text" without what its other lines say, and "loops": the name of each block with the
-        extents of the loops around it.
-    """
+    """What a card says of a kernel: TVM's own "text" without what its other lines say, and "loops",
+    the name of each block with the extents of the loops around it."""
     lines = [_WIDE.sub(r"\1", line) for line in text.rstrip().splitlines()]
     return {
         "text": "\n".join(line for line in lines if not _SAID_AGAIN.match(line)),

@@ -167,14 +167,8 @@ def module_groups(graph: Graph) -> GroupTree:
 
 
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
-    """The modules of a larger graph, holding and counting what a graph has of it.
-
-    Args:
-        graph: whose nodes are counted.
-        tree: the larger graph's modules.
-        slot: by the id of each node of `graph`, that of the larger graph's node in whose place it
-            stands.
-    """
+    """The modules of a larger graph (`tree`), holding and counting what `graph` has of it. By the
+    id of each of its nodes, `slot` has that of the larger graph's node in whose place it stands."""
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
     return _filled(graph, groups, group_of)

@@ -20,9 +20,7 @@ def trace(document: Row) -> Row:
 
     Kernels stand one after another in the order in which they ran. A phase is as long as it is from
     end to end when nobody watches; what its kernels do not explain stands behind the last of them.
-
-    Args:
-        document: what `profile MODEL` prints.
+    `document` is what `profile MODEL` prints.
     """
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [

@@ -78,24 +78,20 @@ def picture(ending: str, svg: str) -> bytes:
     """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
 
     A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
-
-    Raises:
-        EngineError: kind "usage"; not even half a dot a pixel fits.
+    Raises EngineError of kind "usage" where not even half a dot a pixel fits.
     """
     if ending == ".svg":
         return svg.encode()
     import vl_convert
 
     if ending == ".pdf":
-        made: bytes = vl_convert.svg_to_pdf(svg)
-        return made
+        return vl_convert.svg_to_pdf(svg)
     wide, high = size_of(svg)
     scale = min(2.0, _LARGEST / max(wide, high), (_MOST / (wide * high)) ** 0.5)
     if scale < 0.5:
         said = f"The picture has {wide:.0f} × {high:.0f} pixels, which no PNG holds readably."
         raise EngineError("usage", said, ".png", "Write .svg or .pdf, or close modules.")
-    dots: bytes = vl_convert.svg_to_png(svg, scale=scale)
-    return dots
+    return vl_convert.svg_to_png(svg, scale=scale)
 
 
 def size_of(svg: str) -> tuple[float, float]:

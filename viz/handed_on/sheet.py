@@ -76,18 +76,10 @@ class Sheet:
             "POLICY": escape(policy),
             "TITLE": escape(visible(f"{self.title} · relascope", keep="")),
             "STYLE": palette.page_css() + _read(_HERE / "page" / "page.css"),
-            "VIEWER": _template(
-                "viewer", _COMPONENT / "viewer.css", _read(_COMPONENT / "viewer.html")
-            ),
-            "STEPS": _template(
-                "steps", _COMPONENT / "step_list.css", _read(_HERE / "page" / "steps.html")
-            ),
-            "RUNS": _template(
-                "runs", _COMPONENT / "run_list.css", _read(_COMPONENT / "run_list.html")
-            ),
-            "TEXTS": _template(
-                "texts", _COMPONENT / "text_diff.css", _read(_COMPONENT / "text_diff.html")
-            ),
+            "VIEWER": _template("viewer", "viewer"),
+            "STEPS": _template("steps", "step_list", _HERE / "page" / "steps.html"),
+            "RUNS": _template("runs", "run_list"),
+            "TEXTS": _template("texts", "text_diff"),
             "DIGEST": hashlib.blake2b(data.encode(), digest_size=8).hexdigest(),
             "DATA": data,
             "SCRIPT": script,
@@ -135,8 +127,9 @@ def _script() -> str:
     return text
 
 
-def _template(name: str, style: Path, html: str) -> str:
-    return f'<template id="{name}"><style>{_read(style)}</style>{html}</template>'
+def _template(name: str, of: str, html: Path | None = None) -> str:
+    style, text = _read(_COMPONENT / f"{of}.css"), _read(html or _COMPONENT / f"{of}.html")
+    return f'<template id="{name}"><style>{style}</style>{text}</template>'
 
 
 def _read(path: Path) -> str:

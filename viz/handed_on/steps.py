@@ -185,12 +185,10 @@ class _Engine:
         self.effort = DiffEffort(_EFFORT * (1 + len(about[-1])))
 
     def graph(self, key: int) -> Graph:
-        graph: Graph = self._ask("graph_after", *self._about, key)
-        return graph
+        return self._ask("graph_after", *self._about, key)
 
     def text(self, key: int) -> str:
-        text: str = self._ask("text", *self._about, key)
-        return text
+        return self._ask("text", *self._about, key)
 
 
 def steps_of(

@@ -147,15 +147,9 @@ def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
 
 
 def computing(document: Row, operator: str) -> list[int]:
-    """The kernels that compute an operator, in order of execution, by their indices.
-
-    Args:
-        document: of `profile_document`.
-        operator: its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
-
-    Raises:
-        EngineError: kind "usage"; there are none, and what there is.
-    """
+    """The kernels of a `profile_document` that compute an operator, in order of execution, by their
+    indices. It is given by name, or by the end of that behind a dot: "nn.conv2d", "conv2d". Where
+    there are none, raises EngineError of kind "usage", which says what there is."""
     found, known = [], []
     for kernel in document["kernels"]:
         known += kernel["operators"]

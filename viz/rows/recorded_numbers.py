@@ -110,15 +110,10 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
 
 
 def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The parts of a recorded compile that have a pass, in order.
+    """The parts of a recorded compile that have a pass, in order; raises as `check` does.
 
-    A program that a pass makes only for itself is none: constants that it folds, say.
-
-    Args:
-        kernels: whether kernels that Relax modules have may be run, which are code.
-
-    Raises:
-        EngineError: as of `check`.
+    A program that a pass makes only for itself is none: constants that it folds, say. `kernels`
+    says whether kernels that Relax modules have may be run, which are code.
     """
     kernels = kernels and ir_of(recording) == "relax"
     return tuple(part for part in _all_parts(recording, kernels) if part.made)
@@ -321,16 +316,11 @@ class RecordedNumbers:
         given: Tolerance,
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
-        """What the module after each pass of a part returns, against the first and the one before.
-
-        Args:
-            tell: called with each row as it is done.
-
-        Returns:
-            One row a pass that left another module: "number", "pass", "error" against the first
-            module and "step_error" against the module before the pass, as
-            `viz.rows.tables.judged_row` has them; "failure", why it cannot be compared.
-        """
+        """What the module after each pass of a part returns, against the first and the one before,
+        a row a pass that left another module; `tell` is called with each as it is done. It has
+        "number", "pass", "error" against the first module and "step_error" against the module
+        before the pass, as `viz.rows.tables.judged_row` has them, and "failure", why it cannot be
+        compared."""
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)

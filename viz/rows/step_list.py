@@ -180,14 +180,11 @@ def programs_beside(document: Row) -> list[Section]:
 
 @dataclass(frozen=True)
 class StepChange:
-    """How the graph after a step differs from the one that it started from.
+    """How the graph after a step (`matched`, under the ids of the one before) differs from the one
+    that it started from.
 
-    What is made of that is the same object every time: drawings are kept by it.
-
-    Args:
-        before: the graph that the step started from.
-        matched: the one after it, under the ids of the one before.
-        place: names the step, and all that it depends on.
+    What is made of that is the same object every time: drawings are kept by it. `place` names the
+    step, and all that it depends on.
     """
 
     before: Graph

@@ -65,11 +65,8 @@ def is_floating(expr: Any) -> bool:
 
 
 def bindings(function: Any) -> list[Binding]:
-    """Every variable of a function with its value, in order.
-
-    Raises:
-        EngineError: kind "usage"; it branches, matches shapes, or writes into memory.
-    """
+    """Every variable of a function with its value, in order. Raises EngineError of kind "usage"
+    where it branches, matches shapes, or writes into memory."""
     found = []
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -103,12 +100,9 @@ def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
 def function_of(
     params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any], attrs: Any = None
 ) -> Any:
-    """A function of one dataflow block that computes what it returns and nothing else.
-
-    Args:
-        bound: bindings in order; those that nothing returned depends on are left out.
-        returned: variables or constants; the function returns a flat tuple of them.
-    """
+    """A function of one dataflow block that computes what it returns and nothing else: of the
+    bindings `bound`, in order, those stay that something returned depends on. `returned` are
+    variables or constants, of which it returns a flat tuple."""
     needed = {v.__chandle__() for v in returned}
     alive = []
     for variable, value in reversed(bound):
@@ -213,15 +207,9 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 
 class Maker:
-    """Makes the bindings of a function that is rewritten.
-
-    Args:
-        taken: names of variables that stand already.
-        provenance: grows by the names made here.
-
-    Attributes:
-        variable: the one whose call is being rewritten.
-    """
+    """Makes the bindings of a function that is rewritten. `taken` are names of variables that stand
+    already; `provenance` grows by the names made here; `variable` is the one whose call is being
+    rewritten."""
 
     variable: Any = None
 

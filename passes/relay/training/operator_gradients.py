@@ -23,14 +23,6 @@ _OURS = 11  # TVM's own stand at 10
 _LAYER = 12
 
 
-def _broadcast_to(call: Any, grad: Any) -> list[Any]:
-    return [relay.collapse_sum_like(grad, call.args[0])]
-
-
-def _collapse_sum_to(call: Any, grad: Any) -> list[Any]:
-    return [relay.broadcast_to_like(grad, call.args[0])]
-
-
 def _take(call: Any, grad: Any) -> list[Any]:
     """Adds up what was taken from one place; TVM's own is a loop over the indices.
 
@@ -96,12 +88,8 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
 
 def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
     """What each element of a kernel is laid over along one axis; its elements are a new first axis.
-
-    Args:
-        size: of the data.
-        kernel: its elements along this axis, and the step between two.
-        places: how many there are, and the step between two.
-    """
+    `size` is the data's; `kernel` has its elements along this axis and the step between two, and
+    `places` how many there are and the step between two."""
     (elements, apart), (count, step) = kernel, places
     if elements == step and apart == 1:  # side by side
         size = [*size[:axis], count * step, *size[axis + 1 :]]
@@ -229,11 +217,6 @@ def _repeat(call: Any, grad: Any) -> list[Any]:
 def _split(call: Any, grad: Any) -> list[Any]:
     parts = [relay.TupleGetItem(grad, i) for i in range(len(call.checked_type.fields))]
     return [relay.concatenate(parts, int(call.attrs.axis))]
-
-
-def _sqrt(call: Any, grad: Any) -> list[Any]:
-    """TVM's is 0 at minus infinity, where there is no root."""
-    return [grad * relay.const(0.5, call.checked_type.dtype) / call]
 
 
 def _rsqrt(call: Any, grad: Any) -> list[Any]:
@@ -424,17 +407,9 @@ def _gather(call: Any, grad: Any) -> list[Any]:
     return [relay.scatter_elements(zeros, indices, grad, axis, "add"), relay.zeros_like(indices)]
 
 
-def _full(call: Any, grad: Any) -> list[Any]:
-    return [relay.cast_like(relay.sum(grad), call.args[0])]
-
-
 def _like(call: Any, grad: Any) -> list[Any]:
     value, like = call.args
     return [relay.cast_like(relay.sum(grad), value), relay.zeros_like(like)]
-
-
-def _broadcast_to_like(call: Any, grad: Any) -> list[Any]:
-    return [relay.collapse_sum_like(grad, call.args[0]), relay.zeros_like(call.args[1])]
 
 
 def _tile(call: Any, grad: Any) -> list[Any]:
@@ -445,10 +420,6 @@ def _tile(call: Any, grad: Any) -> list[Any]:
     apart = [d for pair in zip(repeats, size, strict=True) for d in pair]
     summed = relay.sum(relay.reshape(grad, apart), axis=list(range(0, len(apart), 2)))
     return [relay.reshape(summed, list(shape(call.args[0])))]
-
-
-def _reverse(call: Any, grad: Any) -> list[Any]:
-    return [relay.reverse(grad, int(call.attrs.axis))]
 
 
 def _cumsum(call: Any, grad: Any) -> list[Any]:
@@ -496,8 +467,8 @@ _POOLING = ("pool_size", "strides", "padding", "layout", "ceil_mode")
 
 _OWN: dict[str, Gradient] = {
     **dict.fromkeys(_CONSTANT_ALMOST_EVERYWHERE.split(), _flat),
-    "broadcast_to": _broadcast_to,
-    "collapse_sum_to": _collapse_sum_to,
+    "broadcast_to": lambda call, grad: [relay.collapse_sum_like(grad, call.args[0])],
+    "collapse_sum_to": lambda call, grad: [relay.broadcast_to_like(grad, call.args[0])],
     "take": _take,
     "adv_index": _adv_index,
     **{f"nn.adaptive_avg_pool{rank}d": _adaptive_avg_pool for rank in (1, 2, 3)},
@@ -510,18 +481,22 @@ _OWN: dict[str, Gradient] = {
     "repeat": _repeat,
     "split": _split,
     "rsqrt": _rsqrt,
-    "sqrt": _sqrt,
+    # TVM's is 0 at minus infinity, where there is no root.
+    "sqrt": lambda call, grad: [grad * relay.const(0.5, call.checked_type.dtype) / call],
     "power": _power,
     "maximum": _extremum(relay.less),
     "minimum": _extremum(relay.greater),
     "nn.pad": _pad,
     "strided_slice": _strided_slice,
     "nn.leaky_relu": _leaky_relu,
-    "full": _full,
+    "full": lambda call, grad: [relay.cast_like(relay.sum(grad), call.args[0])],
     "full_like": _like,
-    "broadcast_to_like": _broadcast_to_like,
+    "broadcast_to_like": lambda call, grad: [
+        relay.collapse_sum_like(grad, call.args[0]),
+        relay.zeros_like(call.args[1]),
+    ],
     "tile": _tile,
-    "reverse": _reverse,
+    "reverse": lambda call, grad: [relay.reverse(grad, int(call.attrs.axis))],
     "cumsum": _cumsum,
     "scatter_nd": _scatter_nd,
     "scatter_elements": _scatter_elements,
@@ -536,12 +511,9 @@ _OWN: dict[str, Gradient] = {
 
 class Recorder:
     """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
-    exactly the reverse order of calls, and each use is checked.
-
-    Args:
-        calls: the calls of the program, producers first.
-        span_of: the span for what the gradient of a call is made of, or None.
-    """
+    exactly the reverse order of calls, and each use is checked. `calls` are the program's,
+    producers first; `span_of` gives the span for what the gradient of a call is made of, or
+    None."""
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
         self._expected = list(calls)
@@ -580,16 +552,12 @@ def constant_value(call: Any, index: int) -> Any:
 
 
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
-    """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
+    """Complete TVM's table for the operators of these typed calls and wrap them with the recording
+    layer.
 
     Operators with results that are not floating, through which no gradient flows, need none.
-
-    Args:
-        calls: typed.
-        where: names the place of a call for an error.
-
-    Raises:
-        EngineError: kind "pass", if an operator has no gradient; names it and its module.
+    `where` names the place of a call for an error. Raises EngineError of kind "pass" if an operator
+    has no gradient, and names it and its module.
     """
     for call in calls:
         name = op_name(call)

@@ -43,13 +43,9 @@ Derive = Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two programs held against each other.
-
-    Args:
-        place: names them, and all that they depend on.
-        outer: of each side, for a node in a fused function the node that is drawn for it.
-        alignment: of programs in two IRs, by what both say of where nodes came from.
-    """
+    """Two programs held against each other. `place` names them, and all that they depend on;
+    `outer` has by side, for a node in a fused function, the node that is drawn for it; `alignment`
+    is of programs in two IRs, by what both say of where nodes came from."""
 
     place: str
     matching: Matching
@@ -181,14 +177,13 @@ def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: A
     if state.get(f"program_{side}_of") != place:
         state[f"program_{side}_of"], state[key] = place, index
     names = ["before all passes", *(f"after {n}. {s.name}" for n, s in enumerate(run.steps, 1))]
-    chosen: int = column.selectbox(
+    return column.selectbox(
         f"Program of {side.upper()}",
         range(-1, len(run.steps)),
         key=key,
         format_func=lambda at: f"{side.upper()} {names[at + 1]}",
         label_visibility="collapsed",
     )
-    return chosen
 
 
 def _held(place: str, left: Graph, right: Graph) -> _Comparison:

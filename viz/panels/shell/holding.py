@@ -97,8 +97,7 @@ def _put_again(own: bool) -> None:
 
 
 def _controls() -> _Controls:
-    mine: _Controls = st.session_state.setdefault(_STATE, _Controls())
-    return mine
+    return st.session_state.setdefault(_STATE, _Controls())
 
 
 def _note_shown(mine: _Controls) -> None:

@@ -57,12 +57,9 @@ class RequestCache:
         weakref.finalize(self, client.close)
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
-        """The engine's answer.
-
-        Raises:
-            Waiting: it is not here after `patience` seconds; ask again on the next rerun.
-            EngineError: the engine's answer was this error; `forget` it to try again.
-        """
+        """The engine's answer. Raises Waiting where it is not here after `patience` seconds (ask
+        again on the next rerun), and EngineError where that was the answer (`forget` it to try
+        again)."""
         request = Request(method, arguments)
         until = time.monotonic() + patience
         while True:
@@ -96,8 +93,7 @@ class RequestCache:
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())
-        value: Value = self._answer(request)
-        return value
+        return self._answer(request)
 
     def collect(self) -> bool:
         """Put the running job's answer away if there is one; whether there was."""

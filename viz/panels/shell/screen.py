@@ -61,8 +61,7 @@ class Screen:
     def graph_after(self, index: int) -> Graph:
         """The graph after a step, -1 for the imported one, asked for by the steps up to it alone,
         so that a switch further down asks nothing anew; raises as `RequestCache.ask`."""
-        graph: Graph = self.cache.ask("graph_after", self.source, self.pipeline.upto(index), index)
-        return graph
+        return self.cache.ask("graph_after", self.source, self.pipeline.upto(index), index)
 
     def upto(self, index: int) -> "Screen":
         """The same with the steps up to this one alone; -1 leaves none."""

@@ -125,8 +125,7 @@ def _verdict(screen: Screen, index: int) -> None:
 def _dtype(screen: Screen) -> str:
     if not _choice(screen):
         return screen.source.dtype
-    chosen: str = st.session_state.get(_DTYPE) or node_accuracy.SINGLE
-    return chosen
+    return st.session_state.get(_DTYPE) or node_accuracy.SINGLE
 
 
 def _against(screen: Screen) -> str:

@@ -137,5 +137,4 @@ def catch_up(pipeline: StepList) -> None:
 
 
 def _counted() -> tuple[str, int]:
-    counted: tuple[str, int] = st.session_state.setdefault(_DONE, (uuid.uuid4().hex, 0))
-    return counted
+    return st.session_state.setdefault(_DONE, (uuid.uuid4().hex, 0))

@@ -103,8 +103,7 @@ def _peaks(cache: RequestCache, profile: Profile, request: BuildRequest) -> Peak
         return profile.peaks
     types = tuple(dict.fromkeys(k.dtype for k in profile.kernels if k.dtype))
     with boundary(cache, "_peaks"):
-        found: Peaks = cache.ask("peaks", request.target, request.threads, types, turn)
-        return found
+        return cache.ask("peaks", request.target, request.threads, types, turn)
     return profile.peaks
 
 

@@ -52,13 +52,8 @@ _TIMES = ("compile", "speed")
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """One sentence of a comparison.
-
-    Args:
-        kind: in `KINDS`.
-        verdict: "worse", "better", or "other" where neither can be said.
-        text: the sentence, without its kind.
-    """
+    """One sentence of a comparison, without its kind, which is in `KINDS`; the verdict is "worse",
+    "better", or "other" where neither can be said."""
 
     kind: str
     verdict: str
@@ -72,13 +67,8 @@ class BaselineDifference:
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs.
-
-    Args:
-        differences: in the order of `KINDS`.
-        notes: what is to be known first: what was not held, and why.
-        skipped: kinds that were not held.
-    """
+    """What differs, in the order of `KINDS`; notes to be read first, on what was not held and why;
+    and the kinds that were not held (`skipped`)."""
 
     differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()

@@ -27,13 +27,9 @@ _REST = 0.15  # seconds that a pass is looked at before the next one is worked o
 
 @dataclass
 class OpenedRecording:
-    """A recording, read.
-
-    Args:
-        path: of its file; digest: of that file, as `engine.protocol.source.file_digest` has it.
-        rows: one a run of a pass, as `viz.rows.recording.pass_rows` has them.
-        document: of `viz.rows.recording.recording_document`.
-    """
+    """A recording, read: the path and the digest of its file
+    (`engine.protocol.source.file_digest`), rows of `viz.rows.recording.pass_rows`, and its
+    `recording_document`."""
 
     path: str
     digest: str
@@ -84,8 +80,7 @@ class OpenedRecording:
         """A content's graph, with ids of the one that it was last held against; None of none."""
         if name is None:
             return None
-        made: Graph | None = self.derive(lambda: self.recording.graph(name), "graph", name)
-        return made
+        return self.derive(lambda: self.recording.graph(name), "graph", name)
 
     def with_kernels(self, graph: Graph, functions: Mapping[str, str]) -> Graph:
         """A graph with the texts of kernels that it calls, of its module's functions by content."""
@@ -112,8 +107,7 @@ class OpenedRecording:
             _ = change.rows, change.with_removed
             return change
 
-        found: StepChange | None = self.derive(make, "change", old, new)
-        return found
+        return self.derive(make, "change", old, new)
 
     def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
         """Two contents, None for none, side by side; `whole` with all that Relay's text says."""
@@ -124,8 +118,7 @@ class OpenedRecording:
             same = "The text is the same." if old == new or whole else ASIDE
             return components.packed_texts(columns(before, after), ("before", "after"), same)
 
-        packed: bytes = self.derive(make, "text", old, new, whole)
-        return packed
+        return self.derive(make, "text", old, new, whole)
 
 
 def opened(path: str) -> OpenedRecording:
