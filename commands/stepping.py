@@ -179,11 +179,9 @@ def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> d
 
 
 def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> list[Row]:
-    """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
-
-    A program that cannot be built, such as one between two passes of the way to a gradient, is a
-    failure of its step's comparison and of no other.
-    """
+    """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run. A
+    program that cannot be built, such as one between two passes of the way to a gradient, is a
+    failure of its step's comparison and of no other."""
     target = command.target
     rows: list[Row] = []
     for index, one in enumerate(pipeline):

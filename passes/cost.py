@@ -90,10 +90,8 @@ def storages(graph: Graph) -> dict[str, str]:
 
 
 def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
-    """Floating point operations of each node.
-
-    A multiply-add counts as two; dimensions that are not known count as one element.
-    """
+    """Floating point operations of each node. A multiply-add counts as two; dimensions that are not
+    known count as one element."""
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}
 
@@ -297,11 +295,9 @@ class Work:
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Seconds of each node within the whole graph; views, tuples and inputs take none.
-
-        A measured kernel's time is split by the estimates; other kernels are estimated on a machine
-        of the same pace.
-        """
+        """Seconds of each node within the whole graph; views, tuples and inputs take none. A
+        measured kernel's time is split by the estimates; other kernels are estimated on a machine
+        of the same pace."""
         if self.measured is None:
             return self._estimates
         pace = self._assumed.bandwidth / self.machine.bandwidth
@@ -315,11 +311,9 @@ class Work:
 
     @cached_property
     def again(self) -> dict[str, float]:
-        """Seconds of each node where it is computed again.
-
-        A result of the graph is then written only for readers that need it in memory. A reduction
-        reads its input once more, as its readers come after the last element.
-        """
+        """Seconds of each node where it is computed again. A result of the graph is then written
+        only for readers that need it in memory. A reduction reads its input once more, as its
+        readers come after the last element."""
         if self.measured is not None:
             return self.seconds
         found = self._estimated(results=False)
@@ -333,11 +327,9 @@ class Work:
         return self._estimated(results=True)
 
     def _estimated(self, results: bool) -> dict[str, float]:
-        """Seconds of each node on the assumed machine, with or without writing results.
-
-        Values between operators of a kernel cost no traffic. A recomputed node's extra reads of
-        saved values are left out: the backward would have read others instead.
-        """
+        """Seconds of each node on the assumed machine, with or without writing results. Values
+        between operators of a kernel cost no traffic. A recomputed node's extra reads of saved
+        values are left out: the backward would have read others instead."""
         owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
         written = self._written(results=results)
         found = dict.fromkeys(self.graph.by_id, 0.0)
@@ -383,11 +375,8 @@ class Work:
 
     def carried(self, forward: Collection[str]) -> dict[str, float]:
         """Seconds of memory traffic that saving a pointwise value of a forward (ids in `forward`)
-        adds, by id.
-
-        The forward writes what it would hand on within a kernel, and the backward reads what it
-        could compute within one. Other reads are in their readers' seconds.
-        """
+        adds, by id. The forward writes what it would hand on within a kernel, and the backward
+        reads what it could compute within one. Other reads are in their readers' seconds."""
         place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
         ahead = {self.owner[i] for i in self._written(forward) if i not in place}
         ahead |= self._over_borders(place)

@@ -43,11 +43,9 @@ def draw(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def declare_torchvision() -> None:
-    """Import torchvision, before transformers does.
-
-    Its usual build has its operators compiled for CUDA: beside a PyTorch for the CPU their names
-    are declared, so that its models import; none that is drawn may call one.
-    """
+    """Import torchvision, before transformers does. Its usual build has its operators compiled for
+    CUDA: beside a PyTorch for the CPU their names are declared, so that its models import; none
+    that is drawn may call one."""
     declared = torch.library.Library("torchvision", "FRAGMENT")
     sys.modules["relascope.torchvision"] = declared  # which lives as long as the process
     while "torchvision" not in sys.modules:

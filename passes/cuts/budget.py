@@ -71,12 +71,9 @@ def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> Va
 
 
 def budget_bytes(joint: Joint, wish: Wish) -> int:
-    """A wish's budget in bytes.
-
-    A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
-    None is `HALF`, or the fewest possible bytes if more. Raises ValueError where it is negative or
-    not a number.
-    """
+    """A wish's budget in bytes. A float is a fraction of what everything that crosses takes, masks
+    included; an int is bytes; None is `HALF`, or the fewest possible bytes if more. Raises
+    ValueError where it is negative or not a number."""
     given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
         raise ValueError(f"a budget of {given} is below nothing")

@@ -30,12 +30,9 @@ class Answer:
 
 def cheapest(given: CutProblem) -> Answer:
     """The answer with the least saved bytes plus recomputation; of equal ones, that which
-    recomputes fewest values.
-
-    Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
-    least, times the number of values saved and recomputed. Raises ValueError where a wish leaves a
-    value that can neither be saved nor computed again.
-    """
+    recomputes fewest values. Prices are scaled to SciPy's 32-bit capacities: the cost is within one
+    part in 2**30 of the least, times the number of values saved and recomputed. Raises ValueError
+    where a wish leaves a value that can neither be saved nor computed again."""
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True

@@ -63,11 +63,9 @@ class Joint:
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.
-
         Storages of the captures, and of dropout masks that the backward reads, which are drawn for
         one step and never again. Other inputs and parameters live on. Unknown dimensions count as
-        none.
-        """
+        none."""
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
         for node_id in captured:
@@ -111,11 +109,9 @@ class Joint:
 
     @cached_property
     def crossings(self) -> tuple[str, ...]:
-        """Ids of the forward's tensors that the backward reads, in graph order.
-
-        Of a tuple, its fields cross; of a call whose tuple is read as a whole, what it reads, for
-        it is recomputed.
-        """
+        """Ids of the forward's tensors that the backward reads, in graph order. Of a tuple, its
+        fields cross; of a call whose tuple is read as a whole, what it reads, for it is
+        recomputed."""
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property

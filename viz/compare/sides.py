@@ -43,11 +43,8 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
 
 def of_recording(found: Recording, label: str) -> ComparedRun:
     """A recorded compile: its passes in the order in which they ended, so that what a pass did
-    stands before the passes around it.
-
-    The end is the last program before memory is planned, which has a graph that says what is
-    computed.
-    """
+    stands before the passes around it. The end is the last program before memory is planned, which
+    has a graph that says what is computed."""
     runs = [p for p in _ended(found.passes) if p.kind == "pass"]
     graphs: dict[str, Graph | None] = {}
 

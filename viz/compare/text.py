@@ -32,11 +32,9 @@ _ALIKE = 0.4  # share of two lines' words that both have, from which one became 
 
 
 class DiffEffort:
-    """How much work comparing may still take, in steps of about 10 ns.
-
-    What a text looks like decides how long it takes to find what is the same: with many equal
-    lines, up to the cube of their number. Where the work is used up, the rest counts as changed.
-    """
+    """How much work comparing may still take, in steps of about 10 ns. What a text looks like
+    decides how long it takes to find what is the same: with many equal lines, up to the cube of
+    their number. Where the work is used up, the rest counts as changed."""
 
     def __init__(self, steps: int = 200_000_000) -> None:
         self.left = steps
@@ -89,10 +87,8 @@ ASIDE = "It changed types and places alone."
 
 
 def brief(text: str) -> str:
-    """A text of Relay's without what it says beside the program: types, places, devices.
-
-    Only so much of it as `columns` shows.
-    """
+    """A text of Relay's without what it says beside the program: types, places, devices. Only so
+    much of it as `columns` shows."""
     return _ASIDE.sub("", text[:_LONGEST])
 
 

@@ -176,10 +176,8 @@ class Drawing:
         self._last: tuple[object, bytes] | None = None
 
     def encode(self, toggles: Mapping[str, bool], view: View, more: Mapping[str, Any]) -> bytes:
-        """Everything the browser's side needs: JSON, deflated.
-
-        What the person opens and closes changes nothing of it, for the browser knows it already.
-        """
+        """Everything the browser's side needs: JSON, deflated. What the person opens and closes
+        changes nothing of it, for the browser knows it already."""
         first = self.first(view)
         plain = replace(
             view,

@@ -19,11 +19,8 @@ def to_dot(
     graph: Graph, fewer_than: int = 10, theme: palette.Theme = "light", shapes: bool = False
 ) -> str:
     """The graph as DOT text, with the viewer's colours and one cluster for each module. No `dot`
-    program is needed to make it.
-
-    Constants with fewer elements than `fewer_than` are written into their readers; with `shapes`,
-    edges carry the types of their values.
-    """
+    program is needed to make it. Constants with fewer elements than `fewer_than` are written into
+    their readers; with `shapes`, edges carry the types of their values."""
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
     surfaces = palette.SURFACES[theme]

@@ -22,12 +22,9 @@ _lock = threading.Lock()
 
 def script(module: str) -> str:
     """A module of the viewer (its path there, without ".js") behind all that it imports, as one
-    script.
-
-    Streamlit and the engine take one script as text. What a module imports becomes a constant of
-    it, what is imported from it the result of a function, so modules share no other names. A
-    default export is imported by its own name.
-    """
+    script. Streamlit and the engine take one script as text. What a module imports becomes a
+    constant of it, what is imported from it the result of a function, so modules share no other
+    names. A default export is imported by its own name."""
     first = (VIEWER / module).resolve()
     texts = _texts(first, {})
     wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}

@@ -16,12 +16,10 @@ _FOLDED: Memo[tuple[Graph, Graph]] = Memo(24)
 
 
 def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
-    """Write constants with fewer than `fewer_than` elements into the nodes that read them.
-
-    Only constants whose text is known (`attrs["value"]`) go; one that is itself a result of the
-    graph stays. Bodies of fused functions are folded too. A graph without such constants comes
-    back as it is. The last few results are remembered with their graphs.
-    """
+    """Write constants with fewer than `fewer_than` elements into the nodes that read them. Only
+    constants whose text is known (`attrs["value"]`) go; one that is itself a result of the graph
+    stays. Bodies of fused functions are folded too. A graph without such constants comes back as it
+    is. The last few results are remembered with their graphs."""
     key = id(graph), fewer_than
     return _FOLDED.get(key, lambda: (graph, _folded(graph, fewer_than)))[1]
 
@@ -118,13 +116,10 @@ class GroupTree:
         return count
 
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
-        """Which groups to open for a readable first look.
-
-        Modules that are alike stay rolled up. All others where that draws at most
-        `everything_up_to` nodes; else whole levels from the
-        top as long as at most `else_up_to` boxes are drawn. Where not even the first level fits,
-        those of its groups that fit one by one.
-        """
+        """Which groups to open for a readable first look. Modules that are alike stay rolled up.
+        All others where that draws at most `everything_up_to` nodes; else whole levels from the top
+        as long as at most `else_up_to` boxes are drawn. Where not even the first level fits, those
+        of its groups that fit one by one."""
         if len(self.group_of) <= everything_up_to:
             return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
@@ -144,12 +139,10 @@ class GroupTree:
 
 
 def module_groups(graph: Graph) -> GroupTree:
-    """The tree of modules that the nodes' scopes spell out.
-
-    A group that would hold fewer than two nodes, or nothing but one other group, is left out: its
-    content stands in the group around it. In a joint graph (one with backward nodes) the two
-    halves are the outermost groups, because a module computes in both.
-    """
+    """The tree of modules that the nodes' scopes spell out. A group that would hold fewer than two
+    nodes, or nothing but one other group, is left out: its content stands in the group around it.
+    In a joint graph (one with backward nodes) the two halves are the outermost groups, because a
+    module computes in both."""
     joint = any(n.role is Role.BACKWARD for n in graph.nodes)
     halves = _halves(graph) if joint else {}
     chain_of = cache(_chain)

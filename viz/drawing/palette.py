@@ -236,11 +236,9 @@ def page_css() -> str:
 
 
 def style_key(node: Node) -> str:
-    """Which entry of STYLES a node takes: its role if it has one, else its kind or category.
-
-    Inputs and parameters keep their own colours in a joint graph too, unless they are captured:
-    that they stand in the forward says nothing about them.
-    """
+    """Which entry of STYLES a node takes: its role if it has one, else its kind or category. Inputs
+    and parameters keep their own colours in a joint graph too, unless they are captured: that they
+    stand in the forward says nothing about them."""
     leaf = node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value

@@ -70,10 +70,8 @@ class Union:
         return node.id
 
     def graph(self) -> tuple[Graph, GroupTree]:
-        """All slots as a graph, producers first, with its modules; it is made once a version.
-
-        Where steps contradict each other on what comes first, the earlier one is followed.
-        """
+        """All slots as a graph, producers first, with its modules; it is made once a version. Where
+        steps contradict each other on what comes first, the earlier one is followed."""
         if self._made is None or self._made[0] != self.version:
             nodes = [
                 replace(self.nodes[slot], id=slot, inputs=tuple(reads), body=None)

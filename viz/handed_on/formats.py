@@ -75,11 +75,9 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
 
 
 def picture(ending: str, svg: str) -> bytes:
-    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
-
-    A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
-    Raises EngineError of kind "usage" where not even half a dot a pixel fits.
-    """
+    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded. A PNG
+    has two dots a pixel, or as many as fit: of what is larger than programs open, fewer. Raises
+    EngineError of kind "usage" where not even half a dot a pixel fits."""
     if ending == ".svg":
         return svg.encode()
     import vl_convert

@@ -53,12 +53,10 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
 
 
 def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> Profile:
-    """A profile in which convolutions have their kernels whose weights the build changed.
-
-    A build may multiply what follows a convolution into its weights, and then the kernel is known
-    to compute what comes after alone. Where as many kernels are called after a convolution and have
-    none as there are convolutions without one, they are each other's, in order.
-    """
+    """A profile in which convolutions have their kernels whose weights the build changed. A build
+    may multiply what follows a convolution into its weights, and then the kernel is known to
+    compute what comes after alone. Where as many kernels are called after a convolution and have
+    none as there are convolutions without one, they are each other's, in order."""
     kernels = list(profile.kernels)
     convolutions = {n.id for n in graph if "conv" in n.op}
     named = [i for i, k in enumerate(kernels) if k.nodes and "conv" in k.name]

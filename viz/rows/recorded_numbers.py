@@ -110,11 +110,9 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
 
 
 def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The parts of a recorded compile that have a pass, in order; raises as `check` does.
-
-    A program that a pass makes only for itself is none: constants that it folds, say. `kernels`
-    says whether kernels that Relax modules have may be run, which are code.
-    """
+    """The parts of a recorded compile that have a pass, in order; raises as `check` does. A program
+    that a pass makes only for itself is none: constants that it folds, say. `kernels` says whether
+    kernels that Relax modules have may be run, which are code."""
     kernels = kernels and ir_of(recording) == "relax"
     return tuple(part for part in _all_parts(recording, kernels) if part.made)
 

@@ -181,11 +181,8 @@ def programs_beside(document: Row) -> list[Section]:
 @dataclass(frozen=True)
 class StepChange:
     """How the graph after a step (`matched`, under the ids of the one before) differs from the one
-    that it started from.
-
-    What is made of that is the same object every time: drawings are kept by it. `place` names the
-    step, and all that it depends on.
-    """
+    that it started from. What is made of that is the same object every time: drawings are kept by
+    it. `place` names the step, and all that it depends on."""
 
     before: Graph
     matched: Matched

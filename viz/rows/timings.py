@@ -81,12 +81,10 @@ class TimingVerdict:
 
 
 def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
-    """Of each row what it says against eager; None of eager itself, and where there is none.
-
-    The spread of a ratio reaches from the lower quartile over the rounds to the upper, and to the
-    ratio of the best runs: on a busy machine these disagree. A ratio is told as one number where
-    its spread is narrow and on one side of 1.
-    """
+    """Of each row what it says against eager; None of eager itself, and where there is none. The
+    spread of a ratio reaches from the lower quartile over the rounds to the upper, and to the ratio
+    of the best runs: on a busy machine these disagree. A ratio is told as one number where its
+    spread is narrow and on one side of 1."""
     eager = {r.phase: r for r in rows if r.ratio_to_eager is None}
     return [_verdict(r, eager.get(r.phase)) for r in rows]
 

@@ -245,11 +245,9 @@ def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> R
 
 
 def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
-    """{"where", "then", "now"} for each value that is another now.
-
-    Errors of tensors are the same where both are within the limit of their precision, or differ by
-    no more than a hundredth: processors round otherwise. Of errors in words the place may differ.
-    """
+    """{"where", "then", "now"} for each value that is another now. Errors of tensors are the same
+    where both are within the limit of their precision, or differ by no more than a hundredth:
+    processors round otherwise. Of errors in words the place may differ."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         measured: tuple[str, ...] = _SKIPPED
         if "max_abs" in then and "max_abs" in now and then.get("name") == now.get("name"):

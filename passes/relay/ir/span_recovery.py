@@ -16,12 +16,10 @@ Identity = tuple[str, Any]
 
 
 def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
-    """The program with another module, typed, in which every new call has a place in the model.
-
-    A call without a span gets that of a removed call with the same inputs, preferably of the same
+    """The program with another module, typed, in which every new call has a place in the model. A
+    call without a span gets that of a removed call with the same inputs, preferably of the same
     operator; else of its reader, else of what it reads. Its key begins with `NEAR`, as it need not
-    compute what PyTorch's operator there did.
-    """
+    compute what PyTorch's operator there did."""
     after = mod["main"]
     old, new = _calls(program.main), _calls(after)
     made = {h: e for h, e in new.items() if h not in old}

@@ -24,11 +24,9 @@ _LAYER = 12
 
 
 def _take(call: Any, grad: Any) -> list[Any]:
-    """Adds up what was taken from one place; TVM's own is a loop over the indices.
-
-    The gradient of take(data, indices, axis) has the indices' axes at `axis`; they move to the
-    front, and scatter into zeros of data's shape.
-    """
+    """Adds up what was taken from one place; TVM's own is a loop over the indices. The gradient of
+    take(data, indices, axis) has the indices' axes at `axis`; they move to the front, and scatter
+    into zeros of data's shape."""
     data, indices = call.args
     if call.attrs.axis is None or int(call.attrs.batch_dims):
         raise no_gradient("take", "is known for one axis and no batch axes")
@@ -553,12 +551,9 @@ def constant_value(call: Any, index: int) -> Any:
 
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
     """Complete TVM's table for the operators of these typed calls and wrap them with the recording
-    layer.
-
-    Operators with results that are not floating, through which no gradient flows, need none.
+    layer. Operators with results that are not floating, through which no gradient flows, need none.
     `where` names the place of a call for an error. Raises EngineError of kind "pass" if an operator
-    has no gradient, and names it and its module.
-    """
+    has no gradient, and names it and its module."""
     for call in calls:
         name = op_name(call)
         if name not in _layered and name:

@@ -229,10 +229,8 @@ def switch_to_training() -> None:
 
 
 def plain_text(text: str) -> str:
-    """Text as Markdown that shows it as it is.
-
-    What Streamlit finds in text by itself (addresses, `:icons:`, arrows) is written as code.
-    """
+    """Text as Markdown that shows it as it is. What Streamlit finds in text by itself (addresses,
+    `:icons:`, arrows) is written as code."""
     words = " ".join(text.split("\n"))
     parts = _FOUND.split(words)
     parts[::2] = [_SIGNS.sub(r"\\\g<0>", part) for part in parts[::2]]

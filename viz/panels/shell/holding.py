@@ -31,12 +31,10 @@ class _Controls:
 
 @contextmanager
 def keeping_widget_values() -> Iterator[None]:
-    """Around a run of the page: a control `keep_…` that is not drawn keeps its value.
-
-    One that stands on the screen is left alone: a value that is set is sent to the browser, over
-    what is being typed or clicked there. On the screen is what the browser has spoken of: what was
-    only drawn may be lost on the way, for the next run takes back what waits to be sent.
-    """
+    """Around a run of the page: a control `keep_…` that is not drawn keeps its value. One that
+    stands on the screen is left alone: a value that is set is sent to the browser, over what is
+    being typed or clicked there. On the screen is what the browser has spoken of: what was only
+    drawn may be lost on the way, for the next run takes back what waits to be sent."""
     mine = _controls()
     own, mine.own = mine.own, False
     _put_again(own)
@@ -59,10 +57,8 @@ def put(key: str, value: Any) -> None:
 
 
 def pressed(label: str, key: str, place: Any = st, kind: str = "button", **more: Any) -> bool:
-    """Draw a button (or a form's, by `kind`); whether it was pressed, told once.
-
-    Streamlit forgets a press when a run is cut short before it draws the button.
-    """
+    """Draw a button (or a form's, by `kind`); whether it was pressed, told once. Streamlit forgets
+    a press when a run is cut short before it draws the button."""
     presses, draw = _controls().pressed, getattr(place, kind)
     draw(label, key=key, on_click=presses.add, args=(key,), **more)
     known = key in presses

@@ -85,11 +85,9 @@ class RequestCache:
         return Request(method, arguments) in self._answers
 
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
-        """What `make` returns, remembered by `key` like an answer: the same object every time.
-
-        A drawing is kept by the graph it was made of, so what is made of an answer must not be
-        made anew on every rerun.
-        """
+        """What `make` returns, remembered by `key` like an answer: the same object every time. A
+        drawing is kept by the graph it was made of, so what is made of an answer must not be made
+        anew on every rerun."""
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())

@@ -308,9 +308,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
 
 def _upload() -> None:
     """A file of one's own, kept in a folder of this session. It is not unpickled in this process.
-
-    With a recording of a compile the page begins anew.
-    """
+    With a recording of a compile the page begins anew."""
     uploads = st.file_uploader(
         "A file, dropped here or anywhere",
         key="upload",

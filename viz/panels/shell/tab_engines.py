@@ -79,11 +79,9 @@ class Engines:
 
 @st.cache_resource(show_spinner=False)
 def settled() -> None:
-    """See to it, once in a process, that memory is looked after in passing.
-
-    What was imported stays, and is not looked at again. Graphs are many small objects without
-    circles: each look through all of them takes a tenth of a second, and finds nothing.
-    """
+    """See to it, once in a process, that memory is looked after in passing. What was imported
+    stays, and is not looked at again. Graphs are many small objects without circles: each look
+    through all of them takes a tenth of a second, and finds nothing."""
     _keep_heaps_few()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
