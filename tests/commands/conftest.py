@@ -2,11 +2,9 @@
 
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from engines import shared
-from page import LONG, settle
-from place import PAGES
+from page import settle, whole_page
 from relascope.viz.panels.shell import tab_engines
 
 
@@ -20,7 +18,7 @@ def connect():
 def page(monkeypatch, connect):
     monkeypatch.setattr(tab_engines, "EngineClient", connect)
     st.cache_resource.clear()
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    page = whole_page()
     settle(page.run())
     page.session_state["keep_tab"] = "Passes"
     yield page

@@ -612,7 +612,7 @@ def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, o
     monkeypatch.setenv(user.VARIABLE, str(own))
     settle(page.run())
     page.text_input(key="keep_pipeline_text").set_value("bind|mine")
-    settle(page.button(key="use_pipeline").click().run())
+    press(page, "use_pipeline")
     assert not page.error
     assert "bind|mine" in [c.value for c in page.code]
     own.write_text("x = 1")

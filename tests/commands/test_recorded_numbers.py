@@ -4,11 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from command_line import document
-from page import LONG, press, words
-from place import PAGES
+from page import press, whole_page, words
 from relascope.viz.panels.shell import keeping
 
 pytestmark = [pytest.mark.engine, pytest.mark.exhaustive]
@@ -49,7 +47,7 @@ def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
 
 def test_the_page_does_so_too(compiled, monkeypatch):
     monkeypatch.setenv(keeping.OPEN, compiled)
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run()
+    page = whole_page().run()
     assert not [b for b in page.button if b.key == "bisect_button"], "no engine is started yet"
     press(page, "recorded_compare")
     errors = page.dataframe[0].value

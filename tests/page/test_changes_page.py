@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from graphs import fused
-from page import INFERENCE, open_tab, settle, words
+from page import INFERENCE, open_tab, put, settle, words
 from page_session import forward_graph
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.labels import title
@@ -24,8 +24,7 @@ def fold(page):
 
 
 def view(page, name):
-    page.session_state["keep_change_view"] = name
-    settle(page.run())
+    put(page, keep_change_view=name)
 
 
 def test_each_node_stands_with_its_origin(fold):
@@ -51,8 +50,7 @@ def test_a_long_table_has_the_signs_alone():
 
 
 def test_the_list_can_be_filtered(fold):
-    fold.text_input(key="change_filter").set_value("Layers.0.weight, not")
-    settle(fold.run())
+    settle(fold.text_input(key="change_filter").set_value("Layers.0.weight, not").run())
     assert list(fold.dataframe[0].value["node"]) == ["nn.dense"]
 
 
@@ -68,14 +66,12 @@ def test_counts_and_sizes_before_and_after(fold):
 def test_the_text_stands_as_a_difference_and_whole(fold):
     view(fold, "Text")
     assert any("-  %3' = transpose;" in c.value for c in fold.code)
-    fold.toggle(key="keep_whole_text").set_value(True)
-    settle(fold.run())
+    settle(fold.toggle(key="keep_whole_text").set_value(True).run())
     assert any("%3 = nn.dense;" in c.value and "transpose" not in c.value for c in fold.code)
 
 
 def test_a_step_that_changed_nothing_says_so_and_can_be_hidden(fold):
-    fold.session_state["step_inference"] = FOLD + 1
-    settle(fold.run())
+    put(fold, step_inference=FOLD + 1)
     assert "It changed no node." in words(fold)
     toggle = fold.toggle(key="keep_hide_idle")
     assert f"{len(INFERENCE) - 1} steps" in toggle.label
@@ -98,15 +94,13 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
 
 
 def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
-    fold.session_state["keep_step_colours"] = "Error against PyTorch"
-    settle(fold.run())
+    put(fold, keep_step_colours="Error against PyTorch")
     assert "It is wrong: one node is over the limit in float32, first nn.relu" in words(fold)
     table = fold.dataframe[0].value
     assert list(table["node"]) == ["nn.relu", "nn.dense"]
     assert table["max abs"][0] == 0.25
     assert "1 of the nodes that compute something" in words(fold)
-    fold.session_state["keep_step_colours"] = "What changed"
-    settle(fold.run())
+    put(fold, keep_step_colours="What changed")
     assert "where it came from, or went" in fold.dataframe[0].value
 
 

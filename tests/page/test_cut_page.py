@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 import page_session
 from joints import chain
-from page import open_tab, settle, training, words
+from page import open_tab, press, settle, training, words
 from relascope.passes.cuts.cut import cut
 from relascope.viz import charts
 from relascope.viz.panels import cut as cut_tab
@@ -102,8 +102,7 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     assert any("--recompute r" in c.value for c in gradient.code)
     assert "forced by hand is the page's" in words(gradient)
     open_tab(gradient, "Gradient & cut")
-    gradient.button(key="undo_r").click()
-    settle(gradient.run())
+    press(gradient, "undo_r")
     assert "<b>2</b> captures" in words(gradient)
     assert "undo_r" not in {b.key for b in gradient.button}
 
@@ -123,8 +122,7 @@ def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(
     assert cards.able == {"save": False, "recompute": False}
     assert "leaves no choice" in cards.text
     assert "<b>2</b> captures" in words(gradient)
-    gradient.sidebar.number_input(key="keep_seed").set_value(4)
-    settle(gradient.run())
+    settle(gradient.sidebar.number_input(key="keep_seed").set_value(4).run())
     assert "undo_d0" not in {b.key for b in gradient.button}
 
 
@@ -132,11 +130,9 @@ def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient, cards
     select(gradient, "d0")
     cards.press(gradient, "save")
     strategy(gradient, "budget")
-    gradient.slider(key="keep_budget").set_value(0)
-    settle(gradient.run())
+    settle(gradient.slider(key="keep_budget").set_value(0).run())
     assert "no cut keeps less than" in gradient.error[0].value
-    gradient.button(key="undo_d0").click()
-    settle(gradient.run())
+    press(gradient, "undo_d0")
     assert not gradient.error
 
 
@@ -246,17 +242,14 @@ def test_the_minimum_cut_is_chosen_first_and_the_price_of_work_can_be_measured(g
 
 
 def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):
-    gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"])
-    settle(gradient.run())
-    gradient.button(key="measure").click()
-    settle(gradient.run())
+    settle(gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"]).run())
+    press(gradient, "measure")
     (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
     assert list(table["captures"]) == [2, 0]
     assert list(table["times eager"]) == [1.32, 1.32]
     assert list(table["work again, measured"]) == [0, 0]
     assert table["work again, estimated"][0] < table["work again, estimated"][1]
-    gradient.multiselect(key="keep_points").set_value(["keep_all"])
-    settle(gradient.run())
+    settle(gradient.multiselect(key="keep_points").set_value(["keep_all"]).run())
     gradient.button(key="measure").click()  # joins what was measured before
     settle(gradient.run())
     (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)

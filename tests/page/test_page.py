@@ -9,7 +9,7 @@ import streamlit as st
 
 import page_session
 from answers import refused
-from page import INFERENCE, TRAINING, open_tab, press, settle, step, training, words
+from page import INFERENCE, TRAINING, open_tab, press, put, settle, step, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
@@ -109,8 +109,7 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
 def test_next_change_walks_over_what_the_step_touched(page):
     open_tab(page, "Passes")
     assert page.button(key="next_change").disabled  # the last step changes nothing
-    page.session_state["step_inference"] = [s.name for s in INFERENCE].index("fold")
-    settle(page.run())
+    put(page, step_inference=[s.name for s in INFERENCE].index("fold"))
     for expected in ("Next change 1 of 1", "Next change 1 of 1"):
         press(page, "next_change")
         assert page.button(key="next_change").label == expected
@@ -151,8 +150,7 @@ def test_a_pass_that_failed_says_why(page):
     page.number_input(key="keep_seed").set_value(page_session.FAILING_SEED)
     open_tab(page, "Passes")
     index = [s.name for s in INFERENCE].index(page_session.FAILING_PASS)
-    page.session_state["step_inference"] = index
-    settle(page.run())
+    put(page, step_inference=index)
     assert "a shape it cannot take" in page.error[0].value
     assert "looked at the shape" in [c.value.strip() for c in page.code]
 
@@ -291,8 +289,7 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     assert set(wrong["stage"]) == {"gradient", "cut", "split"}
     assert set(wrong["first bad node"]) == {"nn.relu"}
     assert "gradient: wrong" in page.error[0].value
-    page.session_state["accuracy_table"] = {"selection": {"rows": [2], "columns": [], "cells": []}}
-    settle(page.run())
+    put(page, accuracy_table={"selection": {"rows": [2], "columns": [], "cells": []}})
     assert "held against aten::relu in layers.1" in words(page)
 
 
@@ -364,8 +361,7 @@ def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(timing):
     assert "<b>7</b> nodes" in words(page)  # what is known is shown meanwhile
     page.button(key="cancel").click()
     page.run()
-    page.session_state["keep_tab"] = "Compile & time"
-    settle(page.run())
+    put(page, keep_tab="Compile & time")
     assert "ancelled" in page.info[0].value
     page.number_input(key="keep_repeats").set_value(5)
     press(page, "run")
@@ -406,8 +402,7 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     shown = page.dataframe[-1].value
     assert list(shown["module"]) == ["the whole model", "layers.0", "layers.1"]
     assert list(shown["class"]) == ["Net", "Linear", "ReLU"]
-    page.session_state["keep_module"] = "layers.0"
-    settle(page.run())
+    put(page, keep_module="layers.0")
     assert "Only <code>layers.0</code> of BERT layer" in words(page)
     assert page.query_params["module"] == "layers.0"
     assert "What the whole gives it: layers.0, call 1" in words(page)
@@ -421,8 +416,7 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     assert all("--module layers.0 --call 2" in line for line in commands.splitlines())
     press(page, "whole")
     assert "what it gets there" not in words(page) and "module" not in page.query_params
-    page.session_state["keep_module"] = "layers.0"
-    settle(page.run())
+    put(page, keep_module="layers.0")
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
     assert page.session_state["keep_module"] == ""  # another model has other modules
 

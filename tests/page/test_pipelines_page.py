@@ -2,12 +2,10 @@
 
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from engines import shared
 from faulty_session import FATAL_FUSE, SLOW_FUSE
-from page import LONG, press, settle, training, words
-from place import PAGES
+from page import press, settle, training, whole_page, words
 from relascope.commands import text
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.accuracy import Comparison
@@ -29,7 +27,7 @@ def passes(monkeypatch):
     st.cache_resource.clear()
 
     def open_(seed):
-        page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+        page = whole_page()
         page.session_state["keep_tab"], page.session_state["keep_seed"] = "Passes", seed
         return settle(page.run())
 
@@ -73,8 +71,7 @@ def test_what_is_stopped_keeps_its_lines_and_goes_on_from_there(passes):
     page = passes(SLOW_FUSE)
     page.button(key="tvm_pipelines_button").click()
     page.run()
-    page.button(key="canceltvm_pipelines").click()
-    settle(page.run())
+    press(page, "canceltvm_pipelines")
     assert lines(page) == {"default": "match"}
     assert any("ancelled" in i.value for i in page.info)
     page.button(key="tvm_pipelines_button").click()

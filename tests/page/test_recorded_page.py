@@ -5,13 +5,11 @@ import json
 import zlib
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from crafted.recorded import HOSTILE, recorded
 from engines import shared
 from graphs import graph_of
-from page import LONG, settle, words
-from place import PAGES
+from page import settle, whole_page, words
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, tab_engines
@@ -35,7 +33,7 @@ def own_data(monkeypatch, tmp_path):
 def opened(monkeypatch, tmp_path):
     def open_(path=None, **query):
         monkeypatch.setenv(keeping.OPEN, str(path or ""))
-        page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+        page = whole_page()
         page.query_params.update(query)
         page.run()
         assert not page.exception

@@ -4,12 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from engines import shared_fake
-from page import INFERENCE, LONG, open_tab, press, settle, step, words
+from page import INFERENCE, open_tab, press, settle, step, whole_page, words
 from page_session import WRONG_SEED
-from place import PAGES
 from relascope.commands.main import main
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.sidebar import NAMED
@@ -23,7 +21,7 @@ def own_data(monkeypatch, tmp_path):
 
 
 def opened(**query):
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    page = whole_page()
     page.query_params.update(query)
     return settle(page.run())
 
@@ -100,7 +98,7 @@ def timed(page):
     page = open_tab(page, "Compile & time")
     settle(page.number_input(key="keep_repeats").set_value(7).run())
     for button in ("run", "profile", "check_all"):
-        settle(page.button(key=button).click().run())
+        press(page, button)
     open_tab(page, "Passes")
     press(page, "bisect_button")
     return open_tab(page, "Compile & time")
@@ -127,8 +125,7 @@ def test_what_was_found_is_kept_with_the_session(page):
     open_tab(again, "Passes")
     assert "Found before." in words(again)
     assert "Nothing to find" in words(again)
-    again.sidebar.number_input(key="keep_seed").set_value(5)
-    settle(again.run())
+    settle(again.sidebar.number_input(key="keep_seed").set_value(5).run())
     assert "Found before" not in words(again), "that is another screen"
 
 

@@ -4,11 +4,9 @@ import os
 import time
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 import fake_tuning
-from page import LONG, open_tab, settle, words
-from place import PAGES
+from page import LONG, open_tab, press, settle, whole_page, words
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
@@ -62,8 +60,7 @@ def test_a_run_to_its_end_leaves_records_and_says_how_to_build_with_them(tab):
     assert "<b>12</b> trials" in text
     assert "<b>2 of 2</b> kernels have a record that is the fastest" in text
     assert tab.get("vega_lite_chart")
-    tab.button(key="use_records").click()
-    settle(tab.run())
+    press(tab, "use_records")
     assert tab.session_state["keep_target"] == f"llvm {RECORDS}"
     assert not [b for b in tab.button if b.key == "use_records"]
 
@@ -79,8 +76,7 @@ def test_cancel_keeps_what_was_found_and_it_goes_on(tab):
     assert "left" in text
     assert tab.get("vega_lite_chart")
     assert not [b for b in tab.button if b.key == "tune"]
-    tab.button(key="cancel_tuning").click()
-    settle(tab.run())
+    press(tab, "cancel_tuning")
     kept = 0
     while kept < len(records.read(place()).trials):  # one may be written while it is being stopped
         kept = len(records.read(place()).trials)
@@ -104,14 +100,13 @@ def test_a_run_goes_on_while_another_tab_is_looked_at(tab):
     assert len(records.read(place()).trials) > before
     tab.session_state["keep_tab"] = "Compile & time"
     tab.run()
-    tab.button(key="cancel_tuning").click()
-    settle(tab.run())
+    press(tab, "cancel_tuning")
     assert "Tuning was stopped" in words(tab)
 
 
 def test_records_are_there_after_a_reload(tab):
     settle(tune(listed(tab), 3))
-    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    again = whole_page()
     settle(again.run())
     open_tab(again, "Compile & time")
     assert "The records of this target hold 6 measurements of 2 kernels" in words(again)
@@ -138,24 +133,19 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
 def test_a_fleet_has_records_of_its_own_and_a_bad_address_is_a_sentence(tab):
     settle(tune(listed(tab), 3))
     tab.text_input(key="keep_tracker").set_value("nowhere")
-    tab.text_input(key="keep_fleet_key").set_value("pi")
-    settle(tab.run())
+    settle(tab.text_input(key="keep_fleet_key").set_value("pi").run())
     assert "as the address of a tracker" in tab.error[0].value
-    tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190")
-    settle(tab.run())
+    settle(tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190").run())
     assert not tab.error
     assert list(table(listed(tab))["trials"]) == [0, 0]
 
 
 def test_a_program_is_timed_on_a_fleet_alone(tab):
-    tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190")
-    settle(tab.run())
+    settle(tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190").run())
     assert "key" in tab.error[0].value
     assert tab.button(key="run").disabled
-    tab.text_input(key="keep_fleet_key").set_value("board")
-    settle(tab.run())
-    tab.button(key="run").click()
-    settle(tab.run())
+    settle(tab.text_input(key="keep_fleet_key").set_value("board").run())
+    press(tab, "run")
     assert not tab.error
     text = words(tab)
     assert "board at 127.0.0.1:9190" in text

@@ -22,7 +22,7 @@ def page(monkeypatch):
     client = shared("relay", "page_session:PageSession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
     st.cache_resource.clear()
-    yield settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
+    yield settle(whole_page().run())
     client.stop()
 
 
@@ -41,8 +41,17 @@ def press(page, key):
 
 
 def open_tab(page, name):
-    page.session_state["keep_tab"] = name
+    return put(page, keep_tab=name)
+
+
+def put(page, **state):
+    for key, value in state.items():
+        page.session_state[key] = value
     return settle(page.run())
+
+
+def whole_page():
+    return AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
 
 
 def training(page):

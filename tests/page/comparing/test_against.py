@@ -1,11 +1,9 @@
 """The page held against something else, without a browser: recordings, pipelines, sessions."""
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from crafted.recorded import recorded
-from page import LONG, settle, words
-from place import PAGES
+from page import settle, whole_page, words
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.shell import keeping
 from relascope.viz.sessions import store
@@ -17,7 +15,7 @@ def run(page):
 
 
 def opened(**state):
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    page = whole_page()
     for key, value in state.items():
         page.session_state[key] = value
     return run(page)
@@ -63,12 +61,12 @@ def operators(page):
 
 def test_what_it_is_held_against_is_there_after_a_reload(beside):
     query = dict(beside.query_params)
-    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    again = whole_page()
     again.query_params.update(query)
     run(again)
     assert "B: b.rsc" in words(again)
     store.delete("other")
-    again = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    again = whole_page()
     again.query_params.update(query)
     assert "No other session is kept" in words(run(again))
 
@@ -110,7 +108,7 @@ def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
     )
     store.keep_model(str(path), file_digest(path))
     store.put("mine", Session(model=ModelChoice("a.rsc", file_digest(path)), look=look), "a.rsc")
-    page = AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG)
+    page = whole_page()
     page.query_params["session"] = "mine"
     assert "Choose a file." in words(run(page))
 

@@ -4,11 +4,9 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 import page_session
-from page import LONG, open_tab, settle, words
-from place import PAGES
+from page import open_tab, put, settle, whole_page, words
 from relascope.core.errors import EngineError
 from relascope.viz.panels import compared
 from relascope.viz.panels.shell import settings
@@ -17,7 +15,7 @@ from relascope.viz.panels.shell import settings
 @pytest.fixture
 def new_page(clients):
     def open_it():
-        return settle(AppTest.from_file(PAGES / "whole_page.py", default_timeout=LONG).run())
+        return settle(whole_page().run())
 
     return open_it
 
@@ -124,12 +122,10 @@ def test_the_table_says_what_each_operator_became(both):
     assert (first["Relay"], first["Relax"]) == ("nn.dense", "matmul, permute_dims")
     assert list(rows[rows["PyTorch operator"] == "aten::t"]["only in"]) == ["Relay"]
     assert "<b>1</b> only in Relay" in words(both)
-    both.session_state["keep_against_table"] = "By TVM operator"
-    settle(both.run())
+    put(both, keep_against_table="By TVM operator")
     rows = became(both).set_index("TVM operator")
     assert tuple(rows.loc["matmul"]) == (0, 2, "Relax")
-    both.session_state["keep_against_table"] = "By PyTorch operator"
-    settle(both.run())
+    put(both, keep_against_table="By PyTorch operator")
     rows = became(both).set_index("PyTorch operator")
     assert rows.loc["aten::linear", "Relax"] == "matmul ×2, permute_dims ×2"
 
@@ -198,14 +194,12 @@ def pictures(page):
 
 
 def test_where_the_other_engine_fails_the_page_says_why(both):
-    both.number_input(key="keep_seed").set_value(page_session.RELAX_SEED)
-    settle(both.run())
+    settle(both.number_input(key="keep_seed").set_value(page_session.RELAX_SEED).run())
     assert len(both.error) == 1
     assert "Relax knows no operator aten::frobnicate" in both.error[0].value
     assert "layers.1" in both.error[0].value
     assert not pictures(both)
-    both.number_input(key="keep_seed").set_value(0)
-    settle(both.run())
+    settle(both.number_input(key="keep_seed").set_value(0).run())
     assert not both.error
     assert len(pictures(both)) == 2
 
