@@ -1,7 +1,4 @@
-"""Small functions of the form that PyTorch's own tests of its partitioner have, for `cuts.py`.
-
-Each name of `FUNCTIONS` is a function that returns a module and its inputs.
-"""
+"""Modules, with their inputs, of the form of PyTorch's tests of its partitioner, for `cuts.py`."""
 
 from collections.abc import Callable
 from functools import reduce

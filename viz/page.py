@@ -1,7 +1,4 @@
-"""The page: a sidebar that says what to look at, and one tab per job.
-
-This file only composes panels. It imports no TVM and no torch: engines live in child processes.
-"""
+"""The page: a sidebar that says what to look at, and one tab per job; it only composes panels."""
 
 import streamlit as st
 

@@ -1,7 +1,4 @@
-"""What one step of a pipeline changed, as rows: nodes with their origins, counts and sizes.
-
-The page shows them beside the graph after the step, `relascope step --changes --text` prints them.
-"""
+"""What one step of a pipeline changed, as rows: nodes with their origins, counts and sizes."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """A pane beside the picture: as high as it, with a scroll of its own; it resizes, folds, remembers.
 
-Python side of a small component that draws the edge between the two; `pane.js` and `pane.css` are
-its other half, and the page's own style lays the columns out. The browser keeps width and fold.
-"""
+`pane.js` and `pane.css` draw the edge between the two; the browser keeps width and fold."""
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator

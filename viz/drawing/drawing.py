@@ -1,7 +1,4 @@
-"""A graph as the viewer takes it: its nodes, modules and looks, in one block of JSON.
-
-The block is the same for the page, which sends it to the browser, and for a file that is handed on.
-"""
+"""A graph as the viewer takes it: its nodes, modules and looks, in one block of JSON."""
 
 import hashlib
 import json

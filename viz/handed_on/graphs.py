@@ -1,7 +1,4 @@
-"""Graphs as the viewer takes them, for a file that has no page behind it, and its picture of one.
-
-The picture is what the viewer's own painter draws (`viz/component/viewer/svg/`), in an engine here.
-"""
+"""Graphs as the viewer takes them, for a file without a page, and pictures by its painter."""
 
 from dataclasses import replace
 from html import escape

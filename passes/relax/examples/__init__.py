@@ -1,8 +1,4 @@
-"""A small program for each Relax pass, on which it is shown and tested.
-
-To add one, write a function of the pass's name in one of the files here, from the `Tensors` of a
-dtype to an `Example`; `make docs` writes the section's block.
-"""
+"""A small program for each Relax pass, on which it is shown and tested, by the pass's name."""
 
 from relascope.passes.catalogue.example import by_name
 from relascope.passes.relax.examples import inference, rewrites, training

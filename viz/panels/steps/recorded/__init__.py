@@ -1,7 +1,4 @@
-"""The page on a recording of a compile: its passes and their times.
-
-No engine is needed for it, so none is started; a module in it can be opened as a model, which is.
-"""
+"""The page on a recording of a compile: its passes and their times; it needs no engine."""
 
 from collections.abc import Callable, Sequence
 from html import escape

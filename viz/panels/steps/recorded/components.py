@@ -1,9 +1,7 @@
 """What draws a recording in the browser: the list of its passes, and two texts side by side.
 
-Python side of small components, whose other halves are `run_list.js` and `text_diff.js` of
-`viz/component/`. The list draws only the rows that can be seen, for a compile runs thousands of
-passes; what is folded, filtered and searched for is the browser's own. Texts are a stranger's: the
-browser takes them as text alone.
+The list draws only the rows that can be seen, for a compile runs thousands of passes; what is
+folded, filtered and searched for is the browser's own, which takes a stranger's texts as text.
 """
 
 import hashlib
