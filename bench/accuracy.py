@@ -19,8 +19,7 @@ from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import GRADIENTS
 
-ON_GPU = 1e-4
-"""In float32, of outputs too: sums there are taken in another order."""
+ON_GPU = 1e-4  # in float32, of outputs too: sums there are taken in another order
 
 
 def main() -> int:

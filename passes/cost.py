@@ -14,8 +14,7 @@ from math import prod
 from relascope.core import operators
 from relascope.core.graph import Graph, Kind, Node, TensorType
 
-_POLYNOMIAL = 8
-"""FLOPs of a transcendental function: about the length of its polynomial."""
+_POLYNOMIAL = 8  # FLOPs of a transcendental function: about the length of its polynomial
 _CALL = 300
 """How many FLOPs take as long as a call of the C library for an element: 2 to 8 ns on a core."""
 

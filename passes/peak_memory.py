@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from relascope.core.graph import Graph, Kind
 from relascope.passes.cost import storages
 
-_RANGE = 16
-"""By what factor a storage may be larger or smaller than what it is to hold."""
+_RANGE = 16  # by what factor a storage may be larger or smaller than what it is to hold
 
 
 @dataclass(frozen=True)

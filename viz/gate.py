@@ -30,8 +30,7 @@ from relascope.viz.panels.shell import settings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-VARIABLE = "RELASCOPE_TOKEN"
-"""A token of one's own, or `off`."""
+VARIABLE = "RELASCOPE_TOKEN"  # a token of one's own, or `off`
 LOCAL = ("localhost", "*.localhost", "127.0.0.1", "::1")
 _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'self'",

@@ -31,14 +31,12 @@ from relascope.passes.catalogue import read_pipeline, with_tvms
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common  # isort: skip
 
-PAGE = common.ROOT / "corpus/README.md"
-"""What `--page` writes, below the words at its top."""
+PAGE = common.ROOT / "corpus/README.md"  # what `--page` writes, below the words at its top
 VERDICTS = ("right", "wrong", "crash", "type", "unbuilt", "refused")
 """`type`: a pass leaves a module that is ill-formed, or other types; `wrong`: other numbers;
 `unbuilt`: no pipeline builds it; `refused`: TVM does not type it, and says why."""
 NEEDED = ("thread", "expected", "pipeline", "verdict", "versions")
-FEW = 5
-"""Nodes that a reduced program may have."""
+FEW = 5  # nodes that a reduced program may have
 _BARS = {"seen": 1.0, "culprit": 0.9, "few": 0.8, "controls": 1.0, "before": 1.0}
 _FINE = ("right", "refused")
 _TRIES, _SECONDS = 60, 120

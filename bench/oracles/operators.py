@@ -55,8 +55,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model, model_from_module, seeded
 from relascope.engine.registry import ENGINES
 
-PAGE = ROOT / "docs/operators.md"
-"""What `--page` writes, below the words at its top."""
+PAGE = ROOT / "docs/operators.md"  # what `--page` writes, below the words at its top
 PHASES = ("forward", "gradient", "file", "in place")
 """Of a live module its outputs, then its gradients; the outputs of its trace written to a file and
 read again; and those of the entry's form in place."""

@@ -12,9 +12,7 @@ from relascope.engine.limits import Limits
 
 Connect = Callable[[str], EngineClient]
 
-PATIENCE = 20.0
-"""Seconds that a scheduler may take to answer."""
-
+PATIENCE = 20.0  # seconds that a scheduler may take to answer
 _OWN = threading.local()  # engines of a thread, by what they were started with
 
 

@@ -25,8 +25,7 @@ CATALOGUE: dict[tuple[str, str], PassInfo] = {k: p for ir in ORDER for k, p in _
 
 _GRADIENTS = {"tvm": TRAINING, "pytorch": JOINT}
 
-GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}
-"""Whose gradient, and how people call it."""
+GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}  # whose gradient, and how people call it
 
 
 def names(ir: str) -> list[str]:

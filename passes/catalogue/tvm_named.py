@@ -4,8 +4,7 @@ which the engine's TVM lists (`passes.tvm_pipelines`)."""
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.parameters import Parameter
 
-MARK = "tvm:"
-"""What stands before the name of one of TVM's pipelines in a text: `tvm:default`."""
+MARK = "tvm:"  # what stands before the name of one of TVM's pipelines in a text: `tvm:default`
 
 _PACKAGE = __name__.rpartition(".catalogue")[0]
 _TARGET = Parameter("target", "text", "llvm", "kind of the target whose pipeline it is a step of")

@@ -19,14 +19,9 @@ from relascope.passes.cuts.problem import CutProblem, Wish
 if TYPE_CHECKING:
     from scipy.sparse import coo_matrix
 
-HALF = 0.5
-"""The budget where none is given: a fraction of the bytes of everything that crosses."""
-
-GAP = 5e-3
-"""How far the work may be above the least, as a share, when the solver may stop."""
-
-NODES = 20
-"""Of the search tree, after which the solver stops with the best it has."""
+HALF = 0.5  # the budget where none is given: a fraction of the bytes of everything that crosses
+GAP = 5e-3  # how far the work may be above the least, as a share, when the solver may stop
+NODES = 20  # of the search tree, after which the solver stops with the best it has
 
 LARGE = 6_000
 """Values and edges of a graph for whose program the solver takes minutes; there prices decide."""

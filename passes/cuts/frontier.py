@@ -18,8 +18,7 @@ from relascope.passes.cuts.problem import Wish, problem
 SAME = 1e-6
 """By what share a third cut must be cheaper than two known ones to be one of the frontier."""
 
-MOST = 64
-"""How many minimum cuts may be asked for; the widest gaps are looked into first."""
+MOST = 64  # how many minimum cuts may be asked for; the widest gaps are looked into first
 
 
 @dataclass(frozen=True)

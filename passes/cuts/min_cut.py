@@ -21,8 +21,7 @@ SHARE = 0.05
 """How much longer a step may be at most for what is computed again, as a share of the forward's
 time: the work again, less the memory traffic of what need not be saved."""
 
-MOST_PRICE = 1e4
-"""From here on recomputing is as good as forbidden."""
+MOST_PRICE = 1e4  # from here on recomputing is as good as forbidden
 
 _TIE = 1e-6
 """Bytes that a second's nanosecond is worth: it only decides between cuts of equal bytes."""

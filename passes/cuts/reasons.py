@@ -9,8 +9,7 @@ from relascope.passes.cost import is_product, is_random, is_view
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
 
-MOST = 32
-"""How many nodes a search for one reason may look at, so that all reasons stay linear."""
+MOST = 32  # how many nodes a search for one reason may look at, so that all reasons stay linear
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from tvm import relay
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import axes_of, op_name, rewrite
 
-_TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}
-"""The axes of a transposed operand."""
+_TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}  # the axes of a transposed operand
 
 
 def absorb_transposes(program: RelayProgram) -> RelayProgram:

@@ -18,8 +18,7 @@ from relascope.passes.tvm_pipelines import made_by, names_in, through
 
 _LEVELS, _USUAL = range(5), 3
 _TYPES = "InferType"  # runs before nearly every pass, for which it is needed
-_BY_LEVEL = frozenset({"FuseOps"})
-"""Passes that do less at a lower level."""
+_BY_LEVEL = frozenset({"FuseOps"})  # passes that do less at a lower level
 
 _PLACES = (relay.transform,)
 

@@ -11,8 +11,7 @@ from enum import Enum
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 
-IMPORT = -1
-"""Stands for the imported program where the index of a step is expected."""
+IMPORT = -1  # stands for the imported program where the index of a step is expected
 
 
 class Verdict(Enum):

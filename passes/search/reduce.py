@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from relascope.core.graph import Graph, Kind
 from relascope.passes.search.bisect import Verdict
 
-MOST = 80
-"""How many pieces are tried at most."""
+MOST = 80  # how many pieces are tried at most
 
 _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 

@@ -16,8 +16,7 @@ from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import size, work_text
 from relascope.viz.rows.sections import Section
 
-CLICKED = "clicked"
-"""The name of the selection in `frontier`."""
+CLICKED = "clicked"  # the name of the selection in `frontier`
 _CLIPS = {  # of the shapes, for a legend
     "circle": "circle(45%)",
     "square": "inset(12%)",

@@ -113,8 +113,7 @@ def match(left: Graph, right: Graph) -> Matching:
 _OWN, _PLACE, _SCOPE, _TYPE, _CLASS = 4.0, 3.0, 1.0, 1.0, 4.0
 """What speaks for a pair by itself, in points; a neighbour that agrees is worth `_NEAR`."""
 _NEAR, _NEAR_PAST, _NEAR_IN_ORDER = 2.0, 1.0, 0.5
-_LEAST = 3.0
-"""Points without which two nodes are not taken for each other's."""
+_LEAST = 3.0  # points without which two nodes are not taken for each other's
 _MANY = 8  # of what a node reads, so much is held against what the other one reads
 _FAR = 2  # nodes that only one side has, past which neighbours are looked for
 

@@ -30,8 +30,7 @@ from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, flat, own_key
 from relascope.viz.compare.opened import FlatBodies
 
-MOST = 12
-"""An origin names at most so many nodes."""
+MOST = 12  # an origin names at most so many nodes
 
 _GRADIENT = "gradient of "
 _FAR = 64  # nodes looked at to find whether one is computed from another

@@ -22,8 +22,7 @@ Row = dict[str, Any]
 
 SLOWER, LEAST = 1.5, 0.005
 """A pass is slower that takes `SLOWER` times as long and `LEAST` seconds more."""
-SURE = 0.9
-"""Pairs that are less sure than this are counted as such."""
+SURE = 0.9  # pairs that are less sure than this are counted as such
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ _ASIDE = re.compile(
     re.MULTILINE,
 )
 """What Relay's text says beside the program: types, places in the source, devices."""
-MOST_LINES = 20_000
-"""So many lines of each text are held against each other."""
+MOST_LINES = 20_000  # so many lines of each text are held against each other
 _WIDEST = 2_000  # characters of a line that are shown
 _LONGEST = 4 << 20  # characters of a text that are read
 _STEPS_PER_LINE = 300  # of work, and for each word in which a line changed

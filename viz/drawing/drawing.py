@@ -18,8 +18,7 @@ from relascope.viz.drawing.kernel_text import kernel_card
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants
 from relascope.viz.drawing.union import Union
 
-MOST_NODES = 20_000
-"""More nodes are not drawn: the layout would take minutes."""
+MOST_NODES = 20_000  # more nodes are not drawn: the layout would take minutes
 _GROUP = "group:"  # before the path of a module, where a node's id may stand as well
 _HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours say
 

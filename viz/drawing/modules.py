@@ -295,8 +295,7 @@ def _rolled_up(
     return ordered
 
 
-LEAST_TIMES = 3
-"""How many modules that are alike are rolled up."""
+LEAST_TIMES = 3  # how many modules that are alike are rolled up
 
 
 def _numbered(groups: Iterable[Group]) -> list[list[Group]]:

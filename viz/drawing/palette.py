@@ -196,8 +196,7 @@ PAGE: dict[Theme, dict[str, str]] = {
 
 # Of charts, readable on light and dark, for which Altair takes one set.
 CAPTURED, CHOSEN, QUIET, FAULT = "#2f7fd6", "#d97706", "#7d8896", "#d9483b"
-POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")
-"""Of the large points, one a strategy."""
+POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")  # of the large points, one a strategy
 LINES = (CAPTURED, CHOSEN, "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b")
 """Of lines, one a kernel."""
 CATEGORIES = ("#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0")

@@ -176,9 +176,7 @@ def chart_svg(chart: Any) -> str:
     return vl_convert.vegalite_to_svg(spec, vl_version="6.1", allowed_base_urls=[])
 
 
-SIGN = "\x01"
-"""In a block, before the number of a text of the pool."""
-
+SIGN = "\x01"  # in a block, before the number of a text of the pool
 LONG = 24  # characters from which on a text is worth a place of its own
 
 

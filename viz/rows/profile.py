@@ -27,8 +27,7 @@ _KERNELS = (
     "of FLOP/s: of_flops; and moves: bytes_per_second; FLOPs a byte: intensity; shapes; "
     "reads: bytes_in; writes: bytes_out"
 )
-EXPLAINED = 0.1
-"""So much of the time from end to end may be other than that of kernels of nodes."""
+EXPLAINED = 0.1  # so much of the time from end to end may be other than that of kernels of nodes
 
 BEATEN = 1.1
 """Over so many times its peak no kernel can be; less may be a matter of how it was timed."""

@@ -10,8 +10,7 @@ from relascope.viz.rows import Row
 from relascope.viz.rows.formats import milliseconds, number
 from relascope.viz.rows.sections import Section, figures, table
 
-SLOW = 0.02
-"""A run whose own time is more than this part of the whole is slow."""
+SLOW = 0.02  # a run whose own time is more than this part of the whole is slow
 FILTERS = ("changed", "slow", "failed")
 _RUNS = (
     "number; pass; ms: seconds; own ms: own_seconds; functions; changed; in which functions?: "

@@ -8,8 +8,7 @@ from relascope.samples import SAMPLES
 from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeline_text, problems
 
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
-_OLD = {"ir": "engine"}
-"""Parameters that had another name, and the name that they have."""
+_OLD = {"ir": "engine"}  # parameters that had another name, and the name that they have
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
 _MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
 _MODES = ("inference", "training")

@@ -25,8 +25,7 @@ VERSION = 1
 TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "In your code")
 RECORDED_TABS = ("Passes", "Times", "Side by side")
 """Tabs of a recording of a compile, which is opened in place of a model."""
-FIRST = "bert_layer"
-"""The model that a new page opens with."""
+FIRST = "bert_layer"  # the model that a new page opens with
 _LONGEST = 20_000  # characters of a text, and items of a list
 _DEEPEST = 50  # values in one another
 
@@ -318,8 +317,7 @@ def _settings(kind: type, where: str = "") -> Iterator[tuple[str, Setting]]:
             yield f"{where}{one.name}", one.metadata.get("setting", Setting())
 
 
-SETTINGS = dict(_settings(Session))
-"""Each field of a session by its path, such as "model.batch"."""
+SETTINGS = dict(_settings(Session))  # each field of a session by its path, such as "model.batch"
 
 
 def from_text(text: str | bytes) -> Session:

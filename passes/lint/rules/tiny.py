@@ -11,13 +11,10 @@ from relascope.passes.lint.subject import Finding, Subject
 NAME = "tiny"
 TITLE = "Tiny kernels"
 KERNELS = True
-MOST_BYTES = 16 * 1024
-"""Any memory has moved so much within the microsecond that a call takes."""
+MOST_BYTES = 16 * 1024  # any memory has moved so much within the microsecond that a call takes
 MOST_SECONDS = 5e-6
-CALL = 1e-6
-"""Seconds that a call takes by itself."""
-LEAST_SHARE = 0.05
-"""Of the time of all kernels, or of their number where times are not known."""
+CALL = 1e-6  # seconds that a call takes by itself
+LEAST_SHARE = 0.05  # of the time of all kernels, or of their number where times are not known
 
 
 def find(subject: Subject) -> Iterator[Finding]:

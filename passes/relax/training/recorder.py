@@ -70,8 +70,7 @@ class Recorder:
             raise
 
 
-RECORDING = Active[Recorder]()
-"""The recorder that sees every gradient that is taken."""
+RECORDING = Active[Recorder]()  # the recorder that sees every gradient that is taken
 
 
 def operator_of(variable: Any) -> str:

@@ -534,8 +534,7 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
-RECORDING = Active[Recorder]()
-"""The recorder that sees every gradient that is taken."""
+RECORDING = Active[Recorder]()  # the recorder that sees every gradient that is taken
 
 _layered: set[str] = set()
 _without: set[str] = set()

@@ -44,8 +44,7 @@ _VIEWS = {
     "Gradient & cut": ("joint_view",),
 }
 """The graphs of a tab, of which one is drawn."""
-RECORDED_VIEW = "recorded_view"
-"""The graph of a recording's pass."""
+RECORDED_VIEW = "recorded_view"  # the graph of a recording's pass
 _VIEW_KEYS = [*(view for views in _VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
 OPEN = store.OPEN
@@ -60,8 +59,7 @@ _SWITCHES = _CHOICES.split()
 _WRITTEN, _UNREAD = "address_written", "address_unread"
 _ID, _KEPT, _OPEN = "session_id", "session_kept", "session_to_open"
 _MOST_OPEN = 1000
-_OPEN_IN: dict[str, str] = {}
-"""By a session's id, Streamlit's id of the tab that has it."""
+_OPEN_IN: dict[str, str] = {}  # by a session's id, Streamlit's id of the tab that has it
 
 
 def arrive() -> list[str]:

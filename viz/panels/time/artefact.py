@@ -14,8 +14,7 @@ from relascope.viz.rows import Row, artefact
 from relascope.viz.rows.sections import Section
 
 _HEIGHT = 420
-_MOST_LINES = 2000
-"""Lines of one kernel that are drawn; the download has all."""
+_MOST_LINES = 2000  # lines of one kernel that are drawn; the download has all
 
 
 def show(cache: RequestCache, request: BuildRequest) -> None:

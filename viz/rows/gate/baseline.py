@@ -34,14 +34,12 @@ KINDS = {
 }
 """What may differ, and what each is."""
 
-PART = 0.01
-"""Sizes and FLOPs may grow by so much of what they were."""
+PART = 0.01  # sizes and FLOPs may grow by so much of what they were
 
 FACTOR, LEAST_MS, BUILD_MS = 1.5, 5.0, 50.0
 """A pass is slower that takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
 
-SPEED = 1.25
-"""A run is slower that takes so many times as long, counted in eager's time."""
+SPEED = 1.25  # a run is slower that takes so many times as long, counted in eager's time
 
 GROWN = 10.0
 """An error has grown that is so many times what it was, and more than a tenth of its limit."""
