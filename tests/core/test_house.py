@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4300,
-    "commands": 3355,
+    "bench": 4281,
+    "commands": 3347,
     "core": 1243,
     "engine": 42285,
-    "passes": 10511,
+    "passes": 10442,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25852,
+    "viz": 25737,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
