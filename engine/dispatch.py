@@ -242,7 +242,7 @@ class _Route:
             if own != nest:
                 return None
             leaves += (leaf for _, leaf in found)
-        if not all(self._is_default(n, v) for n, v in bound.items()):
+        if not all(same_constant(v, parameters[n].default) for n, v in bound.items()):
             return None
         pairs = [*zip(leaves, self.given.leaves, strict=True)]
         if not all(isinstance(own, Slot) or same_constant(v, own) for v, own in pairs):
@@ -252,9 +252,6 @@ class _Route:
     def run(self, forward: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         args, kwargs = self.given.call(tensors)
         return forward(*args, **kwargs)
-
-    def _is_default(self, name: str, value: Any) -> bool:
-        return same_constant(value, self.given.signature.parameters[name].default)
 
     def mode(self) -> "_Mode":
         """What serves the module as its switches stand now."""

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4281,
     "commands": 3347,
     "core": 1243,
-    "engine": 42285,
+    "engine": 42203,
     "passes": 10442,
     "recorder": 1424,
     "samples": 550,

@@ -24,15 +24,6 @@ def _root(node: Any) -> bool:
     return any(isinstance(p, float) and 0 < p < 1 for p in orders)
 
 
-def _distance(node: Any) -> bool:
-    """Of an infinite order, PyTorch gives each of several largest differences all of it."""
-    return _root(node) or any(v.toIValue() == math.inf for v in node.inputs())
-
-
-def _between_tensors(node: Any) -> bool:
-    return all(v.type().kind() == "TensorType" for v in node.inputs())
-
-
 def _of_one_element(node: Any) -> bool:
     size = node.inputsAt(1)
     given = size.toIValue() or [v.toIValue() for v in size.node().inputs()]
@@ -49,8 +40,10 @@ _LONG = ("logcumsumexp",)
 
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_ANY.split(), lambda node: True),
-    **dict.fromkeys(("clamp", "clip"), _between_tensors),
-    "cdist": _distance,
+    **dict.fromkeys(
+        ("clamp", "clip"), lambda node: all(v.type().kind() == "TensorType" for v in node.inputs())
+    ),
+    "cdist": lambda node: _root(node) or any(v.toIValue() == math.inf for v in node.inputs()),
     **dict.fromkeys(("index_reduce", "scatter_reduce"), _extreme),
     **dict.fromkeys(("linalg_norm", "linalg_vector_norm", "norm"), _root),
 }

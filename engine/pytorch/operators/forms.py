@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
@@ -66,6 +67,10 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
         return op if apart and training else None
     if base in _CONVOLUTIONS:
         return _in_layers(given) if training else None
+    if base in _OF_ALL:
+        return _OF_ALL[base](op, given)
+    if base == "embedding":
+        return _embedding(given, training)
     return _FORMS[base](given) if base in _FORMS else None
 
 
@@ -73,7 +78,8 @@ def may_have_form(base: str) -> bool:
     """Whether an operator, such as "add", has a form for some arguments."""
     return (
         base in _FORMS
-        or base in (*_IN_TRAINING, *_NEED_AXES.split(), *_CONVOLUTIONS, "einsum")
+        or base in (*_IN_TRAINING, *_OF_ALL, *_NEED_AXES.split(), *_CONVOLUTIONS)
+        or base in ("einsum", "embedding")
         or base.startswith(("max_pool", "upsample"))
     )
 
@@ -289,6 +295,80 @@ def _put(given: Given) -> Form | None:
     return None if plain and not (given["accumulate"] and x.dtype == torch.bool) else _index_put
 
 
+def _cast_first(op: Any, given: Given) -> Form | None:
+    """In a dtype that is given, integers in int64, and over all axes where none is named."""
+    x, axes = given["self"], given.get("dim", ())
+    whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.int64)
+    if given["dtype"] is None and not whole and axes not in (None, []):
+        return None
+
+    def run(x: Tensor, *more: Any, dtype: torch.dtype | None = None, **how: Any) -> Tensor:
+        named = [dtype, *(m for m in more if isinstance(m, torch.dtype))]
+        wanted = next(filter(None, named), torch.int64 if whole else x.dtype)
+        rest = [m for m in more if not isinstance(m, torch.dtype)]
+        if axes in (None, []):
+            if not x.dim():
+                return x.to(wanted).clone()
+            rest[:1] = [list(range(x.dim()))]
+        return op(x.to(wanted), *rest, **how)
+
+    return run
+
+
+def _spread(op: Any, given: Given) -> Form | None:
+    """By another count than all elements, or all but one; over all axes where none is named."""
+    x, named = given["self"], given.get("dim")
+    axes = list(named or range(x.dim()))
+    correction = given.get("correction", int(given.get("unbiased", True)))
+    count = math.prod(x.shape[a] for a in axes)
+    correction = 1 if correction is None else correction
+    known = correction == 0 or (correction == 1 and count > 1)
+    if known and given.get("correction", 0) is not None and (named or "dim" not in given):
+        return None
+    share = count / (count - correction) if count > correction else math.inf
+
+    def run(x: Tensor, *_: Any, **__: Any) -> Tensor:
+        if known:
+            return op._overloadpacket(x, axes, correction=correction, keepdim=given["keepdim"])
+        found = torch.var(x, axes, correction=0, keepdim=given.get("keepdim", False)) * share
+        return found.sqrt() if op._schema.name == "aten::std" else found
+
+    return run
+
+
+def _embedding(given: Given, training: bool) -> Form | None:
+    """The padding's row gets no gradient; other options change gradients only, too."""
+    padding = given["padding_idx"]
+    if padding < 0 and not given["sparse"] and not given["scale_grad_by_freq"]:
+        return None
+
+    def run(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+        rows = _aten.embedding.default(weight, indices)
+        if padding < 0 or not training:
+            return rows
+        return torch.where((indices == padding).unsqueeze(-1), rows.detach(), rows)
+
+    return run
+
+
+def _arange(given: Given) -> Form | None:
+    """Of numbers that are not whole, or falling: as a constant."""
+    numbers = [given[n] for n in ("start", "end", "step") if n in given]
+    rising = given.get("step") is None or given["step"] > 0
+    if rising and all(isinstance(n, int) for n in numbers):
+        return None
+
+    def run(*numbers: float, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+        with _disable_current_modes():
+            return torch.arange(*numbers, dtype=dtype)
+
+    return run
+
+
+_OF_ALL: dict[str, Callable[[Any, Given], Form | None]] = {
+    **dict.fromkeys(("cumsum", "log_softmax", "mean", "prod", "softmax", "sum"), _cast_first),
+    **dict.fromkeys(("std", "var"), _spread),
+}
 _IN_TRAINING: dict[str, Form] = {
     "xlogy": times_log(torch.log, 0.0),
     "special_xlog1py": times_log(torch.log1p, -1.0),
@@ -296,6 +376,7 @@ _IN_TRAINING: dict[str, Form] = {
 
 _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "add": _scaled(1),
+    "arange": _arange,
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,

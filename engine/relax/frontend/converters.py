@@ -27,7 +27,7 @@ from relascope.passes.relax.ir.rewrite import shape
 GRADIENT_OF = "gradient of "
 """What the operator of a node begins with that is part of the gradient of another."""
 
-_BY_NAME = "addmm batch_norm convolution cumsum dropout embedding layer_norm linear"
+_BY_NAME = "addmm batch_norm convolution dropout layer_norm linear"
 """Operators whose converter has their name."""
 
 _FILLED: dict[str, int | float] = {
@@ -183,7 +183,6 @@ class Converter(ExportedProgramImporter):
         mended: dict[Callable[[Convert], Convert], str] = {
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.counted: "index.Tensor index_put.default",
-            self.backwards: "arange.start_step",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
@@ -429,16 +428,6 @@ class Converter(ExportedProgramImporter):
 
     # Parts of tensors.
 
-    def embedding(self, node: Node) -> Any:
-        """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
-        weight, indices, padding, *_ = self.every(node)
-        rows = self._embedding_impl(indices, weight)
-        if not self.model.differentiable or padding < 0:
-            return rows
-        is_padding = self.op.equal(indices, self.number(padding, indices))
-        ended = self.op.grad.no_grad(rows)
-        return self.op.where(self.op.expand_dims(is_padding, -1), ended, rows)
-
     def select(self, node: Node) -> Any:
         """TVM's reads before the tensor's begin where the index counts from the end."""
         data, axis, index = self.retrieve_args(node)
@@ -578,18 +567,6 @@ class Converter(ExportedProgramImporter):
 
     # Dtypes.
 
-    def backwards(self, theirs: Convert) -> Convert:
-        """Numbers in a row; TVM's counts two too many where they fall."""
-
-        def convert(node: Node) -> Any:
-            given: Any = node.args
-            if len(given) < 3 or given[2] > 0:
-                return theirs(node)
-            falling = torch.arange(*given, dtype=node.meta["val"].dtype)
-            return relax.const(falling.numpy(), dtype_name(falling.dtype))
-
-        return convert
-
     def filled(self, value: int | float) -> Convert:
         """Tensors of one number; TVM's take dtypes that are not PyTorch's.
 
@@ -627,11 +604,6 @@ class Converter(ExportedProgramImporter):
         if isinstance(data, tvm.ir.expr.GenericConst) and not shape(data):
             return relax.const(data.value.numpy().item(), wanted)
         return self.op.astype(data, wanted)
-
-    def cumsum(self, node: Node) -> Any:
-        """TVM's ignores a dtype that is given."""
-        data, axis = self.retrieve_args(node)
-        return self.op.cumsum(data, axis)
 
     def on_others(self, theirs: Convert, given: Callable[[Node], dict[Node, Any]]) -> Convert:
         """TVM's converter, which is given other values for some nodes."""

@@ -197,10 +197,6 @@ def _bias(c: _RelayCall) -> Any:
     return op.add(c.args[0], op.reshape(c.args[1], wide))
 
 
-def _dropout(c: _RelayCall) -> Any:
-    return relax.Tuple([c.args[0], op.ones_like(c.args[0])])
-
-
 def _batch_norm(c: _RelayCall) -> Any:
     about = _about(c)
     return op.nn.batch_norm(*c.args, axis=c.number("axis", 1), training=False, **about)
@@ -374,7 +370,7 @@ _OPERATORS: dict[str, _Made] = {
     "nn.batch_norm": _batch_norm,
     "nn.bias_add": _bias,
     "nn.dense": _matmul(0, 1),
-    "nn.dropout": _dropout,
+    "nn.dropout": lambda c: relax.Tuple([c.args[0], op.ones_like(c.args[0])]),
     "nn.global_avg_pool2d": _adaptive,
     "nn.global_max_pool2d": _global_max,
     "nn.group_norm": _group_norm,

@@ -37,7 +37,6 @@ class JointConverter(Converter):
             "_softmax.default": self.softmax(self.op.nn.softmax),
             "alias.default": self.same,
             "detach.default": self.same,
-            "embedding.default": self.plain_embedding,
             "pow.Tensor_Scalar": self.power,
             "prod.dim_int": self.product,
             "scalar_tensor.default": self.filled(0),
@@ -170,11 +169,6 @@ class JointConverter(Converter):
         return self.backward(node, call, grad)[0]
 
     # Writing at places.
-
-    def plain_embedding(self, node: Node) -> Any:
-        """Here the backward knows of `padding_idx`; the forward does not care."""
-        weight, indices, *_ = self.retrieve_args(node)
-        return self._embedding_impl(indices, weight)
 
     def embedding_dense_backward(self, node: Node) -> Any:
         """Rows added up at their indices; the padding row gets nothing."""

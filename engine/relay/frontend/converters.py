@@ -11,7 +11,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import torch
 import tvm
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
@@ -64,13 +63,10 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's map with ours, beside methods that have the name of one of TVM's."""
         super().create_convert_map()
         theirs, ours = super(), {f"{n}_like": self.like(n) for n in ("full", "ones", "zeros")}
-        ours |= {n: self.in_dtype(getattr(theirs, n)) for n in ("log_softmax", "softmax")}
         ours |= {n: self.recurrent(getattr(theirs, n)) for n in ("gru", "lstm")}
         ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
-        ours |= {n: self.summed(n) for n in ("prod", "sum")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
-        ours |= {"std": self.spread("std"), "var": self.spread("variance"), "div": self.divide}
-        ours |= {"round": self.round, "pow": self.power}
+        ours |= {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
         ours |= dict.fromkeys(("detach", "detach_"), self.detached)
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
@@ -273,20 +269,9 @@ class Converter(CoreOperators, TypedConverter):
             self.refuse(message, "Put it in eval mode, or build it without running statistics.")
         return super().instance_norm(inputs, input_types)
 
-    # Attention and embedding.
-
     def scaled_dot_product_attention(self, inputs: Any, input_types: Any) -> Any:
         """TVM's drops options; outside of branches and loops it is written with other operators."""
         self.refuse("Attention in a branch or loop cannot be imported.", unlike.REWRITE)
-
-    def embedding(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `padding_idx`: that row gets no gradient in PyTorch."""
-        _, indices, padding = (*inputs, -1)[:3]
-        rows = super().embedding(inputs, input_types)
-        if not self.model.differentiable or padding < 0:
-            return rows
-        is_padding = relay.equal(indices, self.number(padding, indices))
-        return relay.where(relay.expand_dims(is_padding, -1), stop_gradient(rows), rows)
 
     # Arithmetic.
 
@@ -361,61 +346,6 @@ class Converter(CoreOperators, TypedConverter):
 
     # Reductions.
 
-    def in_dtype(self, theirs: Convert) -> Convert:
-        """Operators that cast their input first where a dtype is given; TVM's ignore it."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            return theirs([self.cast(inputs[0], inputs, 2), *inputs[1:]], input_types)
-
-        return convert
-
-    def cast(self, data: Any, inputs: Any, position: int) -> Any:
-        code = inputs[position] if len(inputs) > position else None
-        if code is None:
-            return data
-        dtype = tvm_frontend._convert_dtype_value(code)
-        return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
-
-    def mean(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes a dtype for its own flag `exclude`."""
-        whole = len(inputs) == 2
-        data = self.cast(inputs[0], inputs, 1 if whole else 3)
-        axes = None if whole else inputs[1] or None
-        return relay.mean(data, axes, False if whole else bool(inputs[2]))
-
-    def summed(self, name: str) -> Convert:
-        """Sums and products; TVM's ignore the dtype, and that integers become int64."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            whole = len(inputs) == 2
-            position = 1 if whole else 3
-            data = self.widened(self.cast(inputs[0], inputs, position), inputs, position)
-            axes = None if whole or inputs[1] == [] else inputs[1]
-            return getattr(relay, name)(data, axes, False if whole else bool(inputs[2]))
-
-        return convert
-
-    def spread(self, name: str) -> Convert:
-        """Standard deviation and variance; TVM's takes every correction for 0 or 1."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data = inputs[0]
-            if len(inputs) == 2:
-                axes, correction, keep = None, inputs[1], False
-            else:
-                axes, correction, keep = inputs[1] or None, inputs[2], bool(inputs[3])
-            correction = 1 if correction is None else correction
-            size = self.infer_shape(data)
-            count = math.prod(size if axes is None else (size[a] for a in axes))
-            if correction in (0, 1) and count > 1:
-                return getattr(relay, name)(data, axes, keep, False, unbiased=bool(correction))
-            share = count / (count - correction) if count > correction else math.inf
-            biased = relay.variance(data, axes, keep, False, unbiased=False)
-            found = biased * self.number(share, data)
-            return relay.sqrt(found) if name == "std" else found
-
-        return convert
-
     def extreme(self, name: str) -> Convert:
         """amax and amin; TVM's take an empty list of axes for none."""
 
@@ -424,17 +354,6 @@ class Converter(CoreOperators, TypedConverter):
             return getattr(relay, f"m{name}")(data, axes or None, keep)
 
         return convert
-
-    def cumsum(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's does not know that integers become int64."""
-        data = self.widened(self.cast(inputs[0], inputs, 2), inputs, 2)
-        return relay.cumsum(data, int(inputs[1]))
-
-    def widened(self, data: Any, inputs: Any, position: int) -> Any:
-        """What is summed: integers and bools as int64, if no dtype is given."""
-        kind = self.infer_type(data).dtype
-        given = len(inputs) > position and inputs[position] is not None
-        return data if given or "float" in kind or kind == "int64" else relay.cast(data, "int64")
 
     def sort(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes the flag `stable`, which comes before the axis, for the axis."""
@@ -503,17 +422,6 @@ class Converter(CoreOperators, TypedConverter):
         data, chunks, axis = inputs[0], int(inputs[1]), int(inputs[2])
         length = int(self.infer_shape(data)[axis])
         return relay.split(data, list(range(0, length, math.ceil(length / chunks)))[1:], axis)
-
-    def arange(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's rounds otherwise where steps are no whole numbers."""
-        numbers = [_known(n) for n in inputs[: max(1, len(inputs) - 4)]]
-        if not any(isinstance(n, float) for n in numbers):
-            return super().arange(inputs, input_types)
-        if any(isinstance(n, relay.Expr) for n in numbers):
-            self.refuse("The ends of this arange are no constants.", unlike.REWRITE)
-        code = inputs[len(numbers)]
-        dtype = self.default_dtype if code is None else tvm_frontend._convert_dtype_value(code)
-        return relay.const(torch.arange(*numbers, dtype=getattr(torch, dtype)).numpy(), dtype)
 
     def type_as(self, inputs: Any, input_types: Any) -> Any:
         """TVM's casts no number that it knows."""
@@ -615,11 +523,3 @@ def _mean(data: Any, axes: list[int]) -> Any:
     for axis in reversed(axes):
         data = relay.mean(data, [axis], keepdims=True)
     return data
-
-
-def _known(value: Any) -> Any:
-    """A number for what computes one of constants alone; what else it is given as it is."""
-    if not isinstance(value, relay.Expr):
-        return value
-    found, known = tvm_frontend.try_infer_value(value)
-    return found.item() if known else value

@@ -39,11 +39,6 @@ from relascope.passes.relay.ir.program import RelayProgram
 _NO_GRADIENT = ("acosh", "arccosh", "layer_norm", "logcumsumexp", "native_layer_norm")
 
 
-def span_key(origin: TraceOrigin) -> str:
-    """The source name of the spans of what an operator becomes."""
-    return f"{origin.scope}|{origin.operator}|{origin.ordinal}"
-
-
 def import_model(model: Model, progress: Progress) -> RelayProgram:
     """Convert a traced model to a typed Relay module.
 
@@ -64,7 +59,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     kinds = [tensor_type(t) for t in (*model.inputs, *flat.tensors.values())]
     names = (*model.input_names, *flat.tensors)
     infos = [(n, (list(k.shape), k.dtype)) for n, k in zip(names, kinds, strict=True)]
-    keys = {name: span_key(origin) for name, origin in flat.origins.items()}
+    keys = {n: f"{o.scope}|{o.operator}|{o.ordinal}" for n, o in flat.origins.items()}
     with _ours_inside_tvm(model, flat, keys) as converters:
         # A plain graph: parameters are inputs of it already, by their own names and in our order.
         graph = SimpleNamespace(graph=flat.graph)

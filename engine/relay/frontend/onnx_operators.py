@@ -104,24 +104,16 @@ def _grid_sample(inputs: Any, attrs: Mapping[str, Any]) -> Any:
     )
 
 
-def _first(inputs: Any, attrs: Mapping[str, Any]) -> Any:
-    return inputs[0]
-
-
-def _absolute_sum(data: Any, axes: list[int], keep: bool) -> Any:
-    return relay.sum(relay.abs(data), axes, keep)
-
-
 def _square_sum(data: Any, axes: list[int], keep: bool) -> Any:
     return relay.sum(data * data, axes, keep)
 
 
 OPERATORS: dict[str, _Made] = {
     "BitShift": _shift,
-    "Dropout": _first,
+    "Dropout": lambda inputs, attrs: inputs[0],
     "GridSample": _grid_sample,
     "Pad": _pad,
-    "ReduceL1": _reduced(_absolute_sum),
+    "ReduceL1": _reduced(lambda data, axes, keep: relay.sum(relay.abs(data), axes, keep)),
     "ReduceL2": _reduced(lambda *given: relay.sqrt(_square_sum(*given))),
     "ReduceLogSum": _reduced(lambda *given: relay.log(relay.sum(*given))),
     "ReduceLogSumExp": _reduced(relay.logsumexp),

@@ -124,7 +124,10 @@ class GpuTiles(autotvm.task.DispatchContext):
     def _query_inside(self, target: Any, workload: Any) -> Any:
         """TVM asks with the operator's arguments; None leaves the answer to what is around."""
         make = _TEMPLATES.get(workload[0]) if workload else None
-        if make is None or (make is _batch_matmul and _by_library(target, workload)):
+        if make is None or (
+            # the library has it, which TVM would prefer to a template with a tile
+            make is _batch_matmul and "cublas" in target.libs and workload[1][2] in FLOATS
+        ):
             return None
         with quiet():
             if not self._old_ctx.query(target, workload).is_fallback:
@@ -140,11 +143,6 @@ class GpuTiles(autotvm.task.DispatchContext):
         config = autotvm.task.space.ConfigEntity.from_json_dict(about)
         config.cost = math.inf  # what was tuned in another way goes before it
         return config
-
-
-def _by_library(target: Any, workload: Any) -> bool:
-    """Whether a library has a product, which TVM would prefer to it a template with a tile."""
-    return "cublas" in target.libs and workload[1][2] in FLOATS
 
 
 Entity = list[tuple[str, str, Any]]
