@@ -8,8 +8,8 @@ import pytest
 
 from command_line import document, run
 from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, session_of
-from relascope.commands.gate import workers
-from relascope.commands.gate.workers import in_threads, on_dask
+from relascope.commands.gate import bulk
+from relascope.commands.gate.bulk import in_threads, on_dask
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import Task
@@ -149,7 +149,7 @@ def test_a_cluster_in_this_process_finds_every_line():
 
 
 def test_no_scheduler_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(workers, "PATIENCE", 0.5)
+    monkeypatch.setattr(bulk, "PATIENCE", 0.5)
     with pytest.raises(EngineError, match="No scheduler answers"):
         list(on_dask([task()], "tcp://127.0.0.1:9", NO_LIMITS, FAKE))
 

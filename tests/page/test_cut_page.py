@@ -9,7 +9,7 @@ from page import open_tab, press, settle, training, words
 from relascope.passes.cuts.cut import cut
 from relascope.viz import charts
 from relascope.viz.panels import cut as cut_tab
-from relascope.viz.panels.cut import by_hand
+from relascope.viz.panels.cut import captures
 from relascope.viz.rows import tables
 
 
@@ -187,10 +187,10 @@ def test_where_the_partitioner_does_not_run_it_says_why(gradient):
 
 def test_the_chosen_tensor_lights_up_what_hangs_on_it():
     found = cut(chain(), "min_cut", save=["b"], recompute=["c"])
-    assert by_hand.highlight(found, None) == {"c": "again"}
-    assert by_hand.highlight(found, "b") == {"a": "instead", "c": "need", "db": "need"}
-    assert by_hand.highlight(found, "c") == {"dc": "need"}
-    assert by_hand.highlight(found, "x") == {"c": "again"}
+    assert captures.highlight(found, None) == {"c": "again"}
+    assert captures.highlight(found, "b") == {"a": "instead", "c": "need", "db": "need"}
+    assert captures.highlight(found, "c") == {"dc": "need"}
+    assert captures.highlight(found, "x") == {"c": "again"}
 
 
 def test_the_frontiers_chart_has_every_point_and_the_rivals():

@@ -1,7 +1,7 @@
 """The tour: ten screens, each what its card says, and back to what there was before."""
 
 from page import INFERENCE, open_tab, press, settle, step, words
-from relascope.viz.panels.tour.stops import STOPS
+from relascope.viz.panels.tour import STOPS
 
 
 def test_the_tour_goes_through_ten_screens_and_back_to_the_one_before(page):

@@ -8,8 +8,8 @@ import pytest
 from graphs import Builder, chain, fused, joint, random_graph, transformer
 from relascope.core.graph import Graph, Kind
 from relascope.viz.drawing import palette
-from relascope.viz.drawing.export import to_dot, to_json_text
 from relascope.viz.drawing.modules import fold_constants, module_groups
+from relascope.viz.handed_on.interchange import to_dot, to_json_text
 
 
 def _nodes(dot: str) -> list[str]:

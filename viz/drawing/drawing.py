@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,6 @@ from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.block import Strings, drawn_block
-from relascope.viz.drawing.kernel_text import kernel_card
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants
 from relascope.viz.drawing.union import Union
 
@@ -214,7 +214,7 @@ class Drawing:
             "node": block["node"] | looks,
             "groups": self._groups(view, styles),
             "strings": self.strings.all(),
-            "kernels": {name: kernel_card(text) for name, text in self.graph.kernels.items()},
+            "kernels": {name: _kernel_card(text) for name, text in self.graph.kernels.items()},
             "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
             "palette": palette.table(),
             "legend": _legend(used, self.tree.groups.keys() >= {FORWARD, BACKWARD}),
@@ -313,3 +313,50 @@ def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]
     shown = dict(sorted(used, reverse=True))  # of several shapes the first
     entries = [(style, shown[style]) for style in palette.STYLES["light"] if style in shown]
     return [*entries, ("crossing", "line")] if crossing else entries
+
+
+_WIDE_INT = re.compile(r"T\.int64\((-?\d+)\)")
+_SAID_AGAIN = re.compile(r"\s*(T\.reads\(|T\.writes\(|# |$)")  # by the lines beside it
+_GRID = re.compile(r"for .+ in T\.grid\((.+)\):")
+_LOOP = re.compile(
+    r"for \w+ in (?:T\.)?(\w+)\((?:0, )?([^,]+?)(?:, thread=\"([\w.]+)\")?(?:, .*)?\):"
+)
+_BLOCK = re.compile(r"with T\.s?block\(\"(.+?)\"\):")
+_AXES = re.compile(r"T\.axis\.remap\(\"([SR]+)\"")
+_PLAIN = ("range", "serial")
+
+
+def _kernel_card(text: str) -> dict[str, Any]:
+    """What a card says of a kernel: TVM's own "text" without what its other lines say, and "loops",
+    the name of each block with the extents of the loops around it."""
+    lines = [_WIDE_INT.sub(r"\1", line) for line in text.rstrip().splitlines()]
+    return {
+        "text": "\n".join(line for line in lines if not _SAID_AGAIN.match(line)),
+        "loops": _loops(lines),
+    }
+
+
+def _loops(lines: list[str]) -> list[list[str]]:
+    found: list[list[str]] = []
+    around: list[tuple[int, list[str]]] = []  # loops that a line stands in, with their indents
+    for at, line in enumerate(lines):
+        words = line.strip()
+        indent = len(line) - len(words)
+        around = [loop for loop in around if loop[0] < indent]
+        if grid := _GRID.match(words):
+            around.append((indent, grid[1].split(", ")))
+        elif loop := _LOOP.match(words):
+            how = loop[3] or ("" if loop[1] in _PLAIN else loop[1])
+            around.append((indent, [f"{loop[2]} {how}".strip()]))
+        elif block := _BLOCK.match(words):
+            axes = _AXES.search(lines[at + 1]) if at + 1 < len(lines) else None
+            found.append([block[1], _extents([e for _, es in around for e in es], axes)])
+    return found
+
+
+def _extents(extents: list[str], axes: re.Match[str] | None) -> str:
+    kinds = axes[1] if axes and len(axes[1]) == len(extents) else "S" * len(extents)
+    own, reduced = (
+        " × ".join(e for e, k in zip(extents, kinds, strict=True) if k == kind) for kind in "SR"
+    )
+    return f"{own or 1}, reduced over {reduced}" if reduced else own or "no loop"

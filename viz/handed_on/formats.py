@@ -7,9 +7,8 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View
-from relascope.viz.drawing.export import to_dot, to_json_text
+from relascope.viz.handed_on import interchange
 from relascope.viz.handed_on.graphs import PLAIN, to_svg
-from relascope.viz.handed_on.interchange import to_csv, to_graphml, to_model_explorer
 from relascope.viz.handed_on.sheet import Sheet
 
 _LARGEST = 16_000  # pixels of a side of a PNG, which programs still open
@@ -65,11 +64,11 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
             graph_tab(file, graph, view)
         return file.html().encode()
     written: dict[str, Callable[[], str]] = {
-        ".dot": lambda: to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
-        ".graphml": lambda: to_graphml(graph, view.fewer_than),
-        ".explorer.json": lambda: to_model_explorer(graph, view.fewer_than),
-        ".csv": lambda: to_csv(graph),
-        ".json": lambda: to_json_text(graph),
+        ".dot": lambda: interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
+        ".graphml": lambda: interchange.to_graphml(graph, view.fewer_than),
+        ".explorer.json": lambda: interchange.to_model_explorer(graph, view.fewer_than),
+        ".csv": lambda: interchange.to_csv(graph),
+        ".json": lambda: interchange.to_json_text(graph),
     }
     return written[ending]().encode("utf-8", "replace")
 

@@ -11,7 +11,7 @@ from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
-from relascope.viz.panels.cut import by_hand, captures, frontier, measured, two_gradients
+from relascope.viz.panels.cut import captures, frontier, measured, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph, strategy
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
@@ -45,10 +45,10 @@ def show(screen: Screen) -> None:
         cut, coloured = cut_of(screen)
     except EngineError as error:
         show_error(error)
-        by_hand.undo(screen, joint)
+        captures.undo(screen, joint)
         return
     captures.follow(cut, _selected(joint))
-    node_id = captures.chosen(cut) or _selected(joint)
+    node_id = captures.chosen_row(cut) or _selected(joint)
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):
         if view == _VIEWS[0]:
@@ -57,8 +57,8 @@ def show(screen: Screen) -> None:
                 screen.view(
                     focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: overview(coloured), "overview"),
-                    highlight=by_hand.highlight(cut, node_id),
-                    card=by_hand.card(screen, cut, node_id),
+                    highlight=captures.highlight(cut, node_id),
+                    card=captures.card(screen, cut, node_id),
                     act=partial(captures.force_in_graph, screen),
                     **presenting.view(screen, cut),
                 ),
@@ -84,8 +84,8 @@ def show(screen: Screen) -> None:
         if document["cap"]:
             st.caption(document["cap"])
         if node_id is None:
-            st.caption(by_hand.HINT)
-        by_hand.undo(screen, joint, cut)
+            st.caption(captures.HINT)
+        captures.undo(screen, joint, cut)
     with pane:
         frontier.show(screen, cut)
         cut_prices.control()

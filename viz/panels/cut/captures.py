@@ -1,15 +1,17 @@
-"""In the tab of the gradient: every captured tensor and why, and every one that is not and why."""
+"""In the tab of the gradient: why each tensor is saved or not, and forcing one by hand."""
 
 from typing import Any
 
 import streamlit as st
 
+from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
-from relascope.viz.panels.shell.cut_choice import force
-from relascope.viz.panels.shell.frame import heading, side_by_side
+from relascope.viz.drawing.drawing import Card
+from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, chosen, force, forced_by_hand
+from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import Row, formats, tables
 
 
 def show(document: Row) -> None:
@@ -40,7 +42,7 @@ def follow(cut: Cut, selected: str | None) -> None:
     state.captures_followed = selected
 
 
-def chosen(cut: Cut) -> str | None:
+def chosen_row(cut: Cut) -> str | None:
     """The node of the row that was chosen since the last run of the page."""
     state, now = st.session_state, focus(cut)
     before, state.captures_focus = state.get("captures_focus"), now
@@ -83,3 +85,83 @@ def _focus(cut: Cut) -> str | None:
     last = changed[0] if changed else state.get("captures_last")
     state.captures_last = last if last in rows else next(iter(rows), None)
     return rows.get(state.captures_last)
+
+
+HINT = (
+    "Click a tensor in the graph, or a row below, to see why it is saved or not and to force it; "
+    "the strategy chooses the rest around it."
+)
+_DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
+
+
+def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
+    """List what is forced by hand, each with a button to take it back, and what `cut` made idle."""
+    forced = forced_by_hand(screen)
+    if not forced:
+        return
+    rule = chosen(screen).rule
+    if not rule.adapts:
+        waits = "so what is forced by hand waits for another strategy"
+        st.info(f"*{rule.title}* leaves no choice, {waits}.")
+    with st.container(horizontal=True, key="forced"):
+        for node_id, way in forced.items():
+            node = graph.by_id.get(node_id)
+            module = plain_text((node and node.scope) or "the model")
+            st.button(
+                f"{plain_text(node.title if node else node_id)}: {_DONE[way]} ✕",
+                key=f"undo_{node_id}",
+                on_click=force,
+                args=(screen, node_id, None),
+                help=f"In {module}. Leave it to the strategy again.",
+            )
+    for line in tables.idle_lines(cut) if cut else ():
+        st.caption(plain_text(line))
+
+
+def highlight(cut: Cut, node_id: str | None) -> dict[str, str]:
+    """Styles of the joint graph's nodes: what is computed again, and what hangs on the chosen."""
+    joint, styles = cut.joint, dict.fromkeys(cut.recomputed, "again")
+    if node_id is None or not joint.may_be_captured(node_id):
+        return styles
+    saved = node_id in cut.ids
+    if saved or node_id in styles:
+        instead = cut.reasons.instead(node_id).computed
+        styles.update((i, "instead") for i in instead if joint.graph.edges[i])
+    readers = next((c.readers for c in cut.captures if c.id == node_id), ())
+    styles.update((i, "need") for i in (*cut.reasons.path(node_id), *readers))
+    styles.pop(node_id, None)  # it is selected, and keeps its own colour
+    return styles
+
+
+def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
+    """What becomes of the chosen node and why, with the buttons that force it."""
+    if node_id is None:
+        return None
+    graph, choice = cut.joint.graph, chosen(screen)
+    node, standing = graph.by_id[node_id], cut.reasons.standing(node_id)
+    lines = [standing.reason]
+    path = cut.reasons.path(node_id) if standing.kind in ("captured", "recomputed") else ()
+    if len(path) > 2:
+        way = " → ".join(graph.by_id[i].title for i in path)
+        lines.append(f"The way on which the backward needs it: {way}.")
+    if standing.can_save:
+        instead = cut.reasons.instead(node_id)
+        nodes = formats.counted(len(instead.computed), "node")
+        more = "" if instead.whole else "at least "
+        size = f"{formats.size(node.bytes)} if saved; " if len(node.outputs) == 1 else ""
+        lines.append(f"{size}{more}{nodes} to compute where it is not saved.")
+    if standing.forced == RECOMPUTE:
+        lines.append("Forced by hand to be computed again.")
+    if not (standing.can_save or standing.can_recompute):
+        return Card(node_id, lines)
+    if not choice.rule.adapts:
+        lines.append(f"{choice.rule.title} leaves no choice: take another strategy to force it.")
+    ways = (
+        (SAVE, "Save it", standing.can_save),
+        (RECOMPUTE, "Compute it again", standing.can_recompute),
+    )
+    actions = [
+        (way, label, able and choice.rule.adapts and standing.forced != way)
+        for way, label, able in ways
+    ]
+    return Card(node_id, lines, actions)
