@@ -1,4 +1,4 @@
-"""Transposes of transposes."""
+"""Transposes of transposes and of products."""
 
 from typing import Any
 
@@ -6,7 +6,15 @@ from tvm import relax
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import Maker, op_name, rewrite
+from relascope.passes.relax.ir.rewrite import (
+    Maker,
+    bindings,
+    op_name,
+    read_counts,
+    results,
+    rewrite,
+    shape,
+)
 
 
 @listed("transpose of transpose", "the tutorial's TransposeDedup")
@@ -35,3 +43,43 @@ def axes_of(call: Any) -> list[int]:
     """The axes of a permute_dims, none below zero; without any it turns them all around."""
     rank, axes = int(call.args[0].ty.ndim), call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
+
+
+@listed("transpose of a product", "ours")
+def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
+    """Writes a transposed product as the product of the transposed operands, the other way round:
+    gradients of weights need no copy then.
+
+    A gradient of a weight is a product that is transposed: writing it out once more takes longer
+    than the product, and what reads a matrix transposed costs a BLAS nothing.
+
+    Before: A product is read by nothing but its transpose.
+    After: Such a product is written with its operands transposed.
+    """
+    main = program.main
+    bound = bindings(main)
+    readers = read_counts(bound, results(main, bound))
+
+    def rule(call: Any, maker: Maker) -> Any:
+        if op_name(call) != "permute_dims":
+            return None
+        order, product = axes_of(call), maker.look(call.args[0])
+        rank = len(order)
+        if order != [*range(rank - 2), rank - 1, rank - 2] or op_name(product) != "matmul":
+            return None
+        left, right = product.args
+        if len(shape(left)) != rank or len(shape(right)) != rank:
+            return None
+        if readers[call.args[0].__chandle__()] > 1:
+            return None
+        return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
+
+    return rewrite(program, rule)
+
+
+def _turned(operand: Any, order: list[int], maker: Maker) -> Any:
+    """An operand transposed; of one that is a transpose itself, what that is of."""
+    inner = maker.look(operand)
+    if op_name(inner) == "permute_dims" and axes_of(inner) == order:
+        return inner.args[0]
+    return relax.op.permute_dims(operand, order)

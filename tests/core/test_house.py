@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4281,
-    "commands": 3347,
+    "commands": 3341,
     "core": 1243,
     "engine": 42203,
-    "passes": 10442,
+    "passes": 10383,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25737,
+    "viz": 25680,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -1,19 +1,56 @@
-"""The reverse-mode gradient, with the provenance that TVM's own drops."""
+"""The reverse-mode gradient, with the provenance that TVM's own drops, and the scalar it is of."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError, lines_of
+from relascope.passes import gradients
 from relascope.passes.catalogue.entry import listed
-from relascope.passes.gradients import kept_results, without_gradient
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.training.gradient_table import check
-from relascope.passes.relax.training.recorder import RECORDING, Recorder
+from relascope.passes.relax.ir.rewrite import Binding, Provenance, is_floating, op_name, variables
+from relascope.passes.relax.training.operator_gradients import OWN
+from relascope.passes.relax.training.recorder import RECORDING, Gradient, Recorder
+
+
+@listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
+def root_grad_out(program: RelaxProgram) -> RelaxProgram:
+    """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
+    backward that PyTorch asks for.
+
+    The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
+    which is PyTorch's backward. "main" returns (root, outputs...) afterwards; see `rooted`.
+
+    Before: An output is of a floating type, and the parameters are arguments.
+    After: main returns the root, then the outputs; each floating output has an argument
+        grad_out_<index>.
+
+    Raises:
+        EngineError: kind "pass", if no output is floating, or the gradient was taken before.
+    """
+    main = program.main
+    if program.grad_outs:
+        hint = "take the gradient once; a joint graph by PyTorch comes with its gradients"
+        raise EngineError("pass", "the gradient's root is there already", "root_grad_out", hint)
+    bound = rewrite.bindings(main)
+    outputs = rewrite.results(main, bound)
+    maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})
+    maker.origin = "root"
+    taken, types = {str(p.name) for p in main.params}, [o.ty for o in outputs]
+    pairs = gradients.rooted(program, outputs, types, taken, relax.Var)
+    wide = gradients.widest([v.ty.dtype for _, v in pairs])
+    cast = [[v if str(v.ty.dtype) == wide else relax.op.astype(v, wide) for v in p] for p in pairs]
+    root = reduce(relax.op.add, [relax.op.sum(relax.op.multiply(*pair)) for pair in cast])
+    params, returned = [*main.params, *(v for _, v in pairs)], [maker.emit(root), *outputs]
+    function = rewrite.function_of(params, [*bound, *maker.bound], returned, main.attrs)
+    new = replace(program, grad_outs=tuple(str(v.name) for _, v in pairs))
+    return rewrite.with_main(new, function)
+
 
 _HALF = "bfloat16"
 _ADJOINT = "_adjoint"  # how TVM names the gradient of a variable
@@ -47,9 +84,9 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     if program.gradients or not program.grad_outs:
         message = "there is no scalar to take the gradient of"
         raise EngineError("pass", message, "gradient", "put root_grad_out before it")
-    without = without_gradient(program)
+    without = gradients.without_gradient(program)
     wanted = [p for p in main.params if str(p.name) not in without and rewrite.is_floating(p)]
-    check(bound, returned[0], wanted, program.provenance)
+    _check(bound, returned[0], wanted, program.provenance)
     recorder = Recorder(program.provenance)
     halves = {str(p.name): p for p in wanted if rewrite.dtype(p) == _HALF}
     wide = {n: relax.Var(n, relax.TensorType(p.ty.shape, "float32")) for n, p in halves.items()}
@@ -169,6 +206,60 @@ def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgr
     """A joint program that returns the gradients of `wanted` arguments only, if they have one."""
     main = program.main
     bound = rewrite.bindings(main)
-    returned, names = kept_results(program, rewrite.results(main, bound), wanted)
+    returned, names = gradients.kept_results(program, rewrite.results(main, bound), wanted)
     function = rewrite.function_of(main.params, bound, returned, main.attrs)
     return replace(rewrite.with_main(program, function), gradients=names)
+
+
+_LAYER = 11  # TVM's own stand at 10
+_layered: set[str] = set()
+_without: set[str] = set()
+
+
+def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: Provenance) -> None:
+    """Complete TVM's table (`FPrimalGradient`), which is global, by ours for the operators of typed
+    bindings, each in a layer that only passes on unless a `Recorder` is at work. EngineError, kind
+    "pass", names an operator between a wanted argument and the root that has no gradient, and its
+    module."""
+    depends = {v.__chandle__() for v in wanted}
+    for variable, value in bound:
+        read = any(v.__chandle__() in depends for v in variables(value))
+        if read and is_floating(variable) and op_name(value) != "grad.no_grad":
+            depends.add(variable.__chandle__())
+    needed = {root.__chandle__()}
+    for variable, value in reversed(bound):
+        if variable.__chandle__() not in needed:
+            continue
+        needed.update(v.__chandle__() for v in variables(value))
+        if not isinstance(value, tvm.ir.Call):
+            continue
+        name = op_name(value)
+        if name:
+            _complete(name)
+        if variable.__chandle__() in depends and (not name or name in _without):
+            scope, source = origins.get(str(variable.name), ("", ""))
+            raise gradients.unknown("relax", name, gradients.named(name, scope, source))
+
+
+def _complete(name: str) -> None:
+    if name in _layered:
+        return
+    full = f"relax.{name}"
+    gradient = OWN.get(name) or tvm.ir.Op.get(full).get_attr("FPrimalGradient")
+    if gradient is None:
+        _without.add(name)
+    relax.op.register_gradient(full, _layer(gradient or _nowhere), level=_LAYER)
+    _layered.add(name)
+
+
+def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """Of an operator without a gradient where none is wanted."""
+    return [relax.op.grad.no_grad(a) for a in call.args]
+
+
+def _layer(gradient: Gradient) -> Gradient:
+    def layer(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+        given, recorder = (variable, call, grad, builder), RECORDING.current
+        return recorder.use(gradient, *given) if recorder else gradient(*given)
+
+    return layer
