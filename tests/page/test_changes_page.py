@@ -1,4 +1,4 @@
-"""The lists below a step's graph on the page, without a browser."""
+"""The lists below a step's graph and the pass's example on the page, without a browser."""
 
 from dataclasses import replace
 
@@ -13,7 +13,8 @@ from relascope.viz.panels.shell import table
 from relascope.viz.panels.steps import changes
 from relascope.viz.rows.step_list import StepChange
 
-FOLD = [s.name for s in INFERENCE].index("fold")
+STEPS = [s.name for s in INFERENCE]
+FOLD = STEPS.index("fold")
 
 
 @pytest.fixture
@@ -111,3 +112,20 @@ def test_fused_functions_and_what_goes_into_them_have_their_kernels_colour():
     assert overlay.values["f1"] == title(other)
     assert "x" not in overlay.values
     assert changes.kernels(forward_graph()) == []
+
+
+def test_the_small_program_stands_before_and_after_the_pass_while_it_is_open(page):
+    open_tab(page, "Passes")
+
+    def chosen(name, opened=True):
+        page.session_state["step_inference"] = STEPS.index(name)
+        page.session_state["keep_example"] = opened  # what a click on the expander sets
+        settle(page.run())
+        return [c.value for c in page.code]
+
+    assert {"transpose(w)", "w"} <= set(chosen("fold"))
+    assert "fold on x: float32\\[2, 3\\]" in words(page)
+    assert "It only says so." in words(page)
+    assert "transpose(w)" not in chosen("fold", False), "nothing is asked while it is closed"
+    chosen("cse")
+    assert "has no example" in words(page)

@@ -1,14 +1,19 @@
-"""What is captured, on joint graphs made by hand."""
+"""What is captured on joint graphs, the frontier, and what becomes of each node and when."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
+import graphs
 from effort import calls_of
 from graphs import graph_of
-from joints import small, split_graph
+from joints import chain, messy, seconds, small, split_graph, views
 from relascope.core.graph import Graph, Role, TensorType
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
+from relascope.passes.cuts.depth import depth
+from relascope.passes.cuts.frontier import frontier
+from relascope.passes.cuts.problem import Wish
 
 
 def test_keep_all_saves_what_crosses_and_nothing_else():
@@ -64,11 +69,6 @@ def test_a_view_of_a_mask_is_the_mask():
     for found in (cut(graph), cut(graph, "keep_all"), cut_at(graph, ["v"])):
         assert (found.bytes, found.mask_bytes, [m.id for m in found.masks]) == (32, 32, ["m"])
         assert sum(c.bytes for c in (*found.captures, *found.masks)) == 32
-
-
-def test_a_mask_that_only_the_forward_reads_is_not_kept():
-    graph = graph_of("x; m=dropout_mask_0; g; y . x m; dx . g", "y", gradients="dx")
-    assert cut(graph, "keep_all").masks == ()
 
 
 def test_roles_of_every_node():
@@ -228,3 +228,153 @@ def test_what_nothing_in_the_backward_needs_is_not_saved_by_hand():
     with pytest.raises(ValueError, match=r"idle \(exp\) is not saved: nothing in the backward"):
         cut(graph, save=["idle"])
     assert not cut(graph).reasons.standing("idle").can_save
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_its_points_are_what_they_say(seed):
+    graph = messy(seed, 60)
+    it = Joint(graph)
+    points = frontier(it)
+    assert len(points) > 3
+    for point in points:
+        assert it.bytes_of(point.saved) == point.bytes
+        assert seconds(it, it.computed_again(point.saved)) == point.seconds
+    for left, right in itertools.pairwise(points):
+        assert left.bytes > right.bytes
+        assert left.seconds < right.seconds
+    assert points[0].seconds == 0
+    assert points[-1].bytes == 0 == cut(graph, "inputs_only").bytes
+
+
+def test_wishes_hold_on_all_of_it():
+    graph = messy(3, 40)
+    crossing = [c.id for c in cut(graph, "keep_all").captures]
+    wish = Wish(save=frozenset(crossing[:1]), recompute=frozenset(crossing[1:2]))
+    for point in frontier(Joint(graph), wish):
+        assert crossing[0] in point.saved
+        assert crossing[1] not in point.saved
+
+
+def test_what_draws_random_numbers_is_saved_on_all_of_it():
+    graph = graphs.graph_of(
+        "x; g; r nn.dropout x :9x9; y exp r; b multiply g r y", "y", gradients="b"
+    )
+    points = frontier(Joint(graph))
+    assert points
+    assert all("r" in p.saved for p in points)
+
+
+def test_the_number_of_questions_is_bounded():
+    graph = graphs.joint(4)
+    found = frontier(Joint(graph), most=3)
+    assert len(found) <= 5
+    assert not found.proven
+    assert frontier(Joint(graph), most=10_000).proven
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_strategy_takes_the_least_work_on_it_within_the_budget(seed):
+    graph = messy(seed, 40)
+    points = frontier(Joint(graph))
+    for point, after in itertools.pairwise(points):
+        assert cut(graph, "frontier", point.bytes).bytes == point.bytes
+        found = cut(graph, "frontier", point.bytes - 1)
+        assert (found.bytes, found.recomputed_seconds) == (after.bytes, after.seconds)
+    with pytest.raises(ValueError, match="no cut keeps less than"):
+        cut(graph, "frontier", 0, save=[next(iter(points[0].saved))])
+
+
+@pytest.mark.parametrize(
+    ("node_id", "kind", "word"),
+    [
+        ("x", "given", "given it"),
+        ("a", "too far", "tanh nearer to the backward"),
+        ("b", "captured", "Saved: "),
+        ("c", "recomputed", "recomputable from tanh by tanh"),
+        ("u", "not needed", "nothing in the backward"),
+        ("dc", "backward", "backward computes it"),
+    ],
+)
+def test_every_node_has_its_standing_and_says_why(node_id, kind, word):
+    found = cut_at(chain(), ["b"]).reasons.standing(node_id)
+    assert found.kind == kind
+    assert word in found.reason
+    assert found.can_save == (kind not in ("given", "backward", "not needed"))
+
+
+def test_what_is_forced_says_so():
+    found = cut(chain(), "min_cut", save=["a"], recompute=["c"])
+    assert found.reasons.standing("a").forced == "save"
+    assert found.reasons.standing("c").forced == "recompute"
+    assert found.reasons.standing("b").forced == ""
+    assert "by hand" in found.reasons.standing("a").reason
+
+
+def test_a_random_node_cannot_be_computed_again_by_wish():
+    graph = graph_of("x; g; r random.uniform x; y exp r; dx multiply g r", "y", gradients="dx")
+    found = cut(graph).reasons.standing("r")
+    assert found.can_save and not found.can_recompute
+
+
+def test_captures_are_held_from_their_making_to_their_last_reader():
+    kept = cut(chain(), "keep_all")
+    found = depth(kept.joint, kept.ids, kept.recomputed)
+    assert [(s.phase, s.step, s.id, s.bytes) for s in found.changes] == [
+        ("forward", 2, "b", 128),
+        ("forward", 3, "c", 128 + 256),
+        ("backward", 1, "dc", 128),
+        ("backward", 2, "db", 0),
+    ]
+    assert (found.forward, found.backward) == (5, 2)
+
+
+def test_what_is_computed_again_comes_right_before_its_reader():
+    found = cut_at(chain(), ["a"])
+    assert found.recomputed == ("b", "c")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
+        ("forward", 1, "a", 32),
+        ("backward", 1, "b", 128),
+        ("backward", 2, "c", 128 + 256),
+        ("backward", 3, "dc", 128),
+        ("backward", 4, "db", 0),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_most_that_is_held_is_what_the_cut_says(seed):
+    found = cut(messy(seed, 40), "keep_all")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    forward = [s for s in steps if s.phase == "forward"]
+    assert max(s.bytes for s in steps) == forward[-1].bytes == found.bytes
+
+
+def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
+    found = cut(views(), "keep_all")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert max(s.bytes for s in steps) == found.bytes
+    kept = cut_at(small(), ["y", "t"])
+    steps = [(s.phase, s.step, s.id, s.bytes) for s in depth(kept.joint, kept.ids, ()).changes]
+    assert steps == [
+        ("forward", 0, "m", 32),  # the mask is there before
+        ("forward", 2, "t", 64),
+        ("forward", 3, "y", 96),
+        ("backward", 1, "dt", 64),
+        ("backward", 2, "dh", 32),
+    ]
+
+
+def test_a_view_made_again_has_no_storage_and_keeps_that_of_its_base():
+    found = cut_at(views(), ["h"])
+    assert found.recomputed == ("v", "a", "b")
+    steps = depth(found.joint, found.ids, found.recomputed).changes
+    assert [(s.phase, s.id, s.bytes) for s in steps] == [
+        ("forward", "h", 32),
+        ("backward", "dx", 0),
+    ]
+    again = cut(views(), "inputs_only")
+    steps = depth(again.joint, again.ids, again.recomputed).changes
+    assert [(s.phase, s.id, s.bytes) for s in steps] == [
+        ("backward", "h", 32),
+        ("backward", "dx", 0),
+    ]

@@ -1,7 +1,12 @@
-"""Small constants go into labels, nodes into modules; nothing else changes."""
+"""Small constants go into labels, nodes into modules, each once; nothing else changes."""
+
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drawn_graphs import few, graphs
 from graphs import chain, graph_of, group, joint, random_graph, transformer
 from relascope.core.graph import Graph, Kind, Literal
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants, module_groups
@@ -122,3 +127,34 @@ def test_thousands_of_nodes_in_one_place_stand_in_parts():
     huge = module_groups(chain(10_150))
     assert [huge.groups[r].nodes for r in huge.roots] == [10_000, 150]
     assert huge.path(huge.group_of["n10120"]) == ("/10001…10150", "/10101…10150")
+
+
+@few
+@given(graphs())
+def test_every_node_stands_in_one_group(graph):
+    tree = module_groups(graph)
+    members = Counter(m for g in tree.groups.values() for m in g.members)
+    assert set(tree.group_of) == set(graph.by_id)
+    assert members == Counter(n for n, g in tree.group_of.items() if g)
+    assert all(tree.group_of[m] == g.id for g in tree.groups.values() for m in g.members)
+    for g in tree.groups.values():
+        inside = [tree.groups[child].nodes for child in g.groups]
+        assert g.nodes == len(g.members) + sum(inside) >= 2
+        assert tree.path(g.id)[-1] == g.id
+    everything = sum(tree.groups[root].nodes for root in tree.roots)
+    assert everything + sum(not g for g in tree.group_of.values()) == len(graph)
+
+
+@few
+@given(graphs(), st.integers(1, 30))
+def test_folding_constants_keeps_every_other_edge(graph, fewer_than):
+    folded = fold_constants(graph, fewer_than)
+    folded.validate()
+    gone = set(graph.by_id) - set(folded.by_id)
+    assert all(graph.by_id[i].kind is Kind.CONSTANT for i in gone)
+    assert not gone & set(graph.outputs)
+    for node in folded.nodes:
+        before = graph.by_id[node.id].inputs
+        assert len(node.inputs) == len(before)
+        for old, new in zip(before, node.inputs, strict=True):
+            assert new == old or (old in gone and isinstance(new, Literal))
