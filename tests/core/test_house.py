@@ -37,7 +37,7 @@ LINES = {
     "bench": 4281,
     "commands": 3341,
     "core": 1243,
-    "engine": 42203,
+    "engine": 42183,
     "passes": 10383,
     "recorder": 1424,
     "samples": 550,

@@ -150,9 +150,6 @@ def _ours_inside_tvm(
         made.append(Converter(model, origins, *args, **kwargs))
         return made[-1]
 
-    def input_types(node: Any, outputs: Any, default_dtype: str) -> list[str]:
-        return made[-1].input_dtypes(node, outputs)
-
     theirs_wrap, theirs_type = tvm_frontend._wrap_const, tvm_frontend._convert_data_type
     theirs_number = tvm_frontend._convert_dtype_value
 
@@ -173,7 +170,6 @@ def _ours_inside_tvm(
         "_convert_dtype_value": dtype_value,
         "PytorchScopePreservingNamer": Namer,
         "PyTorchOpConverter": converter,
-        "_get_input_types": input_types,
         "_wrap_const": wrap_const,
         # TVM's asks distutils, which Python 3.12 no longer has.
         "is_version_greater_than": lambda version: TorchVersion(torch.__version__) > version,

@@ -34,22 +34,6 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
     def refuse(self, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, self.origin_of(self.current_op[-1]).where, hint)
 
-    def input_dtypes(self, node: Any, outputs: Any) -> list[str]:
-        """Dtypes of a node's inputs as Relay infers them, for a loaded trace records none."""
-        found = []
-        for value in node.inputs():
-            made = outputs[value.debugName()]
-            if isinstance(made, relay.expr.ExprWithOp | relay.Var | relay.Constant):
-                kind = self.infer_type(made)
-                found.append(getattr(kind, "dtype", "UnsupportedType"))
-            elif isinstance(made, bool | int | float) and value.type().kind() == "TensorType":
-                scalar = "bool" if isinstance(made, bool) else None
-                scalar = scalar or ("int64" if isinstance(made, int) else self.default_dtype)
-                found.append(scalar)
-            else:
-                found.append(tvm_frontend._get_pytorch_value_type(value.type(), self.default_dtype))
-        return found
-
     def typed(self, convert: Any) -> Any:
         """An operator that casts its operands first where PyTorch does.
 
