@@ -13,17 +13,9 @@ from typing import Any
 
 @dataclass
 class Applications:
-    """What was replaced while a pass ran.
-
-    Args:
-        most: how many may be; None is all.
-
-    Attributes:
-        made: the replaced expressions, in order.
-        refused: how many were kept beyond `most`.
-        at: the expression that a rule looks at; None outside a rule.
-        asked: whether a rewriter ran at all.
-    """
+    """What was replaced while a pass ran: at most `most` expressions (None for all) in order, how
+    many were refused beyond that, the expression that a rule looks `at`, None outside a rule, and
+    whether a rewriter ran at all (`asked`)."""
 
     most: int | None = None
     made: list[Any] = field(default_factory=list)

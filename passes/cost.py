@@ -245,15 +245,10 @@ def _works(node: Node) -> bool:
 
 
 class Work:
-    """What it costs to compute the nodes of a graph.
-
-    Args:
-        graph: with types.
-        machine: whose rates turn work into seconds.
-        kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
-            written to memory; guessed by operators' names for others.
-        measured: what kernels took, which is then their nodes' price.
-    """
+    """What it costs to compute the nodes of a graph with types, on a machine. `kernels` are ids of
+    the nodes that a compiler fused into each kernel, which decides what is written to memory; it is
+    guessed by operators' names for others. `measured` is what kernels took, which is then their
+    nodes' price."""
 
     def __init__(
         self,

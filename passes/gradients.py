@@ -46,19 +46,14 @@ def reached_windows(
     strides: Sequence[int],
     padding: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """Padding with which TVM's gradient of a max pool reads no window that does not exist.
+    """Padding with which TVM's gradient of a max pool reads no window that does not exist: at all
+    begins and then at all ends, and how many windows each axis gains. `sizes` are the data's along
+    the axes that are pooled, `counts` the windows along these, and `padding` is what stands at all
+    begins; what stands at the ends follows from `counts`.
 
-    For each element it goes down from the last window that may hold it, without asking whether
+    For each element TVM goes down from the last window that may hold it, without asking whether
     there are that many: where a window exceeds half the image, it reads the next row's. With more
     padding at the ends they exist, and their gradient is zero.
-
-    Args:
-        sizes: of the data along the axes that are pooled.
-        counts: of windows along these.
-        padding: at all begins; what stands at the ends follows from `counts`.
-
-    Returns:
-        The padding, at all begins and then at all ends, and how many windows each axis gains.
     """
     begins = [int(p) for p in padding[: len(sizes)]]
     ends, gained = [], []

@@ -25,14 +25,9 @@ _NOTHING: _Shown = frozenset()
 
 @dataclass
 class PlannedTensor:
-    """A tensor in a storage.
-
-    Args:
-        offset: of its first byte there; None where that is open.
-        begin: the step before which it is allocated.
-        path: the branches around its allocation.
-        uses: (step, whether it writes, branches) of each use, in order.
-    """
+    """A tensor in a storage: the offset of its first byte there, None where that is open, the step
+    before which it is allocated (`begin`), the branches around that (`path`), and (step, whether it
+    writes, branches) of each use, in order."""
 
     storage: int
     type: TensorType

@@ -12,14 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TvmCall:
-    """One pass of TVM's, from module to module.
-
-    Args:
-        module, function: where TVM has what makes the pass.
-        arguments: of that function, by name.
-        config: of its pass context.
-        target: that it runs under, as text, or "".
-    """
+    """One pass of TVM's, from module to module: where TVM has what makes it, that function's
+    arguments by name, its pass context's config, and the target that it runs under, as text, or ""
+    for none."""
 
     module: str
     function: str

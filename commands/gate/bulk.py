@@ -36,10 +36,8 @@ def bulk(command: Command) -> Document:
 
 
 def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
-    """The lines of tasks, in their order, and how many were known from an earlier run.
-
-    Each is found on the workers that the options name, and added to -o at once.
-    """
+    """The lines of tasks, in their order, and how many were known from an earlier run. Each is
+    found on the workers that the options name, and added to -o at once."""
     args, limits = command.args, command.limits
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]

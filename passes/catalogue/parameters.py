@@ -15,15 +15,10 @@ _SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a pass.
-
-    Args:
-        name: of the keyword argument, as pipelines write it (`fold(name=value)`).
-        default: None where the pass decides by itself.
-        choices: the only allowed values; empty allows any of the kind.
-        least: the smallest allowed number; None allows any.
-        unit: of a number, such as "bytes", or "".
-    """
+    """One parameter of a pass, by the name of the keyword argument, as pipelines write it
+    (`fold(name=value)`). Its default is None where the pass decides by itself; of `choices`, the
+    only allowed values, and of `least`, the smallest allowed number, nothing allows any. A number
+    may have a unit, such as "bytes"."""
 
     name: str
     kind: str

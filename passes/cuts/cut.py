@@ -253,14 +253,9 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A rule that picks the captures.
-
-    Args:
-        name: as the command line calls it.
-        choose: from a joint graph and a wish to the ids of the captures.
-        has_budget: whether it heeds the wish's budget.
-        adapts: whether it chooses anew around what the wish saves and recomputes.
-    """
+    """A rule that picks the captures. `choose` takes a joint graph and a wish to their ids;
+    `has_budget` says whether it heeds the wish's budget, and `adapts` whether it chooses anew
+    around what the wish saves and recomputes."""
 
     name: str
     title: str
@@ -340,17 +335,11 @@ def cut(
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
 ) -> Cut:
-    """Cut a joint graph by a strategy.
-
-    Args:
-        graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
-        budget: as of `Wish`, for a strategy that has one.
-        save, recompute: ids of tensors that must, and must not, be saved.
-
-    Raises:
-        ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
-            leaves no choice, or a wish cannot be met; says which.
-    """
+    """Cut a joint graph with `forward_outputs` set, or its `Joint`, which remembers earlier cuts'
+    work, by a strategy, with a budget as of `Wish` where it has one; `save` and `recompute` are ids
+    of tensors that must, and must not, be saved. ValueError says so where it is no joint graph, no
+    strategy has that name, the strategy has no budget or leaves no choice, or a wish cannot be
+    met."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]

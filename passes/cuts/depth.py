@@ -30,13 +30,9 @@ class Depth:
 @dataclass(frozen=True)
 class Lives:
     """How long each storage is held over forward and backward, whose steps are counted from 1 on
-    through both; 0 is before the first.
-
-    Args:
-        bytes: by the owner's id; of a storage that the backward makes again, by an id of its own.
-        begin: the step after which it is held.
-        end: the step of its last reader; one that is held to the end has none.
-    """
+    through both; 0 is before the first. By the owner's id, or, of a storage that the backward makes
+    again, by an id of its own: its bytes, the step after which it is held, and that of its last
+    reader; one that is held to the end has none."""
 
     forward: int
     backward: int

@@ -25,14 +25,10 @@ class Recomputation:
 
 @dataclass(frozen=True)
 class Standing:
-    """What becomes of one node under a cut.
-
-    Args:
-        kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (the
-            backward needs it, but has nearer captures), "not needed", "tuple" or "backward".
-        forced: "save" or "recompute" where a person said so, else "".
-        can_save, can_recompute: whether a person may say so.
-    """
+    """What becomes of one node under a cut. `kind` is "captured", "recomputed", "given" (inputs,
+    parameters, constants), "too far" (the backward needs it, but has nearer captures), "not
+    needed", "tuple" or "backward"; `forced` is "save" or "recompute" where a person said so, else
+    "". A person may say so where it `can_save` or `can_recompute`."""
 
     kind: str
     reason: str

@@ -14,16 +14,12 @@ AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """The two functions, and how values pass between them.
+    """The two functions, modules with "forward" and with "backward" alone, and the names of the
+    backward's arguments for the captures.
 
     Both take what they need of the joint program's arguments, in its order, and return a flat
-    tuple.
-
-    Args:
-        forward: a module with "forward" alone, which returns the outputs, then the captures.
-        backward: a module with "backward" alone, which takes the captures last, and returns
-            gradients in the order of `Program.gradients`.
-        capture_names: of the backward's arguments for the captures.
+    tuple: the forward its outputs, then the captures; the backward, which takes the captures last,
+    gradients in the order of `Program.gradients`.
     """
 
     forward: Program

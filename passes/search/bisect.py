@@ -38,17 +38,14 @@ Judge = Callable[[Pipeline], Verdict]
 
 
 def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culprits:
-    """Find the first step that makes a pipeline bad.
+    """Find the first step that makes a pipeline bad, which it is as a whole. `judge` is asked of
+    the whole, then of parts of it: pipelines with steps switched off, and, where the kept steps
+    alone are bad, of the first few of them. `kept` are indices of the steps that stay on; see
+    `kept_on`.
 
-    With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
-    each try that cannot be run. The result is a true boundary, bad with the step and good without
-    it; one of them, if there are several.
-
-    Args:
-        pipeline: what is bad as a whole.
-        judge: asked of the whole, then of parts of it: pipelines with steps switched off, and,
-            where the kept steps alone are bad, of the first few of them.
-        kept: indices of the steps that stay on; see `kept_on`.
+    With n steps that are on, it is asked at most ceil(log2 n) + 2 times, and once more for each try
+    that cannot be run. The result is a true boundary, bad with the step and good without it; one of
+    them, if there are several.
     """
     on = [i for i, step in enumerate(pipeline) if step.enabled]
     free = [i for i in on if i not in kept]

@@ -84,14 +84,9 @@ def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[
 
 
 def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = MOST) -> Reduced:
-    """Find a small piece that shows a fault.
-
-    Args:
-        graph: the program that shows it.
-        judge: asked about pieces, the whole program first, no piece twice.
-        start: ids of nodes near the fault; see `near`.
-        most: tries; then the smallest bad piece so far is returned.
-    """
+    """Find a small piece of a program that shows a fault. `judge` is asked about pieces, the whole
+    program first, no piece twice; `start` are ids of nodes near the fault (see `near`). After
+    `most` tries the smallest bad piece so far is returned."""
     search = _Search(graph, judge, most)
     if not search.bad(search.all):
         return Reduced(None, search.tries)

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4281,
-    "commands": 3341,
+    "commands": 3339,
     "core": 1243,
     "engine": 42183,
-    "passes": 10383,
+    "passes": 10282,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25680,
+    "viz": 25551,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

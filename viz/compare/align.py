@@ -22,17 +22,10 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator of one module became.
-
-    Args:
-        scope: the module's path.
-        source: the framework's operator.
-        nodes: ids of each graph's nodes, the left one's first.
-        operators: of each graph, how often it calls which operator there; where it calls none,
-            how many items or tuples there are.
-        occurrences: in each graph, how many connected parts the nodes form.
-        paired: how many of them have a partner.
-    """
+    """What one PyTorch operator (`source`) of one module (`scope`) became: ids of its nodes, the
+    left graph's first; of each graph, how often it calls which operator there, or, where it calls
+    none, how many items or tuples there are; how many connected parts the nodes form in each
+    (`occurrences`), and how many of these have a partner."""
 
     scope: str
     source: str

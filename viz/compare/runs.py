@@ -27,15 +27,9 @@ SURE = 0.9  # pairs that are less sure than this are counted as such
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """One pass of a run.
-
-    Args:
-        name: the pass's.
-        seconds: None where that is not known.
-        idle: whether it is known to have changed nothing.
-        state: of the program after it, a text that is equal where the program is; "" not known.
-        failure: why it failed; "" where it did not.
-    """
+    """One pass of a run. `seconds` are None where that is not known, `idle` where it is known to
+    have changed nothing, `state` is a text that is equal where the program after it is, "" where it
+    is not known, and `failure` says why it failed."""
 
     name: str
     seconds: float | None
@@ -46,17 +40,10 @@ class ComparedStep:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is compared.
-
-    Args:
-        label: what people call it.
-        ir: "relay" or "relax".
-        steps: in order; those that did not run are left out.
-        graph: the program after a step by its index, -1 before all; None where it is not known.
-        about: what else is to be said of it.
-        settled: as `Step.state`, by a step's index, but of what is the same in every process; None
-            where states are that already.
-    """
+    """What is compared: its label for people, its IR, the steps that ran, in order, the program
+    after a step by its index, -1 before all (`graph`, None where it is not known), and what else is
+    to be said of it. `settled` is as `ComparedStep.state`, by a step's index, but of what is the
+    same in every process; None where states are that already."""
 
     label: str
     ir: str

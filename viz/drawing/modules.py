@@ -87,9 +87,8 @@ class Group:
 @dataclass(frozen=True)
 class GroupTree:
     """The modules of a graph: every group by id, parents first, and each node's innermost group.
-
-    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or "".
-    """
+    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or to
+    none."""
 
     groups: dict[str, Group]
     roots: tuple[str, ...]

@@ -100,14 +100,9 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
 
 @dataclass
 class _Drawings:
-    """What steps did to functions, each once, however many steps did it.
-
-    Args:
-        graphs: by key, with the ids that nodes had before.
-        unions: by a function's name the one that its graphs are drawn in.
-        seen: with its union.
-        blocks: by what is in them.
-    """
+    """What steps did to functions, each once, however many steps did it: graphs by key, with the
+    ids that nodes had before; by a function's name the union that its graphs are drawn in; what was
+    `seen`, with its union; and blocks by what is in them."""
 
     file: Sheet
     answers: Answers

@@ -49,14 +49,9 @@ class RunOfModule:
 
 @dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that leave what it takes and returns.
-
-    Args:
-        first: its first module.
-        by, after: the pass that left it, or was given it.
-        made: the modules after it, in order.
-        end: why no more of them are compared, with the pass; "" where that is the last.
-    """
+    """A program on its way through passes that leave what it takes and returns: its `first` module,
+    which the pass `by` left, or was given (`after`), the modules `made` after it, in order, and why
+    no more of them are compared, with the pass (`end`), "" where that is the last one."""
 
     first: int
     by: int
@@ -262,14 +257,9 @@ def _line(error: EngineError) -> str:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """A recording whose modules an engine runs.
-
-    Args:
-        folder: where modules are written for the engine.
-        seed: of the inputs.
-        tensors: paths of files of saved inputs; random ones where there is none.
-        kernels: run the kernels that the modules have.
-    """
+    """A recording whose modules an engine runs, from files in a folder. Inputs are random, by the
+    seed, where no files of saved ones are given (`tensors`); `kernels` says that those in the
+    modules are run."""
 
     recording: Recording
     folder: Path

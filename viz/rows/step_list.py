@@ -22,16 +22,10 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 
 @dataclass(frozen=True)
 class StepListRow:
-    """What one row shows. Counts are None while the passes still run; row 0 is the import.
-
-    Args:
-        fixed: it cannot be switched off or taken out.
-        looking: its pass is for looking only.
-        parameters: those that it was given, as its text has them.
-        failure: why it failed, or what a bisection blames it for.
-        waiting: it was not run, as only the steps before it were asked for.
-        error: after it, against what the program computes, where that is known.
-    """
+    """What one row shows. Counts are None while the passes still run; row 0 is the import. `fixed`
+    is what cannot be switched off or taken out, `looking` a pass for looking only, and `waiting`
+    one that was not run, as only the steps before it were asked for. `failure` says why it failed,
+    or what a bisection blames it for, and `error` what is known of the program after it."""
 
     title: str
     summary: str

@@ -270,13 +270,11 @@ call, or None to leave it. `Maker.emit` binds what a place in a nest of calls ne
 
 
 def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
-    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
+    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone. The
+    result of a rule (see `Rule`) must have the type of what it replaces.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
     replaces, and what is made on the way is named after it.
-
-    Args:
-        rule: see `Rule`. Its result must have the type of what it replaces.
     """
     main = program.main
     old = bindings(main)

@@ -120,15 +120,12 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
 
 
 def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
-    """Rewrite the calls of "main", producers first, and infer types again.
+    """Rewrite the calls of "main", producers first, and infer types again, of a typed program in
+    graph normal form. `arguments` are variables that "main" takes after those it has.
 
     A replacement without a span gets that of the call that it replaces, so its module stays known.
-
-    Args:
-        program: typed and in graph normal form.
-        visit: see `Visit`. It may read types of the original call (`call.args[0].checked_type`),
-            not of rewritten arguments, which may have none yet.
-        arguments: variables that "main" takes after those it has.
+    `visit` (see `Visit`) may read types of the original call (`call.args[0].checked_type`), not of
+    rewritten arguments, which may have none yet.
     """
     main = program.main
 

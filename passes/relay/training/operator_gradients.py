@@ -168,14 +168,9 @@ def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
 
 
 def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
-    """The gradient of a convolution's weight.
-
-    Args:
-        data: (batch, channels, rows, columns) that the kernel was laid over.
-        grad: (batch, out channels, rows, columns), of the result.
-        sizes: of both, and of the weight, (out channels, channels a group, height, width).
-        attrs: the convolution's.
-    """
+    """The gradient of a convolution's weight from the data that the kernel was laid over and the
+    result's gradient, (batch, channels, rows, columns) each. `sizes` are of both, and of the
+    weight, (out channels, channels a group, height, width)."""
     (batch, channels, tall, wide), (_, _, rows, columns), (out, _, height, width) = sizes
     groups, padding = int(attrs.groups), [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
