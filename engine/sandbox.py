@@ -152,6 +152,8 @@ def _mount(writable: Iterable[Path]) -> bool:
         _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_PRIVATE_REC), None) == 0
         and all(_libc.mount(p, p, None, ctypes.c_ulong(_MS_BIND), None) == 0 for p in places)
         and _set_read_only(b"/", True)
+        # CUDA writes there as it starts.
+        and (not _has_nvidia() or _set_read_only(b"/proc", False))
         and all(_set_read_only(p, False) for p in places)
         and (
             not os.path.isdir("/dev/shm")
@@ -160,6 +162,10 @@ def _mount(writable: Iterable[Path]) -> bool:
             )
         )
     )
+
+
+def _has_nvidia() -> bool:
+    return os.path.exists("/dev/nvidiactl")
 
 
 def _set_read_only(place: bytes, on: bool) -> bool:
@@ -345,7 +351,7 @@ def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
     Args:
         sockets: the number of `socket`, for kinds that a network namespace does not separate.
     """
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
     # Each instruction is (code, jump if true, jump if false, value); 4 is the architecture's place.
     program = [
@@ -357,10 +363,16 @@ def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
     for number in numbers:
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
     for number in sockets:
-        program += [(equal, 0, 2 * len(_DOMAINS) + 2, number), (load, 0, 0, 16)]
+        checks = [(load, 0, 0, 16)]
         for domain in _DOMAINS:
-            program += [(equal, 0, 1, domain), (give, 0, 0, allow)]
-        program += [(give, 0, 0, refuse)]
+            checks += [(equal, 0, 1, domain), (give, 0, 0, allow)]
+        if _has_nvidia():
+            # CUDA makes one as it starts. It connects to its kind alone: not to a desktop's bus, an
+            # agent of keys, or Docker.
+            checks += [(equal, 0, 4, 1), (load, 0, 0, 24), (bits, 0, 0, 0xF)]
+            checks += [(equal, 0, 1, 5), (give, 0, 0, allow)]  # AF_UNIX, SOCK_SEQPACKET
+        checks += [(give, 0, 0, refuse)]
+        program += [(equal, 0, len(checks), number), *checks]
     program += [(give, 0, 0, allow)]
     code = b"".join(struct.pack("HBBI", *step) for step in program)
     held = ctypes.create_string_buffer(code, len(code))
