@@ -17,6 +17,7 @@ import torch
 from relascope.core.errors import EngineError, lines_of
 from relascope.engine.building import gpu_faults
 from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
+from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
 from relascope.engine.protocol.targets import Target
 
@@ -215,9 +216,9 @@ class Tvm:
 
     def _kernels(self, target: str) -> str:
         """Whose kernels a GPU's target takes, in a few words."""
-        given = target.split()
-        fitting = [w for option, w in self.cuda_ways.items() if option and option in given]
-        return (fitting or [self.cuda_ways.get("", TVMS_OWN)])[0]
+        given = set(target.split())
+        ways = sorted(self.cuda_ways, key=len, reverse=True)
+        return next((self.cuda_ways[w] for w in ways if given.issuperset(w.split())), TVMS_OWN)
 
     def _tried(self, target: str, words: str, device: Any) -> Target:
         problem = self.attempt(target, device)
@@ -345,14 +346,19 @@ def torch_device(target: str) -> str:
 
 
 def default_target(found: tuple[Target, ...], device: torch.device) -> str:
-    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU.
+    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU,
+    and on a GPU not as CUDA graphs, which would be recorded anew wherever a parameter moves.
 
     Raises:
         EngineError: kind "target"; TVM cannot run on that device here.
     """
     kind = "cuda" if device.type == "cuda" else "llvm"
     index = device.index or 0
-    fitting = [t for t in found if t.name.startswith(kind) and gpu_index(t.name) == index]
+    fitting = [
+        t
+        for t in found
+        if t.name.startswith(kind) and gpu_index(t.name) == index and GRAPHS not in t.name
+    ]
     if kind == "llvm":
         fitting.sort(key=lambda t: "-libs=" not in t.name)
     for target in fitting:

@@ -163,6 +163,12 @@ def given(values: Tensors, name: str) -> torch.Tensor:
     return values[name]
 
 
+def tensor_of(array: Any) -> torch.Tensor:
+    """A tensor of TVM's as PyTorch's, on the same memory. Both queue on one stream, and asking
+    which, as `torch.from_dlpack` does, takes longer on a GPU than a kernel."""
+    return torch.utils.dlpack.from_dlpack(array.__dlpack__())
+
+
 def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
     """An argument as kernels take it: of the built type, contiguous, and aligned; a copy where
     needed.

@@ -17,7 +17,7 @@ WAYS = {
     "openblas": "matrix products by OpenBLAS, on TVM's threads",
     "schedules": "the better library here, and our schedules for the rest",
     "tuned": "the same, with what tuning found faster",
-    "graphs": "kernels launched as CUDA graphs",
+    "graphs": "each function launched as one CUDA graph",
     "mixed_precision": "half precision, by the pass mixed_precision",
     "layout": "convolutions in another layout, by the pass convert_layout",
 }

@@ -10,12 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
+from relascope.engine.building.executables import tensor_of
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.measure.profile import LOST, See, Site, Tensors
 from relascope.engine.relax.building import runtime
@@ -64,7 +64,7 @@ class Profiled:
             if device.type != "cpu":
                 wait()
                 now = time.perf_counter()
-            tensors = [torch.from_dlpack(a) for a in args if isinstance(a, tvm.runtime.Tensor)]
+            tensors = [tensor_of(a) for a in args if isinstance(a, tvm.runtime.Tensor)]
             split = len(tensors) - (counts[len(symbols)] if len(symbols) < len(counts) else 1)
             symbols.append(symbol)
             see(now - state[0], sum(t.nbytes for t in tensors[:split]), tensors[split:])

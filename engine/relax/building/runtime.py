@@ -18,14 +18,14 @@ from tvm import relax, te, tirx
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.building import executables
+from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.protocol.target_text import gpu_index, library
 from relascope.engine.relax.building import apply_records
-from relascope.engine.relax.building.targets import GRAPHS, LIBRARIES, SCHEDULES, parse, processor
+from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
@@ -64,7 +64,7 @@ class Compiled:
         # Behind what PyTorch queued, in its order, without waiting for it.
         with nullcontext() if self.device.type == "cpu" else tvm_ffi.use_torch_stream():
             made = self._main(*given)
-        tensors = tuple(map(torch.from_dlpack, flat(made)))
+        tensors = tuple(map(executables.tensor_of, flat(made)))
         # An argument that is returned as it is, or twice, must not share its memory.
         seen = {values[name].data_ptr() for name in self.arguments}
         own = []
@@ -107,8 +107,9 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
     return {str(p.name): tensor_types(p.ty)[0] for p in function.params}
 
 
-def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    return Compiled(executable(program, options, name), options.target, program.mod[name])
+def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
+    made = Compiled(executable(program, options, name), options.target, program.mod[name])
+    return cuda_graphs.as_target_says(made, options.target)
 
 
 def executable(
@@ -175,7 +176,6 @@ def _context(options: BuildOptions, instruments: Sequence[Any]) -> Any:
         opt_level=options.opt_level,
         disabled_pass=list(options.disabled),
         instruments=list(instruments),
-        config={"relax.backend.use_cuda_graph": GRAPHS in options.target.split()},
     )
 
 

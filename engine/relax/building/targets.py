@@ -8,6 +8,8 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.engine.building import cuda_graphs
+from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
@@ -24,9 +26,6 @@ LIBRARIES = (BLAS, OPENBLAS)
 
 DLIGHT = "-schedules=dlight"
 """What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
-
-GRAPHS = "-graphs=cuda"
-"""What a CUDA target says to have kernels recorded once, and launched together from then on."""
 
 _OURS = (BLAS, OPENBLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
@@ -56,19 +55,21 @@ def parse(target: str) -> Any:
 
 def _check_ours(kind: str, target: str) -> None:
     refuse_elsewhere(target)
+    cuda_graphs.refuse_elsewhere(target)
     gpus = ("cuda", "metal", "opencl", "vulkan")
     for option, kinds, why in (
         (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
         (DLIGHT, gpus, "DLight schedules a GPU's kernels."),
-        (GRAPHS, ("cuda",), "CUDA graphs are NVIDIA's."),
     ):
         if option in target.split() and kind not in kinds:
             raise EngineError("target", why, target, f"Leave out {option}.")
 
 
 _DLIGHTS = "DLight's schedules"
+_BY_LIBRARIES = f"PyTorch's cuBLAS and cuDNN, {_DLIGHTS}"
 _CUDA_WAYS = {
-    BLAS: f"PyTorch's cuBLAS and cuDNN, {_DLIGHTS}",
+    f"{BLAS} {GRAPHS}": f"{_BY_LIBRARIES}, CUDA graphs",
+    BLAS: _BY_LIBRARIES,
     "": _DLIGHTS,
     GRAPHS: f"{_DLIGHTS}, CUDA graphs",
 }

@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -174,11 +175,11 @@ class _AttentionFinder:
 def _run(
     scale: float, lies: tuple[bool, ...], back: bool, q: Any, k: Any, v: Any, *more: Any
 ) -> None:
-    tensors = [torch.from_dlpack(t) for t in (q, k, v)]
+    tensors = [tensor_of(t) for t in (q, k, v)]
     query, key, value = (
         t.transpose(1, 2) if lie else t for t, lie in zip(tensors, lies, strict=True)
     )
-    *mask, out = map(torch.from_dlpack, more)
+    *mask, out = map(tensor_of, more)
     found = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask[0] if mask else None, scale=scale
     )

@@ -15,6 +15,7 @@ import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels import packed_matmul
 from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
@@ -54,10 +55,10 @@ def symbol_of(call: Any) -> str:
 
 
 def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
-    left, right = torch.from_dlpack(a), torch.from_dlpack(b)
+    left, right = tensor_of(a), tensor_of(b)
     left = left.mT if turn_a else left
     right = right.mT if turn_b else right
-    torch.matmul(left, right, out=torch.from_dlpack(out))
+    torch.matmul(left, right, out=tensor_of(out))
 
 
 def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) -> Any:

@@ -12,6 +12,8 @@ import torch
 import tvm
 from tvm import relax
 
+from relascope.engine.building.executables import tensor_of
+
 TURNED = {
     f"relax.nn.conv{rank}d_transpose": layouts
     for rank, layouts in enumerate((("NCW", "IOW"), ("NCHW", "IOHW"), ("NCDHW", "IODHW")), 1)
@@ -67,13 +69,13 @@ def _numbers(values: Any) -> tuple[int, ...]:
 
 
 def _convolution(options: tuple[Any, ...], data: Any, weight: Any, out: Any) -> None:
-    given = torch.from_dlpack(data), torch.from_dlpack(weight), None
-    _CONVOLUTION(*given, *options, out=torch.from_dlpack(out))
+    given = tensor_of(data), tensor_of(weight), None
+    _CONVOLUTION(*given, *options, out=tensor_of(out))
 
 
 def _weight_gradient(options: tuple[Any, ...], data: Any, grad: Any, out: Any) -> None:
     """The gradient of a weight of the result's shape; of it, only the shape is read."""
-    result, images = torch.from_dlpack(out), torch.from_dlpack(data)
+    result, images = tensor_of(out), tensor_of(data)
     weight = images.new_empty(1).expand(result.shape)
-    given = torch.from_dlpack(grad), images, weight, None
+    given = tensor_of(grad), images, weight, None
     result.copy_(_BACKWARD(*given, *options, False, (0, 0), 1, (False, True, False))[1])

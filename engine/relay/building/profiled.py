@@ -53,7 +53,7 @@ class Profiled:
         self._kernels = [i for i, name in names.items() if name != _VIEW]
         known = _groups(seen.modules, self._nodes)
         self.groups = None if known is None else [known[i] for i in self._kernels]
-        ordinary = json.loads(runtime.build(program, options).library.get_graph_json())
+        ordinary = json.loads(runtime.library(program, options).get_graph_json())
         rows, storages = ordinary["node_row_ptr"], ordinary["attrs"]["storage_id"][1]
         given = {storages[rows[i]] for i, n in enumerate(ordinary["nodes"]) if n["op"] == "null"}
         self.memory_bytes: int | None = runtime.pool_bytes(

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from relascope.core.graph import TensorType
-from relascope.engine.building import executables
+from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
 from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
@@ -195,8 +195,9 @@ def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
     return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
 
 
-def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> Compiled:
-    return Compiled(library(program, options, name), options.target, program.mod[name])
+def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
+    made = Compiled(library(program, options, name), options.target, program.mod[name])
+    return cuda_graphs.as_target_says(made, options.target)
 
 
 def library(

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from relascope.engine.building import cuda_graphs
+from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.building.devices import Tvm
 from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
@@ -34,15 +36,16 @@ def parse(target: str) -> Any:
     """A target's text as TVM's target.
 
     Raises:
-        EngineError: kind "target"; TVM refuses it, LLVM has no such architecture, or OpenBLAS is
-            not for this kind.
+        EngineError: kind "target"; TVM refuses it, LLVM has no such architecture, or OpenBLAS or
+            CUDA graphs are not for this kind.
     """
     target_text.split(target)
     refuse_elsewhere(target)
+    cuda_graphs.refuse_elsewhere(target)
     # TVM's rules know MKL; the second library's name tells `engine.relay.kernels.blas` whom to
     # call.
     named = " ".join(f"{BLAS},openblas" if w == OPENBLAS else w for w in target.split())
-    words = target_text.without(named, (target_text.GPU, RECORDS, SCHEDULES))
+    words = target_text.without(named, (target_text.GPU, RECORDS, SCHEDULES, GRAPHS))
     if SCHEDULES in target.split():
         words = " ".join([words, *(f"-{flag}" for flag in FLAGS)])
     return _TVM.new_target(target, lambda: tvm.target.Target(words))
@@ -66,6 +69,10 @@ _TVM = Tvm(
     _run,
     cuda_missing,
     functools.partial(cpu_ways, BLAS),
-    {CUBLAS: "PyTorch's cuBLAS, TVM's default schedules", "": "TVM's default schedules"},
+    {
+        f"{CUBLAS} {GRAPHS}": "PyTorch's cuBLAS, TVM's default schedules, CUDA graphs",
+        CUBLAS: "PyTorch's cuBLAS, TVM's default schedules",
+        "": "TVM's default schedules",
+    },
 )
 targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor

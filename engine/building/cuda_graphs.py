@@ -1,0 +1,97 @@
+"""A function that was built, recorded as one CUDA graph by PyTorch and launched as a whole.
+
+Launching kernels one by one takes a processor longer than a GPU takes to run small ones. PyTorch
+records what a function queues on its stream, its own libraries' kernels and TVM's alike.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+
+from relascope.core.errors import EngineError, lines_of
+from relascope.core.graph import TensorType
+from relascope.engine.building.executables import Compiled, OwnMemory, Tensors, given, ready
+
+GRAPHS = "-graphs=cuda"
+"""What a CUDA target says to have each function recorded once, and launched as a whole."""
+
+_WARM_UP = 2
+
+
+class OnDevice(Compiled, Protocol):
+    """A function that was built for a GPU, with the types of its arguments."""
+
+    arguments: dict[str, TensorType]
+
+
+class Recorded(Compiled):
+    """A function as a CUDA graph, which is recorded at the first run and again where an argument
+    that is kept moves. Other arguments are copied in, results out."""
+
+    def __init__(self, function: OnDevice, target: str) -> None:
+        self.function, self.target, self.used = function, target, function.used
+        self._addresses: tuple[int, ...] | None = None
+
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        kept = tuple(name for name in self.used if name in frozenset(keep))
+        addresses = tuple(given(values, name).data_ptr() for name in kept)
+        inputs = {
+            name: ready(values, name, self.function.arguments[name])
+            for name in self.used
+            if name not in kept
+        }
+        if addresses != self._addresses:
+            self._inputs = {name: value.clone() for name, value in inputs.items()}
+            fixed = {**values, **self._inputs}
+            try:
+                self._replay, self._results = record(lambda: self.function.run(fixed, kept))
+            except RuntimeError as error:
+                message = f"This program cannot be a CUDA graph: {lines_of(error)[0]}"
+                hint = f"Leave out {GRAPHS}."
+                raise EngineError("target", message, self.target, hint) from error
+            self._addresses = addresses
+        for name, value in inputs.items():
+            self._inputs[name].copy_(value)
+        self._replay()
+        return tuple(result.clone() for result in self._results)
+
+    def own_memory(self, values: Tensors) -> OwnMemory | None:
+        found = self.function.own_memory(values)
+        return found and replace(found, between=True)  # the graph uses it at each launch
+
+
+def record(
+    run: Callable[[], tuple[torch.Tensor, ...]],
+) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
+    """What a function queues, as something that queues it again, and the results that it writes.
+
+    Raises:
+        RuntimeError: it waits for the GPU, or takes memory that it did not need before.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):  # libraries choose kernels, and TVM takes its memory
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = run()
+    return graph.replay, results
+
+
+def refuse_elsewhere(target: str) -> None:
+    """Refuse a target that is not of NVIDIA's GPUs.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    if GRAPHS in target.split() and target.split()[0] != "cuda":
+        raise EngineError("target", "CUDA graphs are NVIDIA's.", target, f"Leave out {GRAPHS}.")
+
+
+def as_target_says(function: OnDevice, target: str) -> Compiled:
+    """The function itself, or recorded."""
+    return Recorded(function, target) if GRAPHS in target.split() else function
