@@ -708,7 +708,7 @@ def _alike(value: Any, sample: torch.Tensor) -> bool:
 
 
 def _must_fall_back() -> bool:
-    """Whether somebody watches or changes PyTorch's operators, which TVM would hide from them."""
+    """Whether PyTorch's operators are watched or replaced, which TVM would bypass."""
     return (
         torch.jit.is_tracing()
         or torch.compiler.is_compiling()

@@ -16,7 +16,7 @@ MOST = "RELASCOPE_ENGINES"
 
 _ENGINE_BYTES = 1.5 * 2**30  # that one takes, with a model and what was built of it
 _LOOK = 0.2  # s; how often who waits looks for an idle engine
-_PAUSE = 3.0  # s; one that was idle for less is in the midst of a person's work
+_PAUSE = 3.0  # s; one that was idle for less is in use
 
 
 class Holder(Protocol):

@@ -70,7 +70,7 @@ class Wants:
         with contextlib.suppress(RuntimeError, OSError):  # a user without a home
             records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
         for folder in self.folders:
-            with contextlib.suppress(OSError):  # which is told where it is written to
+            with contextlib.suppress(OSError):  # the writer reports it
                 os.makedirs(folder, exist_ok=True)
         there = [os.path.abspath(f) for f in self.folders if os.path.isdir(f)]
         network = ["--network"] if self.network else []

@@ -98,7 +98,7 @@ def restrictions() -> tuple[str, ...]:
 
 
 def require(name: str) -> None:
-    """Refuse to open a stranger's file in an engine whose sandbox does not restrict reading and
+    """Refuse to open an untrusted file in an engine whose sandbox does not restrict reading and
     writing. Scripts are free.
 
     Raises:

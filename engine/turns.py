@@ -65,7 +65,7 @@ def beside() -> Iterator[None]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """In the midst of `beside`, work while no other engine does."""
+    """Within `beside`, work while no other engine does."""
     if TURNS.file < 0 or TURNS.alone:
         yield
         return

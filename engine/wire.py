@@ -1,6 +1,6 @@
 """What an engine sends, as bytes: plain values, and dataclasses, enumerations and errors of ours.
 
-An engine may have opened a stranger's file, so its messages are read as a stranger's. `loads` finds
+An engine may have opened an untrusted file, so its messages are not trusted either. `loads` finds
 no class, only functions that make one of ours by its fields.
 """
 

@@ -91,7 +91,7 @@ class Tvm:
         return tuple(sorted(found, key=lambda t: not t.runs_here))
 
     def target(self, text: str) -> Target:
-        """A target that somebody wrote: what it is for, and whether that can be run here.
+        """What a target's text is for, and whether that can be run here.
 
         Raises:
             EngineError: kind "target"; TVM refuses it, or cannot write code for it.
@@ -192,7 +192,7 @@ class Tvm:
         return f"There is no device here that {kind} drives."
 
     def examine(self, target: str) -> Target:
-        """A target that somebody wrote: what it is for, and whether that can be run here."""
+        """What a target's text is for, and whether that can be run here."""
         kind = str(self.parse(target).kind)
         if kind == "llvm":
             words = self._cpu_words(target)

@@ -24,7 +24,7 @@ class BufferPool:
         return sum(a.nbytes for a in self._arrays.values())
 
     def again(self, key: Hashable) -> torch.Tensor | None:
-        """The tensor that `fresh` gave last under this name; None if somebody has it still."""
+        """The tensor that `fresh` gave last under this name; None if it is still in use."""
         return self._lend(key) if key in self._lent and self._lent[key]() is None else None
 
     def fresh(

@@ -29,7 +29,7 @@ NOTE = (
     "that before it, its names for all to see. Convolutions, and products whose shapes are not "
     "known, call functions that relascope registers in Python over PyTorch's."
 )
-"""What somebody who takes a library away is told."""
+"""The note of a library that is built with it."""
 
 _FILE = "libscipy_openblas"
 _ROW_MAJOR, _PLAIN, _TURNED = 101, 111, 112  # of CBLAS's interface

@@ -123,7 +123,7 @@ class Start:
 
     @cached_property
     def floor(self) -> float:
-        """What differences are held against at least; see `engine.faults.replay.floor_of`."""
+        """The least scale of differences; see `engine.faults.replay.floor_of`."""
         outputs = (self.recorded[o] for o in self.graph.outputs if o in self.recorded)
         return max(replay.floor_of(outputs), self.least)
 

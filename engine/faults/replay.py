@@ -67,15 +67,15 @@ class Difference:
 
 
 _SHARE = 1e-3
-"""What is this much smaller than the largest result is held against that share of the largest: the
-gradient of a bias that cancels is nothing but rounding."""
+"""The least scale of a result, as a share of the largest: the gradient of a bias that cancels is
+nothing but rounding."""
 
 
-_WHOLE_NUMBERS = 2.0**32  # integers are held against no more, so that one off by one shows
+_WHOLE_NUMBERS = 2.0**32  # the largest scale of integers, so that one off by one shows
 
 
 def floor_of(results: Iterable[np.ndarray]) -> float:
-    """What the smallest results of a program are held against."""
+    """The least scale of a program's results."""
     return _SHARE * max((_scale(r) for r in results), default=0.0)
 
 

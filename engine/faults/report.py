@@ -442,7 +442,7 @@ def _happens(facts: Facts) -> str:
 
 
 def _message(facts: Facts) -> str:
-    """What was raised, without the folders of this machine, which are nobody's business."""
+    """What was raised, without the names of this machine's folders."""
     error = facts.account.shown.error
     return "" if error is None else _FOLDERS.sub("", error.message)
 

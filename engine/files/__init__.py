@@ -1,1 +1,1 @@
-"""Files of models as a stranger's: what stands in them is checked before torch reads it."""
+"""Untrusted files of models, checked before torch reads them."""

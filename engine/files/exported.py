@@ -1,4 +1,4 @@
-"""Exported programs (`.pt2`): each text in them is held against what may stand in its place.
+"""Exported programs (`.pt2`): each text in them is checked by a grammar for its place.
 
 torch makes Python code of names, evaluates the expressions of sizes, looks operators up by dotted
 names that reach any module, and unpickles what a program calls opaque. So each text that it takes

@@ -139,7 +139,7 @@ class OnnxModel:
     notes: tuple[str, ...]
 
     def check_results(self, index: int, found: Iterable[TensorType | str | None]) -> None:
-        """Hold what an importer makes of a node against the types that ONNX gives it.
+        """Check what an importer makes of a node against the types that ONNX gives it.
 
         Args:
             index: of the node.
@@ -157,7 +157,7 @@ class OnnxModel:
                 raise EngineError("operator", message, self.nodes[index].where)
 
     def check_outputs(self, found: tuple[TensorType, ...], path: str) -> None:
-        """Hold the outputs of what an importer makes against those that ONNX gives the model.
+        """Check the outputs of what an importer makes against those that ONNX gives the model.
 
         Raises:
             EngineError: kind "operator".

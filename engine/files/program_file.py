@@ -130,7 +130,7 @@ def _no_program(name: str, kind: str) -> EngineError:
 def check_params(
     params: Mapping[str, np.ndarray], arguments: Mapping[str, TensorType], name: str
 ) -> None:
-    """Hold the parameters that came with a program against its arguments.
+    """Check the parameters that came with a program against its arguments.
 
     Raises:
         EngineError: kind "file"; names the parameter that is none.

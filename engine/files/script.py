@@ -1,4 +1,4 @@
-"""TVMScript, held against a strict grammar before TVM's parser sees it.
+"""TVMScript, checked by a strict grammar before TVM's parser sees it.
 
 That parser evaluates each expression as Python. So only these may stand in a text: calls of Relax's
 own operators and types by their names, on variables, numbers, short plain texts, and tuples, lists

@@ -1,4 +1,4 @@
-"""Saved tensors (`.npy`, `.npz`, `.safetensors`, `.pt`): a stranger's files, read as numbers alone.
+"""Saved tensors (`.npy`, `.npz`, `.safetensors`, `.pt`): untrusted files, read as numbers alone.
 
 Which of them a file is, its first bytes say. Sizes are checked as they are declared before anything
 is read, no objects are unpickled, and of a `.pt` torch's own reader of plain tensors makes no more

@@ -134,7 +134,7 @@ _ANY_DEVICE = {"device_type_int": "-1", "virtual_device_id": "-1"}
 
 
 def _without_settings(nodes: list[Any]) -> list[Any]:
-    """The nodes of a module that was saved in the midst of a build, without what says how and for
+    """The nodes of a module that was saved during a build, without what says how and for
     which device it is built: nothing stands in their places."""
     gone = {
         i for i, n in enumerate(nodes) if isinstance(n, dict) and n.get("type_key") in _SETTINGS

@@ -164,7 +164,7 @@ class BadNode:
     Args:
         id, title, scope, source: of the node.
         max_abs, max_rel: its error; None where it has no counterpart.
-        counterpart: what it was held against, "" where it has none.
+        counterpart: what it was compared with, "" where it has none.
         reason: in words, how it was found.
     """
 

@@ -76,7 +76,7 @@ def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
 
 
 def nodes_against(ask: Ask, source: ModelSource) -> str:
-    """Whose tensors the nodes of a model are held against; a runtime hands out none."""
+    """What the nodes of a model are compared with; a runtime gives no inner tensors."""
     return PYTORCH if ask("load", source).against == PYTORCH else IMPORTED
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a model can be built on this machine, to be held against each other."""
+"""The ways in which a model can be built on this machine, to be compared."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -22,7 +22,7 @@ from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, 
 from relascope.engine.pytorch.model import Model
 
 WHOLE_NUMBERS = 2.0**32
-"""Integers are held against no more: one that is off by one is over float64's limit at any size."""
+"""The largest scale of integers: one that is off by one is over float64's limit at any size."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _named(outputs: Sequence[torch.Tensor], updated: Tensors, gradients: Tensors
 
 
 def gradient_floor(scales: Iterable[float]) -> float:
-    """What a gradient is held against at least: see `engine.protocol.accuracy.Comparison`."""
+    """The least scale of a gradient: see `engine.protocol.accuracy.Comparison`."""
     return max(scales, default=0.0) * 1e-3
 
 

@@ -33,7 +33,7 @@ from relascope.engine.pytorch.reference import Reference
 from relascope.passes.cuts.split_program import SplitProgram
 
 Counterparts = Mapping[str, tuple[str, torch.Tensor]]
-"""By a node's id, the name of what it is held against, and the tensor."""
+"""By a node's id, its counterpart's name and tensor."""
 
 # Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
 # gradients that a small term tells apart would be taken for one another.
@@ -103,7 +103,7 @@ def compare_inside(
     reference: Reference,
     whole: Tensors,
 ) -> tuple[NodeError, ...]:
-    """Hold every node that has a counterpart against it, in graph order.
+    """Compare every node with its counterpart, in graph order.
 
     Args:
         values: from `values_inside`.
@@ -141,7 +141,7 @@ def compare_inside(
 
 
 def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
-    """Hold those captures that PyTorch has too against its tensors."""
+    """Compare the captures that PyTorch has, too, with its tensors."""
     found = []
     for ident, ours in captures.items():
         if ident in results:

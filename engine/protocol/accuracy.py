@@ -55,7 +55,7 @@ class NodeError:
 
     Args:
         max_abs, max_rel: as of a `Comparison`.
-        counterpart: what it was held against: "aten::linear in encoder.layer.0.output.dense",
+        counterpart: what it was compared with: "aten::linear in encoder.layer.0.output.dense",
             "gradient of" an input, parameter or operator's result, or `WHOLE`; of a program that
             came without PyTorch "nn.relu, as imported" or "output 0, as imported".
     """

@@ -32,11 +32,11 @@ class ImportChange:
 
 
 PYTORCH = "PyTorch"
-"""What numbers are held against where a model is PyTorch's."""
+"""What numbers are compared with where a model is PyTorch's."""
 IMPORTED = "the imported program"
-"""What they are held against where a program came without PyTorch, and without a runtime."""
+"""The same where a program came without PyTorch, and without a runtime."""
 PYTORCHS_OPERATORS = "PyTorch, operator by operator"
-"""What they are held against where PyTorch has a counterpart of each operator."""
+"""The same where PyTorch has a counterpart of each operator."""
 UNBUILT = "TVM cannot build this"
 """How the error of a failed build begins, kind "target"."""
 

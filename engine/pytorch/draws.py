@@ -53,7 +53,7 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
     values |= named
     arguments = tuple(values[n] for n in defaults)
     takes_p = any(a.name == "p" for a in schema.arguments)
-    if name == "bernoulli" and not takes_p:  # uniform numbers, held against a tensor
+    if name == "bernoulli" and not takes_p:  # uniform numbers, compared with a tensor
         return Mask("", 0.0, (), "", draw="uniform_")
     plain = all(isinstance(a, int | float) for a in arguments)
     return Mask("", 0.0, (), "", draw=method, given=arguments) if plain else None

@@ -94,17 +94,17 @@ class Model:
 
     @property
     def against(self) -> str:
-        """Who its numbers are held against, as that stands behind "against"."""
+        """What its numbers are compared with, as it stands behind "against"."""
         return PYTORCH
 
     @property
     def meant(self) -> str:
-        """Who that is as far as nobody has to be asked."""
+        """The same, without asking another process."""
         return self.against
 
     @property
     def unjudged(self) -> str:
-        """Why nobody outside TVM judges its numbers, as a sentence; "" where somebody does."""
+        """Why nothing outside TVM judges its numbers, as a sentence; "" where something does."""
         return ""
 
     @property

@@ -228,7 +228,7 @@ def _run(whole: Opened, source: ModelSource) -> None:
 
 @contextmanager
 def _running(where: str) -> Iterator[None]:
-    """Where a model runs; what it raises is told."""
+    """Report what a model's run raises."""
     try:
         yield
     except EngineError:

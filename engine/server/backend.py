@@ -33,7 +33,7 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Which TVM runs and what it can compile for."""
 
     def target(self, text: str) -> Target:
-        """A target that somebody wrote: what it is for, and whether that can be run here."""
+        """What a target's text is for, and whether that can be run here."""
 
     def pipelines(self, target: str) -> TvmPipelines:
         """TVM's own pipelines, for a target."""

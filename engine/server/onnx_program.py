@@ -1,4 +1,4 @@
-"""An ONNX file as a program: read, made plain, imported, and held against ONNX Runtime."""
+"""An ONNX file as a program: read, made plain, imported, and compared with ONNX Runtime."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path

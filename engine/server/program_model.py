@@ -1,4 +1,4 @@
-"""A program that came without PyTorch, as the model that its numbers are held against."""
+"""A program that came without PyTorch, as the model that its numbers are compared with."""
 
 import io
 import json

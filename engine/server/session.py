@@ -59,7 +59,7 @@ class PipelineSession:
         return replace(about, machine=timing.machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
-        """What a target that somebody wrote is for, and whether that can be run here.
+        """What a target's text is for, and whether that can be run here.
 
         Raises:
             EngineError: kind "target"; TVM refuses it, or cannot write code for it.

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4281,
+    "bench": 4280,
     "commands": 3339,
     "core": 1243,
-    "engine": 42183,
+    "engine": 42315,
     "passes": 10282,
     "recorder": 1424,
     "samples": 550,

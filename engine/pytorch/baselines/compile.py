@@ -14,7 +14,7 @@ _TOLD: dict[str, dict[str, Any]] = {
     "torch.compile": {},
     "torch.compile, reduce-overhead": {"mode": "reduce-overhead"},
 }
-"""What torch.compile is told for those of `engine.protocol.times.BASELINES` that it stands for."""
+"""Arguments of torch.compile, by names among `engine.protocol.times.BASELINES`."""
 
 
 class CannotCompile(Exception):
@@ -65,7 +65,7 @@ def first_run(run: Callable[[], object]) -> None:
     """
     try:
         run()
-    except Exception as error:  # a compiler that is missing, an operator: whatever it is, is told
+    except Exception as error:  # whatever it is, such as a missing compiler, is reported
         raise CannotCompile(lines_of(error)[0]) from error
 
 

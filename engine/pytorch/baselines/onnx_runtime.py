@@ -1,4 +1,4 @@
-"""ONNX Runtime, where it is installed: what an ONNX model's numbers are held against, and a rival.
+"""ONNX Runtime, where it is installed: the reference of an ONNX model's numbers, and a baseline.
 
 It runs on the CPU, with PyTorch's number of threads, which rest where no run of it goes on.
 """

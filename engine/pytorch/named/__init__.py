@@ -130,7 +130,7 @@ def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel,
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Where a library's code runs; what it raises is told."""
+    """Report what a library's code raises."""
     try:
         yield
     except EngineError:

@@ -57,7 +57,7 @@ def _product_of(packed: Any, reduced: bool) -> tuple[Product, list[Tensor | None
     held = weight.int_repr()
     if zeros.any():
         held = held.float() - zeros.float().unsqueeze(1)
-    # qnnpack takes 8 bits whatever it is told.
+    # qnnpack takes 8 bits whatever the argument is.
     most = 127 if reduced and torch.backends.quantized.engine != "qnnpack" else 255
     largest = held.double().abs().sum(1).max().item() * (most + 1)
     form = partial(_product, most, torch.float32 if largest < _EXACT else torch.float64)

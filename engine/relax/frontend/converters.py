@@ -201,7 +201,7 @@ class Converter(ExportedProgramImporter):
         return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
     def convert(self, node: Node) -> Any:
-        """Convert one node of the FX graph, and hold its type against PyTorch's.
+        """Convert one node of the FX graph, and check its type against PyTorch's.
 
         Raises:
             EngineError: kind "operator"; names the operator and its module.

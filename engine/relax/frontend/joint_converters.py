@@ -45,7 +45,7 @@ class JointConverter(Converter):
         return {**super().create_convert_map(), **ours}
 
     def check(self, node: Node, made: Any) -> None:
-        """Hold a result against PyTorch's type; of several, each when it is picked out."""
+        """Check a result's type against PyTorch's; of several, each when it is picked out."""
         if made is not None and not isinstance(made, list):
             super().check(node, made)
 

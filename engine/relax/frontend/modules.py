@@ -132,9 +132,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         made = replace(made, program=replace(made.program, code=code))
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
-        note = (
-            f"A Relay module, told in Relax by {calls} calls: its numbers are held against these."
-        )
+        note = f"A Relay module, written in Relax as {calls} calls, and compared with these."
         made = replace(made, notes=(note, *made.notes))
     return made
 

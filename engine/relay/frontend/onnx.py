@@ -1,6 +1,6 @@
 """From an ONNX model to Relay, by TVM's importer.
 
-`engine.files.onnx_model` has made the model plain. Every operator's result is held against the type
+`engine.files.onnx_model` has made the model plain. Every operator's result has the type
 that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
 """
 

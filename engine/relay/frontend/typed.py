@@ -1,4 +1,4 @@
-"""Every result of an operator held against the type that PyTorch gave it."""
+"""Checks every result of an operator against its type in PyTorch."""
 
 from typing import Any, NoReturn
 

@@ -14,7 +14,7 @@ KERNELS = True
 
 def find(subject: Subject) -> Iterator[Finding]:
     """A pointwise kernel whose only reader is a pointwise or reducing kernel. No pass joins what
-    fusion left apart, so it is told where it was measured, not guessed."""
+    fusion left apart, so it is reported where it was measured, not guessed."""
     kernels = [[subject.graph.by_id[i] for i in nodes] for nodes in subject.kernels or ()]
     fused = any(sum(not is_view(n) for n in inside) > 1 for inside in kernels)
     if fused and subject.measured is None:

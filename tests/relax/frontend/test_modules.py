@@ -268,7 +268,7 @@ def @main(%x: Tensor[(2, 4), float32], %layer.w: Tensor[(4, 4), float32]) {
 def test_relays_text_is_told_in_relax(tmp_path):
     (tmp_path / "mod.relay").write_text(DENSE)
     found = read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
-    assert found.notes[0].startswith("A Relay module, told in Relax by ")
+    assert found.notes[0].startswith("A Relay module, written in Relax as ")
     assert [n for n, _ in found.inputs] == ["x", "layer.w"]
     given = {"x": np.ones((2, 4), "float32"), "layer.w": WEIGHT}
     run = replay.runner(found.program.mod, given, "llvm", False)
