@@ -67,8 +67,7 @@ class MemoryPlan:
     elsewhere: int = 0
 
     def peak(self) -> tuple[int, int]:
-        """The most known bytes that can be held at once, counting both branches of an `if`; the
-        first such step."""
+        """The most known bytes held at once, counting both branches of an `if`; the first step."""
         changes = [0] * (len(self.steps) + 1)
         for one in self.tensors:
             if one.uses:

@@ -13,8 +13,7 @@ from typing import Any
 @dataclass(frozen=True)
 class TvmCall:
     """One pass of TVM's, from module to module: where TVM has what makes it, that function's
-    arguments by name, its pass context's config, and the target that it runs under, as text, or ""
-    for none."""
+    arguments by name, its pass context's config, and the target as text, or ""."""
 
     module: str
     function: str

@@ -41,8 +41,7 @@ def through(wanted: Callable[[str], bool]) -> Any:
 
 
 def names_in(run: Callable[[], Any]) -> list[str]:
-    """The names of the passes of a pipeline that `run` runs on some module, in order; none takes
-    effect."""
+    """Names of the passes that `run` runs on some module, in order; none takes effect."""
     met: list[str] = []
 
     def wanted(name: str) -> bool:

@@ -44,8 +44,7 @@ _standing: list[str] = []  # the token of this process's gate, once there is one
 
 def token() -> str:
     """The token; "" where it is switched off. It is `RELASCOPE_TOKEN`, or is made once and kept in
-    a file that only the user can read, so that a tab that is open is let in when the app starts
-    anew."""
+    a file that only the user can read, so that an open tab is let in when the app starts anew."""
     given = os.environ.get(VARIABLE, "").strip()
     if given:
         return "" if given == "off" else given

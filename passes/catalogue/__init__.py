@@ -43,9 +43,8 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
-    """Read a pipeline's text, and check every pass and parameter against the catalogue. Raises
-    ValueError, which names the step, where one is malformed, its pass unknown, or its parameters
-    wrong."""
+    """Read a pipeline's text, and check every pass and parameter against the catalogue. ValueError
+    names a step that is malformed, whose pass is unknown, or whose parameters are wrong."""
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:
         info(ir, step).arguments(step)

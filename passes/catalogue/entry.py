@@ -30,9 +30,8 @@ def listed(
     least: Mapping[str, float] | None = None,
 ) -> Callable[[F], F]:
     """Enter a function among the passes of its IR, under its own name; leaves it as it is.
-    `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments are
-    literals. They are as of `PassInfo`, and `least` has the smallest numbers that parameters take,
-    by name."""
+    `passes.catalogue.reader` reads all from the file, so arguments are literals. They are as of
+    `PassInfo`, and `least` has the smallest numbers that parameters take, by name."""
     return lambda function: function
 
 

@@ -23,9 +23,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
-    `arguments` are those of "main", in order, `weights` the names of the parameters, whose values
-    are drawn."""
+    """Makes the parts of an example; an IR adds `const`, `variable` and `program`. `arguments` are
+    those of "main", in order, `weights` names of parameters, whose values are drawn."""
 
     ir = ""
     dtype: str
@@ -44,8 +43,7 @@ class Parts:
         raise NotImplementedError
 
     def of_module(self, mod: Any) -> Any:
-        """A typed program of a module with "main"; arguments that were not made as weights are
-        inputs."""
+        """A typed program of a module with "main"; arguments not made as weights are inputs."""
         raise NotImplementedError
 
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:

@@ -29,8 +29,7 @@ class Parameter:
     unit: str = ""
 
     def read(self, text: str) -> Value:
-        """A value as the pass takes it. Raises ValueError where the text is no such value, and says
-        what would be."""
+        """A value as the pass takes it. ValueError says what would be, where the text is none."""
         value = _READERS[self.kind](text)
         if value is None:
             raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")

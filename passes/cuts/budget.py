@@ -30,9 +30,8 @@ _TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
-    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Matrix
-    products may be recomputed. Raises ValueError where no cut is within the budget, or the budget
-    is no number."""
+    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Products
+    may be recomputed. ValueError where no cut is within the budget, or that is no number."""
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
     if len(given.ids) + len(given.sources) <= LARGE:

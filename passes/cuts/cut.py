@@ -337,9 +337,8 @@ def cut(
 ) -> Cut:
     """Cut a joint graph with `forward_outputs` set, or its `Joint`, which remembers earlier cuts'
     work, by a strategy, with a budget as of `Wish` where it has one; `save` and `recompute` are ids
-    of tensors that must, and must not, be saved. ValueError says so where it is no joint graph, no
-    strategy has that name, the strategy has no budget or leaves no choice, or a wish cannot be
-    met."""
+    of tensors that must, and must not, be saved. ValueError where it is no joint graph, no strategy
+    has that name, the strategy has no budget or leaves no choice, or a wish cannot be met."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]

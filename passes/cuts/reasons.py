@@ -14,9 +14,8 @@ MOST = 32  # how many nodes a search for one reason may look at, so that all rea
 
 @dataclass(frozen=True)
 class Recomputation:
-    """How a value comes about when it is not saved. `sources` are ids of the captures, inputs,
-    parameters and masks that the nodes start from; `whole` is False where the search stopped at
-    `MOST` nodes."""
+    """How a value comes about when it is not saved. `sources` are ids of captures, inputs,
+    parameters and masks at its start; `whole` is False where the search stopped at `MOST` nodes."""
 
     computed: tuple[str, ...]
     sources: tuple[str, ...]

@@ -59,8 +59,7 @@ def capture_names(cut: Cut) -> tuple[str, ...]:
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
-    """A program of one function that computes a part of a joint one, and takes those of its
-    arguments."""
+    """A program of one function that computes a part of a joint one from those of its arguments."""
     return replace(
         program,
         mod=mod,

@@ -77,8 +77,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
-    """Indices of the required steps of a pipeline, and of the nearest of what each needs before it,
-    by the catalogue."""
+    """Indices of required steps, and of the nearest that each needs before it, by the catalogue."""
     kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
     ahead = sorted(kept)
     while ahead:
@@ -111,8 +110,7 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
 
 
 def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
-    """The nearest places, from `low` (not bad) and `high` (bad), without a place that can run
-    between."""
+    """The nearest places, from `low` (not bad) and `high` (bad), with none between that can run."""
     dark: set[int] = set()  # cannot be run
     while untried := [i for i in range(low + 1, high) if i not in dark]:
         known = [low, high, *(i for i in dark if low < i < high)]

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4280,
+    "bench": 4279,
     "commands": 3339,
     "core": 1243,
     "engine": 42315,
-    "passes": 10282,
+    "passes": 10251,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25551,
+    "viz": 25526,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -92,8 +92,7 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
 
 def figures(graph: Graph) -> Row:
     """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`). FLOPs are
-    None where operators have become kernels that the compiler could not count: their names tell no
-    price."""
+    None where operators have become kernels that could not be counted."""
     nodes = [*flat(graph)]
     priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
     parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER)
@@ -117,8 +116,7 @@ def operator_rows(before: Graph, after: Graph) -> list[Row]:
 
 def with_removed(before: Graph, matched: Matched) -> Graph:
     """The graph after a step with the nodes that it removed put back where they were read from.
-    Nothing that is there after the step reads them, so the picture says what went, not how the
-    program ran."""
+    Nothing that is there after the step reads them, so it says what went, not how it ran."""
     nodes = list(matched.graph.nodes)
     place = {n.id: n.id for n in nodes}
     for node in nodes:

@@ -99,9 +99,8 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or lines that are not. `rows` has what stands beside
-    one another, a `Line` or None of each side; of what is the same, the numbers of its first line,
-    and the lines."""
+    """Lines that are the same on both sides, or not. `rows` has what stands beside one another, a
+    `Line` or None of each side; of what is the same, its first line's numbers, and the lines."""
 
     same: bool
     rows: Sequence[Any]

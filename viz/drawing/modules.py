@@ -87,8 +87,7 @@ class Group:
 @dataclass(frozen=True)
 class GroupTree:
     """The modules of a graph: every group by id, parents first, and each node's innermost group.
-    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or to
-    none."""
+    `roots` are the ids of those at the top; `group_of` maps a node's id to a group's, or none."""
 
     groups: dict[str, Group]
     roots: tuple[str, ...]

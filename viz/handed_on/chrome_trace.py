@@ -16,10 +16,9 @@ _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "
 
 
 def trace(document: Row) -> Row:
-    """One run of a profile, made of its medians. Kernels stand one after another in the order in
-    which they ran. A phase is as long as it is from end to end when nobody watches; what its
-    kernels do not explain stands behind the last of them. `document` is what `profile MODEL`
-    prints."""
+    """One run of a profile, made of its medians. Kernels stand in the order in which they ran. A
+    phase is as long as it is from end to end when nobody watches; what its kernels do not explain
+    stands behind the last of them. `document` is what `profile MODEL` prints."""
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [
         _name("process_name", 0, f"{head}, {document['target']}"),

@@ -40,8 +40,7 @@ FORMATS: dict[str, str] = {
 
 
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
-    """The longest known ending that a file's name has; EngineError, kind "usage", if it has
-    none."""
+    """The longest known ending that a file's name has; EngineError, kind "usage", without one."""
     fits = [ending for ending in known if name.lower().endswith(ending)]
     if not fits:
         said = "What to write is said by the end of the file's name, which none of these is."

@@ -18,8 +18,7 @@ _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its p
 
 
 def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as GraphML; constants with fewer elements than `fewer_than` are in their
-    readers."""
+    """The graph as GraphML; constants of fewer elements than `fewer_than` are in their readers."""
     graph = fold_constants(graph, fewer_than)
     made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
     rows = node_rows(graph)

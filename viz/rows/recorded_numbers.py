@@ -305,10 +305,9 @@ class RecordedNumbers:
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
         """What the module after each pass of a part returns, against the first and the one before,
-        a row a pass that left another module; `tell` is called with each as it is done. It has
-        "number", "pass", "error" against the first module and "step_error" against the module
-        before the pass, as `viz.rows.tables.judged_row` has them, and "failure", why it cannot be
-        compared."""
+        a row a pass that left another module; `tell` gets each as it is done. It has "number",
+        "pass", "error" against the first module and "step_error" against the module before the
+        pass, as `viz.rows.tables.judged_row` has them, and "failure", why it cannot be compared."""
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)

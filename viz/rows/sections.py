@@ -16,8 +16,7 @@ _WIDE = 40  # characters; a terminal has wider columns last, but for the first
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
-    """Figures in a row, each with what it is of, and "unsure" where it is; `large` where they are
-    what a tab says."""
+    """Figures in a row, each with its words, perhaps "unsure"; `large` ones are what a tab says."""
     return {"kind": "figures", "items": [list(i) for i in items if i[0]], "large": large}
 
 
@@ -56,8 +55,7 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
 
 
 def text(parts: Iterable[Section | str]) -> str:
-    """Sections, and texts between them, as a terminal shows them; charts without a text are left
-    out."""
+    """Sections, and texts between them, as a terminal shows them; no charts without a text."""
     texts = (part if isinstance(part, str) else _text(part) for part in parts)
     return "\n\n".join(filter(None, texts))
 

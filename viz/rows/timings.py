@@ -73,8 +73,7 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 @dataclass(frozen=True)
 class TimingVerdict:
-    """What a row says of our speed, as far as its data allow; `sure` where runs agree enough for a
-    headline."""
+    """What a row says of our speed, if anything; `sure` where runs agree enough for a headline."""
 
     text: str
     sure: bool

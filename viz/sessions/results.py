@@ -83,8 +83,7 @@ def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
 def stages_of(
     ir: str, source: ModelSource, pipeline: Pipeline, kinds: tuple[str, ...]
 ) -> tuple[accuracy.Stage, ...]:
-    """The accuracy report's stages: the source's mode with its pipeline, the other mode with the
-    default one."""
+    """The accuracy report's stages: the source's mode with its pipeline, the other by default."""
     sample = SAMPLES.get(source.model)
     trains = source.training or sample is None or sample.training
     inference, training = pipeline, default_pipeline(ir, True) if trains else None

@@ -122,8 +122,7 @@ _OF_SOURCE = [
 @dataclass(frozen=True)
 class CutChoice:
     """How the joint graph is cut: for strategies that have one, by a `budget` in percent, or the
-    bytes that the chosen cut of the `frontier` keeps; and ids of the tensors that are forced by
-    hand."""
+    bytes that the chosen cut of the `frontier` keeps; and ids of tensors forced by hand."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)
@@ -355,8 +354,7 @@ def _check_results(results: dict[str, Any]) -> None:
 
 def read(kind: Any, value: Any, where: str) -> Any:
     """A value of a type from JSON's. `kind` is a dataclass, a plain type, `X | None`, `tuple[X,
-    ...]` or `dict[str, X]`. Raises ValueError where it is another; the message begins with
-    `where`."""
+    ...]` or `dict[str, X]`. ValueError where it is another begins with `where`."""
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value

@@ -81,8 +81,7 @@ def bindings(function: Any) -> list[Binding]:
 
 
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
-    """What a function with the bindings `bound` returns, nested tuples flattened, as variables and
-    constants."""
+    """What a function with these bindings returns, tuples flattened, as variables and constants."""
     values = {variable.__chandle__(): value for variable, value in bound}
     flat, todo = [], [function.body.body]
     while todo:

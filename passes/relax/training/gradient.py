@@ -139,8 +139,7 @@ def _narrowed(
     gradients: Sequence[str],
 ) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
     """A joint function with bfloat16 arguments and gradients, cast inside. `halves` has by name the
-    arguments for which float32 stands in; `gradients` are the arguments whose gradients are the
-    last results."""
+    ones for which float32 stands in; `gradients` are those whose gradients are the last results."""
     wide = {p.__chandle__(): halves[str(p.name)] for p in params if str(p.name) in halves}
     instead: dict[int, Any] = {}
     casts: dict[int, Any] = {}
@@ -219,8 +218,7 @@ _without: set[str] = set()
 def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: Provenance) -> None:
     """Complete TVM's table (`FPrimalGradient`), which is global, by ours for the operators of typed
     bindings, each in a layer that only passes on unless a `Recorder` is at work. EngineError, kind
-    "pass", names an operator between a wanted argument and the root that has no gradient, and its
-    module."""
+    "pass", names an operator on the way to the root without gradient, and its module."""
     depends = {v.__chandle__() for v in wanted}
     for variable, value in bound:
         read = any(v.__chandle__() in depends for v in variables(value))

@@ -51,8 +51,7 @@ def _calls(function: Any) -> dict[int, Any]:
 
 
 def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
-    """The key of each new call without one, by handle; `old` calls are gone or rebuilt, `new` ones
-    stand producers first."""
+    """The key of each new call without one, by handle; `old` ones are gone, producers are first."""
     name = _Names()
     was = [(*name(e), e) for e in old.values()]
     now = {h: name(e) for h, e in new.items()}

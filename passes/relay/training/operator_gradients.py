@@ -326,8 +326,7 @@ def _relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
-    """PyTorch's clamp passes the gradient on at its limits, others do not; hardtanh and relu6 pass
-    on NaN's."""
+    """Only PyTorch's clamp passes gradients on at limits; hardtanh and relu6 pass on NaN's."""
     x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
     operator = _operator(call)
     inside = (relay.greater_equal, relay.less_equal)
@@ -349,8 +348,7 @@ def _operator(call: Any) -> str:
 
 
 def _largest(call: Any, grad: Any) -> list[Any]:
-    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
-    amax and amin do not."""
+    """Shared evenly among extreme elements; by max and min, not amax and amin, also among NaN."""
     x, dtype = call.args[0], call.checked_type.dtype
     size = shape(x)
     axes = call.attrs.axis
@@ -505,8 +503,7 @@ _OWN: dict[str, Gradient] = {
 class Recorder:
     """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
     exactly the reverse order of calls, and each use is checked. `calls` are the program's,
-    producers first; `span_of` gives the span for what the gradient of a call is made of, or
-    None."""
+    producers first; `span_of` gives the span for what a call's gradient is made of, or None."""
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
         self._expected = list(calls)

@@ -16,10 +16,9 @@ def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
-    `graph` is the program's, with `forward_outputs` set, and `exprs` has the Relay expression of
-    each node by its id; the forward saves the nodes of the ids `captures`, and the backward
-    recomputes the rest. EngineError, kind "usage": a node cannot be captured, or the program has no
-    gradients."""
+    `graph` has `forward_outputs` set, and `exprs` the Relay expression of each node by its id; the
+    forward saves the nodes of the ids `captures`, and the backward recomputes the rest.
+    EngineError, kind "usage": one cannot be captured, or there are no gradients."""
     cut = chosen_cut(graph, captures)
     main = program.main
     results = list(main.body.fields)
@@ -36,8 +35,7 @@ def split(
 def _half(
     program: RelayProgram, name: str, results: Sequence[Any], instead: Mapping[int, Any]
 ) -> RelayProgram:
-    """A function of the given results, in which variables, its last arguments, replace some
-    expressions."""
+    """A function of the given results, its last arguments in the place of some expressions."""
     new = rebuilt(results, instead)
     body = relay.Tuple([new[r.handle.value] for r in results])
     params = [p for p in program.main.params if p.handle.value in new]

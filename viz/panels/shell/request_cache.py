@@ -58,8 +58,7 @@ class RequestCache:
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
         """The engine's answer. Raises Waiting where it is not here after `patience` seconds (ask
-        again on the next rerun), and EngineError where that was the answer (`forget` it to try
-        again)."""
+        again at the next), and EngineError where that was the answer (`forget` it to try again)."""
         request = Request(method, arguments)
         until = time.monotonic() + patience
         while True:
@@ -86,8 +85,7 @@ class RequestCache:
 
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
         """What `make` returns, remembered by `key` like an answer: the same object every time. A
-        drawing is kept by the graph it was made of, so what is made of an answer must not be made
-        anew on every rerun."""
+        drawing is kept by the graph it was made of, so that must not be made anew on each rerun."""
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())

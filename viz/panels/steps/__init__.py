@@ -35,9 +35,8 @@ _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 @dataclass
 class _StepState:
-    """What is known so far of the chosen step: its index, what it changed, the screen with a
-    pipeline without what ends the engine's process (`alive`), and what to raise where the graph
-    would stand."""
+    """What is known so far of the chosen step: its index, what it changed, the screen without steps
+    that end the engine's process (`alive`), and what to raise where the graph would stand."""
 
     index: int
     alive: Screen

@@ -27,9 +27,8 @@ _REST = 0.15  # seconds that a pass is looked at before the next one is worked o
 
 @dataclass
 class OpenedRecording:
-    """A recording, read: the path and the digest of its file
-    (`engine.protocol.source.file_digest`), rows of `viz.rows.recording.pass_rows`, and its
-    `recording_document`."""
+    """A recording, read: path and digest of its file (`engine.protocol.source.file_digest`), rows
+    of `viz.rows.recording.pass_rows`, and its `recording_document`."""
 
     path: str
     digest: str
