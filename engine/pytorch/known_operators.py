@@ -17,7 +17,7 @@ from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.chosen_rows import ChosenRows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair
-from relascope.engine.pytorch.operators.forms import form_of, may_have_form
+from relascope.engine.pytorch.operators.forms import OPTIONS, form_of, may_have_form
 from relascope.engine.pytorch.operators.number_formats import dtypes_of, widens
 from relascope.engine.pytorch.trace_to_fx import FxTrace, trace_to_fx
 from relascope.engine.pytorch.unlike import unknown
@@ -183,7 +183,7 @@ def _has_form(node: Any, training: bool) -> bool:
         given[argument.name] = plain = _plain(value)
         unknown_type = plain is None and value.type().kind() != "NoneType"
         if unknown_type and "Tensor" in str(argument.type):
-            return False
+            return base.removesuffix("_") in OPTIONS  # which trace_to_fx follows, or refuses
     return form_of(f"{base.removesuffix('_')}.{overload}", given, training) is not None
 
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4279,
     "commands": 3339,
     "core": 1243,
-    "engine": 42315,
+    "engine": 42287,
     "passes": 10251,
     "recorder": 1424,
     "samples": 550,

@@ -67,8 +67,8 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
         return op if apart and training else None
     if base in _CONVOLUTIONS:
         return _in_layers(given) if training else None
-    if base in _OF_ALL:
-        return _OF_ALL[base](op, given)
+    if base in _BY_OPTIONS:
+        return _BY_OPTIONS[base](op, given)
     if base == "embedding":
         return _embedding(given, training)
     return _FORMS[base](given) if base in _FORMS else None
@@ -78,7 +78,7 @@ def may_have_form(base: str) -> bool:
     """Whether an operator, such as "add", has a form for some arguments."""
     return (
         base in _FORMS
-        or base in (*_IN_TRAINING, *_OF_ALL, *_NEED_AXES.split(), *_CONVOLUTIONS)
+        or base in (*_IN_TRAINING, *_BY_OPTIONS, *_NEED_AXES.split(), *_CONVOLUTIONS)
         or base in ("einsum", "embedding")
         or base.startswith(("max_pool", "upsample"))
     )
@@ -227,7 +227,7 @@ def _scatter_reduce(
         x = x.scatter(dim, index, torch.full(index.shape, nothing, dtype=x.dtype))
         counts = counts.scatter(dim, index, torch.zeros(index.shape, dtype=x.dtype))
     if reduce != "mean":
-        return _aten.scatter_reduce.two(x, dim, index, source, reduce)
+        return _aten.scatter_reduce.two(x, dim % max(x.dim(), 1), index, source, reduce)
     for axis, size in enumerate(index.shape):
         source = source.narrow(axis, 0, size)
     total = x.scatter_add(dim, index, source)
@@ -261,7 +261,7 @@ def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:
 
 
 def _reduction(given: Given) -> Form | None:
-    plain = given["include_self"] and given["reduce"] != "mean"
+    plain = given["include_self"] and given["reduce"] != "mean" and given["dim"] >= 0
     return None if plain and given["self"].dtype != torch.bool else _scatter_reduce
 
 
@@ -315,6 +315,13 @@ def _cast_first(op: Any, given: Given) -> Form | None:
     return run
 
 
+def _from_first(op: Any, given: Given) -> Form | None:
+    """Along an axis that is counted from the last."""
+    if given["dim"] >= 0:
+        return None
+    return lambda x, dim, *more, **how: op(x, dim % x.dim(), *more, **how)
+
+
 def _spread(op: Any, given: Given) -> Form | None:
     """By another count than all elements, or all but one; over all axes where none is named."""
     x, named = given["self"], given.get("dim")
@@ -365,8 +372,10 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
-_OF_ALL: dict[str, Callable[[Any, Given], Form | None]] = {
-    **dict.fromkeys(("cumsum", "log_softmax", "mean", "prod", "softmax", "sum"), _cast_first),
+_BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
+    **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
+    **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
+    **dict.fromkeys(("scatter", "scatter_add"), _from_first),
     **dict.fromkeys(("std", "var"), _spread),
 }
 _IN_TRAINING: dict[str, Form] = {
@@ -393,3 +402,5 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),
 }
 """By an operator's name."""
+OPTIONS = frozenset({*_BY_OPTIONS, "embedding", "scaled_dot_product_attention"})
+"""Operators of which engines ignore options that a form reads."""

@@ -275,10 +275,6 @@ class Converter(CoreOperators, TypedConverter):
 
     # Arithmetic.
 
-    def add(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores alpha, which is 1."""
-        return super().add(inputs[:2], input_types[:2])
-
     def sub(self, inputs: Any, input_types: Any) -> Any:
         """TVM's multiplies with an alpha of 1."""
         return super().sub(inputs[:2], input_types[:2])

@@ -30,7 +30,7 @@ COMPOSED_IN_TRAINING = (
     "adaptive_avg_pool1d avg_pool1d avg_pool3d einsum grid_sampler grid_sampler_2d "
     "grid_sampler_3d group_norm linalg_vector_norm max_pool1d max_pool3d meshgrid nll_loss "
     "nll_loss_nd nll_loss2d pad prelu reflection_pad1d reflection_pad2d replication_pad1d "
-    "replication_pad2d replication_pad3d upsample_bicubic2d upsample_bilinear2d "
+    "replication_pad2d replication_pad3d topk upsample_bicubic2d upsample_bilinear2d "
     "upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
 )
 """Operators, whatever their overload, whose parts have gradients where Relay has none."""
@@ -43,23 +43,14 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         super().create_convert_map()
         self.convert_map["aten::_convolution"] = self.convolution
         ours: dict[str, Callable[..., Any]] = {
-            name: self.same for name in ["alias", "lift_fresh_copy", "positive"]
+            name: lambda inputs, _: inputs[0] for name in ("alias", "lift_fresh_copy", "positive")
         }
         ours |= {f"grid_sampler_{n}d": self.grid_sampler for n in (2, 3)}
-        ours |= {"_softmax": self.softmax_core, "_log_softmax": self.log_softmax_core}
+        ours |= {"_softmax": self.softmax, "_log_softmax": self.log_softmax}
         ours |= {"_to_copy": self.to_copy, "_unsafe_view": self.convert_map["aten::view"]}
         ours |= {"convolution": self.convolution, "bitwise_or": self.make_elemwise("bitwise_or")}
-        ours |= {"cumprod": self.cumprod, "squeeze": self.squeeze}
+        ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2]), "squeeze": self.squeeze}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
-
-    def same(self, inputs: Any, input_types: Any) -> Any:
-        return inputs[0]
-
-    def softmax_core(self, inputs: Any, input_types: Any) -> Any:
-        return relay.nn.softmax(inputs[0], int(inputs[1]))
-
-    def log_softmax_core(self, inputs: Any, input_types: Any) -> Any:
-        return relay.nn.log_softmax(inputs[0], int(inputs[1]))
 
     def to_copy(self, inputs: Any, input_types: Any) -> Any:
         data, code = inputs[:2]
@@ -92,39 +83,13 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         )
         return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
 
-    def topk(self, inputs: Any, input_types: Any) -> Any:
-        """For a gradient values are taken where the indices say; TVM's alone cannot be laid out."""
-        if not self.model.differentiable:
-            return super().topk(inputs, input_types)
-        data, count, axis, largest = inputs[:4]
-        end = list(self.infer_shape(data))
-        axis = int(axis) % max(len(end), 1)
-        end[axis : axis + 1] = [int(count)]
-        order = self.argsort([data, axis, largest], input_types)
-        found = relay.strided_slice(order, [0] * len(end), end)
-        return relay.gather(data, axis, found), found
-
     def scatter(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes no axis that is counted from the last, and no number."""
-        inputs = self.from_first(inputs)
-        if isinstance(inputs[3], int | float):
-            number = relay.const(inputs[3], self.infer_type(inputs[0]).dtype)
-            inputs[3] = relay.broadcast_to(number, list(self.infer_shape(inputs[2])))
-        return super().scatter(inputs, input_types)
-
-    def scatter_add(self, inputs: Any, input_types: Any) -> Any:
-        """As `scatter`."""
-        return super().scatter_add(self.from_first(inputs), input_types)
-
-    def scatter_reduce(self, inputs: Any, input_types: Any) -> Any:
-        """As `scatter`."""
-        return super().scatter_reduce(self.from_first(inputs), input_types)
-
-    def from_first(self, inputs: Any) -> list[Any]:
-        return [inputs[0], int(inputs[1]) % len(self.infer_shape(inputs[0])), *inputs[2:]]
-
-    def cumprod(self, inputs: Any, input_types: Any) -> Any:
-        return relay.cumprod(inputs[0], int(inputs[1]))
+        """TVM's takes no number."""
+        data, axis, index, source, *how = inputs
+        if isinstance(source, int | float):
+            number = relay.const(source, self.infer_type(data).dtype)
+            source = relay.broadcast_to(number, list(self.infer_shape(index)))
+        return super().scatter([data, axis, index, source, *how], input_types)
 
     def squeeze(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes no axis that is longer than 1, which PyTorch leaves as it is."""
