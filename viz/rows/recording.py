@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import text_diff
-from relascope.viz.rows import Row
+from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, number
 from relascope.viz.rows.sections import Section, figures, table
 
@@ -58,16 +58,12 @@ def pass_rows(recording: Recording) -> list[Row]:
 def _row(one: PassRun, whole: float) -> Row:
     touched = one.touched
     return {
-        "number": one.number,
-        "depth": one.depth,
+        **fields(one, "number depth"),
         "pass": one.name,
-        "opt_level": one.opt_level,
-        "seconds": one.seconds,
-        "own_seconds": one.own_seconds,
+        **fields(one, "opt_level seconds own_seconds"),
         "functions": None if one.before is None else len(one.before),
         "touched": None if touched is None else list(touched),
-        "failure": one.failure,
-        "kind": one.kind,
+        **fields(one, "failure kind"),
         "ended": one.seconds is not None,
         "slow": (one.own_seconds or 0.0) > SLOW * whole,
     }
@@ -174,9 +170,7 @@ def gaps(document: Row) -> list[str]:
 def recording_document(recording: Recording, rows: Sequence[Row]) -> Row:
     """What `open FILE.rsc` prints besides the passes; `rows` are of `pass_rows`."""
     return {
-        "about": recording.about,
-        "whole": recording.whole,
-        "stopped": recording.stopped,
+        **fields(recording, "about whole stopped"),
         "end": end_words(rows),
         "seconds": whole_seconds(recording),
         "totals": total_rows(rows),

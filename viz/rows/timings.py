@@ -23,38 +23,16 @@ _EQUAL = 1.05  # times as long: as fast as eager, for a person
 _NEARLY = 1.1
 _WIDE = 1.5  # of a spread, how many times its lower end the upper is
 
-COLUMNS = (
-    "what",
-    "phase",
-    "median_ms",
-    "q1_ms",
-    "q3_ms",
-    "ratio_to_eager",
-    "ratio_of_minima",
-    "ours_over",
-    "max_abs_error",
-    "peak_bytes",
-    "capture_bytes",
-    "build_seconds",
+_COLUMNS = (
+    "what phase median_ms q1_ms q3_ms ratio_to_eager ratio_of_minima ours_over max_abs_error "
+    "peak_bytes capture_bytes build_seconds"
 )
+COLUMNS = _COLUMNS.split()
 """What a row of a timing has, without its samples and its target."""
 
-_RUN = (
-    "when",
-    "model",
-    "batch",
-    "tokens",
-    "dtype",
-    "engine",
-    "training",
-    "pipeline",
-    "strategy",
-    "machine",
-    "threads",
-    "repeats",
-)
+_RUN = "when model batch tokens dtype engine training pipeline strategy machine threads repeats"
 _SPREAD = ("ratio_q1", "ratio_q3")
-HISTORY_COLUMNS = (*_RUN, *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
+HISTORY_COLUMNS = (*_RUN.split(), *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
 """What a line of a history has: what was run, and one of its rows."""
 
 
@@ -198,7 +176,7 @@ def history_rows(runs: Iterable[Row]) -> list[Row]:
     """One line a row of each run, the oldest run first."""
     return [
         {
-            **{name: run.get(name) for name in _RUN},
+            **{name: run.get(name) for name in _RUN.split()},
             **{name: row[name] for name in (*COLUMNS, "target")},
             **{name: row.get(name) for name in _SPREAD},
             "min_ms": min(row["samples_ms"], default=None),
