@@ -2,8 +2,7 @@
 
 Inference runs the default inference pipeline; training the default way to the gradient, split at
 the default strategy's captures, with dropout on. Errors are relative to the scale of each tensor,
-as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed.
-"""
+as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed."""
 
 import argparse
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """Train a small BERT classifier with TVM and with PyTorch alone, and compare the loss curves.
 
 Weights, data, dropout and optimiser are the same by seed. Prints the largest difference between the
-two curves and the median time of a step of each; or what `verify` adds to the first step.
-"""
+two curves and the median time of a step of each; or what `verify` adds to the first step."""
 
 import argparse
 import os

@@ -95,8 +95,7 @@ def _texts_and_problems(command: Command, source: ModelSource, stepped: Stepped)
 def check(command: Command) -> Document:
     """Every stage of the way against PyTorch, in float32 and float64: the accuracy report.
 
-    With --baseline, what differs from one, in a sentence each.
-    """
+    With --baseline, what differs from one, in a sentence each."""
     args = command.args
     if args.baseline is not None:
         return check_baseline(command)

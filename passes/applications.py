@@ -1,8 +1,7 @@
 """Counts what a rewriter replaces, and stops it after so many.
 
 A debug counter, as LLVM's `-debug-counter`, to find a pass's first wrong application. Both IRs'
-`ir.rewrite.rewrite` ask here before they replace an expression.
-"""
+`ir.rewrite.rewrite` ask here before they replace an expression."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -53,8 +53,7 @@ def reached_windows(
 
     For each element TVM goes down from the last window that may hold it, without asking whether
     there are that many: where a window exceeds half the image, it reads the next row's. With more
-    padding at the ends they exist, and their gradient is zero.
-    """
+    padding at the ends they exist, and their gradient is zero."""
     begins = [int(p) for p in padding[: len(sizes)]]
     ends, gained = [], []
     for size, count, reach, step, begin in zip(sizes, counts, window, strides, begins, strict=True):

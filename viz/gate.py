@@ -3,8 +3,7 @@
 `Gate` stands before everything that the server serves, its websocket too. The link's token is
 traded for a cookie, as in Jupyter; without either there is one plain page that says how to get in.
 Which names the browser may call this machine by, and which page a request may come from, is checked
-with and without a token: else a page of elsewhere could have its name point here.
-"""
+with and without a token: else a page of elsewhere could have its name point here."""
 
 import hashlib
 import logging

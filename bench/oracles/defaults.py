@@ -3,8 +3,7 @@
 They stand in `defaults.txt`. A line there is an expression in which a name of `INPUTS` stands for a
 tensor; what follows with a margin are the arguments that it gets in turn in place of `...`, "-" for
 none. A program is made with the first tensor of each name, and then runs on the others as well:
-labels that are to be ignored, padding, hidden rows.
-"""
+labels that are to be ignored, padding, hidden rows."""
 
 import re
 from collections.abc import Callable

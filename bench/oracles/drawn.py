@@ -3,8 +3,7 @@
 Each is made small by rule, with random weights, in eval mode. What such a rule cannot make, or
 PyTorch itself cannot run, is drawn in vain and counts nowhere; `bench/zoo.py` says how many.
 
-timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`.
-"""
+timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`."""
 
 import dataclasses
 import inspect

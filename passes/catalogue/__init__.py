@@ -1,8 +1,7 @@
 """Every pass that can be switched: what it is, in one line, and where it comes from.
 
 Plain data, read from each function's `@listed` by `passes.catalogue.reader`, so that the app
-imports no TVM. `function` is `module:attribute`, which an engine imports.
-"""
+imports no TVM. `function` is `module:attribute`, which an engine imports."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -50,8 +50,7 @@ class PassInfo:
         looking: only for looking; builds, and later passes that are not, start from before it.
         parameters: in a pipeline's text, `name(key=value)`.
         before: what the program needs so that it finds something to do, a sentence, or "".
-        after: what holds afterwards beyond `summary`, a sentence, or "".
-    """
+        after: what holds afterwards beyond `summary`, a sentence, or ""."""
 
     name: str
     ir: str

@@ -3,8 +3,7 @@
 `--pass-file` or the environment variable `VARIABLE`, which engines inherit, names a file; never the
 page. Its public functions of one argument `program` are passes from `passes.program.Program` to
 one, read by `passes.catalogue.reader`. Functions `before_NAME` and `after_NAME`, or longer, are
-examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR.
-"""
+examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR."""
 
 import ast
 import os

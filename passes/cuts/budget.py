@@ -2,8 +2,7 @@
 
 Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
 (Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). The frontier's cut
-below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere.
-"""
+below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere."""
 
 import re
 from typing import TYPE_CHECKING

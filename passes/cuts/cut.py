@@ -6,8 +6,7 @@ parameters.
 
 Inputs and parameters are never captures. Both functions have constants and what depends on them
 alone. Both get dropout masks, which live for one step: those that the backward reads are held for
-it, a byte an element, and every total counts them (`Joint.kept`).
-"""
+it, a byte an element, and every total counts them (`Joint.kept`)."""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -39,8 +38,7 @@ class Capture:
             take no further memory.
         shares: id of the capture, mask, input, parameter or constant that has its storage, or "".
         path: ids from the capture to the nearest reader that is not recomputed.
-        instead: ids of what would be recomputed without it; at most `reasons.MOST`.
-    """
+        instead: ids of what would be recomputed without it; at most `reasons.MOST`."""
 
     id: str
     name: str
@@ -84,8 +82,7 @@ class Cut:
         forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
             their ratio means something.
         joint: the graph that is cut, from which single tensors' facts are computed on first use.
-        budget: in bytes, where the strategy has one.
-    """
+        budget: in bytes, where the strategy has one."""
 
     strategy: str
     ids: tuple[str, ...]

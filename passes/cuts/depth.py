@@ -71,8 +71,7 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     Forward and backward run in graph order; the backward recomputes a value right before it first
     reads it. Masks are there before the first node, captures once made, as if no kernel had two
     nodes. A storage is held until its last reader, a result's to the end. Unknown dimensions count
-    as none.
-    """
+    as none."""
     owner, kept, by_id = joint.work.owner, joint.kept(captured), joint.graph.by_id
     nodes = (n for n in joint.graph.nodes if n.edges and n.id not in joint.free)
     forward = [n.id for n in nodes if n.id in joint.forward]

@@ -2,8 +2,7 @@
 
 A value is two vertices, its making and its presence, joined by an edge that costs its saved bytes;
 the source feeds the making with its price of recomputation. A minimum cut solves such a project
-selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`.
-"""
+selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -3,8 +3,7 @@
 Each value of the forward that may be needed is *available* to the backward or not, and *computed
 again* or not. Available and not computed again is saved, and costs bytes; computed again costs
 work, and needs all that it reads. Views are free, so values of one storage are saved as the first
-of them. Dropout masks are saved where anything reads them, and are no captures.
-"""
+of them. Dropout masks are saved where anything reads them, and are no captures."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -38,8 +37,7 @@ class CutProblem:
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
-        masks: how many of `ids` are masks, the last ones.
-    """
+        masks: how many of `ids` are masks, the last ones."""
 
     ids: tuple[str, ...]
     save: NDArray[np.float64]

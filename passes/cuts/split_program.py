@@ -19,8 +19,7 @@ class SplitProgram:
 
     Both take what they need of the joint program's arguments, in its order, and return a flat
     tuple: the forward its outputs, then the captures; the backward, which takes the captures last,
-    gradients in the order of `Program.gradients`.
-    """
+    gradients in the order of `Program.gradients`."""
 
     forward: Program
     backward: Program

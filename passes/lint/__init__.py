@@ -1,8 +1,7 @@
 """What could be faster: hazards in a program, each with the pass that removes it.
 
 A linter is one file that looks through a graph of either IR and yields findings. Costs are
-estimated (`passes.cost`), or measured with a profile's kernels.
-"""
+estimated (`passes.cost`), or measured with a profile's kernels."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -19,8 +19,7 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
     An operand that a transpose of its last two axes made loses that transpose; one without gets
     one, which FoldConstant computes where the operand is a weight.
 
-    After: Every batch_matmul has transpose_a=False and transpose_b=True.
-    """
+    After: Every batch_matmul has transpose_a=False and transpose_b=True."""
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "nn.batch_matmul":
@@ -47,8 +46,7 @@ def linear_to_dense(program: RelayProgram) -> RelayProgram:
     A bias that follows moves in front of the reshape back, where FuseOps joins it to the product.
 
     After: Products with one matrix for the whole batch are nn.dense, with their bias in front of
-        the reshape.
-    """
+        the reshape."""
 
     def visit(call: Any, args: list[Any]) -> Any:
         name = op_name(call)

@@ -1,8 +1,7 @@
 """Find the first pass that makes a pipeline bad, in few tries. Knows no compiler.
 
 A try switches the last optional passes off; required ones and what they need stay on. Halving finds
-where good turns to bad; for a try that cannot run, one near it is taken.
-"""
+where good turns to bad; for a try that cannot run, one near it is taken."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -45,8 +44,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
     With n steps that are on, it is asked at most ceil(log2 n) + 2 times, and once more for each try
     that cannot be run. The result is a true boundary, bad with the step and good without it; one of
-    them, if there are several.
-    """
+    them, if there are several."""
     on = [i for i, step in enumerate(pipeline) if step.enabled]
     free = [i for i in on if i not in kept]
     stay = [i for i in on if i in kept]

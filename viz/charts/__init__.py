@@ -73,8 +73,7 @@ def frontier(
             "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
         document: of `viz.rows.tables.frontier_document`.
         rivals: of `viz.rows.tables.torch_saved_document`; None while it is not known.
-        choice: title, bytes and share of the chosen cut.
-    """
+        choice: title, bytes and share of the chosen cut."""
     points = document["frontier"]
     title, held, share = choice
     here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "share": share}]

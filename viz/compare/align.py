@@ -4,8 +4,7 @@ Two compilers draw one PyTorch model differently, but each node says which modul
 operator it came from. Nodes of one graph that share both and are connected are taken as one
 *occurrence*: one call in PyTorch, or several in a row. Occurrences of one module and operator are
 paired where they read what is paired already, and otherwise in order. Everything here is plain
-data, takes time in proportion to the edges, and recurses over nothing.
-"""
+data, takes time in proportion to the edges, and recurses over nothing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable

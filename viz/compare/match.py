@@ -14,8 +14,7 @@ Executable Objects", DIMVA 2004). In turn:
 4. *Order*: what is left between the same pairs, one after the other.
 5. *Place*: another operator that reads and serves the same; a fused group by what is in it.
 
-Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing.
-"""
+Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing."""
 
 import heapq
 import json
@@ -65,8 +64,7 @@ class Matching:
 
     How sure a pair is counts what speaks for it: 1 where both compute the same all the way up;
     otherwise the share of operator, attributes and types, of module, of what is read and of who
-    reads that agree.
-    """
+    reads that agree."""
 
     left: Graph
     right: Graph

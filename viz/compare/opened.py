@@ -1,6 +1,5 @@
 """A graph with its fused functions opened: what each node really reads, and who really reads it;
-and the names of operators as two graphs share them.
-"""
+and the names of operators as two graphs share them."""
 
 import re
 from collections import defaultdict

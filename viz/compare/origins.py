@@ -15,8 +15,7 @@ alone, how the new ones stand for the old ones. Ours; four kinds of evidence, th
 
 An origin is `sure` when the value of the one provably stands in the place of the other's; where
 only its place in the graph or in the model speaks for it, it is not. Linear in the size of both
-graphs; nothing recurses over edges.
-"""
+graphs; nothing recurses over edges."""
 
 import re
 from collections import defaultdict, deque

@@ -3,8 +3,7 @@
 A run is the pipeline of a model, of a session or of a recording, or a model that is only imported.
 Steps are aligned by their names in order (Ratcliff and Obershelp, as `difflib` has it). Programs
 after aligned steps are the same where their texts are known to be equal, or all nodes of their
-graphs are (`viz.compare.match`).
-"""
+graphs are (`viz.compare.match`)."""
 
 import difflib
 from collections import Counter

@@ -3,8 +3,7 @@
 Both IRs number their values, so one new line would change all that follow. Lines are therefore held
 against each other without their numbers first; where they agree, the text before gets the numbers
 of the one after, so that only what is another value shows. A number that has none there is marked
-by an apostrophe.
-"""
+by an apostrophe."""
 
 import difflib
 import re

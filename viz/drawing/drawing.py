@@ -36,8 +36,7 @@ class Overlay:
         limits: where the four steps of the scale begin but for the first; None has the browser
             choose, by the values.
         labels: what the legend says of the steps; without, their ranges.
-        none: what it says of a node without a value.
-    """
+        none: what it says of a node without a value."""
 
     name: str
     title: str
@@ -105,8 +104,7 @@ class View:
             be left out until `present` is called.
         showing: a number; where it is another than before, and not 0, the show begins.
         present: called when a show begins (True) or ends (False), with the bytes of the cut that
-            is to be chosen, or None.
-    """
+            is to be chosen, or None."""
 
     height: int | None = 640
     fewer_than: int = 10

@@ -1,8 +1,7 @@
 """The viewer's JavaScript for use outside its page: as one script, and run in an engine here.
 
 The layout is written in JavaScript, so that the browser opens and closes groups at once. Where
-positions are wanted without a browser, V8 runs the same modules, which touch no document.
-"""
+positions are wanted without a browser, V8 runs the same modules, which touch no document."""
 
 import atexit
 import json

@@ -69,8 +69,7 @@ class Group:
         parameter_bytes: bytes of the parameters and constants inside.
         operators: how often each operator is called inside, the most frequent first.
         times: how many modules it holds that are alike, one after the other ("layer × 12"); 1 for
-            any other group.
-    """
+            any other group."""
 
     id: str
     label: str

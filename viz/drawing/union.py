@@ -3,8 +3,7 @@
 A node has one slot in all steps that it is in. What comes anew takes the slot of the node that it
 stands for, or of the last that it fuses, where that is free, else one of its own. Laid out is the
 union; what a step has not is left blank there, so nothing moves from step to step and no edge of
-one runs through a node of another.
-"""
+one runs through a node of another."""
 
 from collections import defaultdict
 from collections.abc import Mapping

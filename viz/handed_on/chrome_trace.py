@@ -1,8 +1,7 @@
 """A profile as a trace that chrome://tracing and Perfetto open: kernels on a line of time.
 
 The format is the "JSON Object Format" of the Trace Event Format: complete events ("X") with times
-in microseconds, and metadata events that name the process and its rows.
-"""
+in microseconds, and metadata events that name the process and its rows."""
 
 import json
 from collections.abc import Sequence

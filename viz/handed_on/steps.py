@@ -1,8 +1,7 @@
 """The steps of a pipeline, or the passes of a recording, in a file: their list, what each did.
 
 A step does something to functions, and a pipeline has one. What a function was before and after a
-step stands behind a key, whose graph and text an engine or a recording has.
-"""
+step stands behind a key, whose graph and text an engine or a recording has."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -3,8 +3,7 @@
 A part of a compile is what one program became, pass by pass, with the same arguments and results.
 An engine opens its first module as a model, and each pass that changed it is a step of a pipeline
 whose program is the module that was recorded after it: so what is done with pipelines (errors,
-bisection, reduction) is done with a recording.
-"""
+bisection, reduction) is done with a recording."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

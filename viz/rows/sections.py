@@ -1,8 +1,7 @@
 """What a result shows, from top to bottom: the same for the page, a file of it and a terminal.
 
 A section is plain data. Tables keep their values: each of the three writes them where it knows how
-wide they may be. A chart has the name of a function of `viz.charts` and what that draws.
-"""
+wide they may be. A chart has the name of a function of `viz.charts` and what that draws."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

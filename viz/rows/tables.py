@@ -1,8 +1,7 @@
 """What the page, a file of it and the command line say about a result: the same for all.
 
 Functions take an engine's plain result and return JSON values with the field names that the command
-line promises; those that end in `_sections` or `_table` make of these what people read.
-"""
+line promises; those that end in `_sections` or `_table` make of these what people read."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

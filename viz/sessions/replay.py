@@ -1,7 +1,6 @@
 """A session as one file: a ZIP archive of `session.json` and, where the model is a file, that.
 
-What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own.
-"""
+What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own."""
 
 import lzma
 import struct

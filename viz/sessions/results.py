@@ -1,7 +1,6 @@
 """What is found of a session's screen: graphs, steps, captures and errors, each as plain values.
 
-The page notes what its engine has answered already; a replay asks for the same and compares.
-"""
+The page notes what its engine has answered already; a replay asks for the same and compares."""
 
 import hashlib
 import json

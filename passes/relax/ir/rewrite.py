@@ -273,8 +273,7 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
     result of a rule (see `Rule`) must have the type of what it replaces.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
-    replaces, and what is made on the way is named after it.
-    """
+    replaces, and what is made on the way is named after it."""
     main = program.main
     old = bindings(main)
     maker = Maker({str(v.name) for v, _ in old}, program.provenance)

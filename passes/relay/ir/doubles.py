@@ -1,8 +1,7 @@
 """Sums and differences of a value with itself, as TVM builds them right.
 
 SimplifyExpr fails on its form of `x + x` if x is more than a variable ("contains free variables"),
-and kernels take `x - x` for 0, which is wrong for NaN and infinity.
-"""
+and kernels take `x - x` for 0, which is wrong for NaN and infinity."""
 
 import math
 from typing import Any

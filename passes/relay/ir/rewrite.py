@@ -1,8 +1,7 @@
 """Rewriting a Relay function node by node without recursion.
 
 TVM's `ExprMutator` stops at Python's recursion limit on deep graphs; this walks in post order. It
-serves graph normal form: let bindings and control flow are left as they are.
-"""
+serves graph normal form: let bindings and control flow are left as they are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -125,8 +124,7 @@ def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) 
 
     A replacement without a span gets that of the call that it replaces, so its module stays known.
     `visit` (see `Visit`) may read types of the original call (`call.args[0].checked_type`), not of
-    rewritten arguments, which may have none yet.
-    """
+    rewritten arguments, which may have none yet."""
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:

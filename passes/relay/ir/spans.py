@@ -1,8 +1,7 @@
 """What a span says here: a key into `RelayProgram.provenance`.
 
 The importer's keys are `scope|operator|ordinal`; the ordinal counts PyTorch's operators in the
-order in which PyTorch executes them.
-"""
+order in which PyTorch executes them."""
 
 from collections.abc import Mapping
 from typing import Any

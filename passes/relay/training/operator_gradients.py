@@ -1,8 +1,7 @@
 """Gradients of single operators: ours beside TVM's, and a record of their use.
 
 TVM's table (`FPrimalGradient`) is global. `prepare` completes it and wraps the operators of one
-program; the layer only passes on, unless a `Recorder` is at work.
-"""
+program; the layer only passes on, unless a `Recorder` is at work."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -110,8 +109,7 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     channels, batch * places). A depthwise weight's channels are (groups, out / groups) as TVM
     imports them. TVM's own gradient infers too few channels with groups, its conv2d_backward_weight
     runs one group a channel and image, and that operator's legalisation needs types that building
-    does not keep.
-    """
+    does not keep."""
     attrs = call.attrs
     data, weight = call.args
     groups = int(attrs.groups)

@@ -83,8 +83,7 @@ def boundary(
     An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting` becomes
     a progress bar with Cancel, and the page is run again when the answer is here. Where a page has
     two request caches, `key` tells their buttons apart. Of a `picture` the outline stands in its
-    place. The key `asked`, of what was asked for, is let go where the person cancels it.
-    """
+    place. The key `asked`, of what was asked for, is let go where the person cancels it."""
     try:
         yield
     except Waiting:

@@ -1,8 +1,7 @@
 """The values of controls: kept while a control is not drawn, and not lost on the way.
 
 Each message of the browser says what all its controls show, also the one that comes by the clock,
-and also while a value that was set here is on its way there. It must not undo that.
-"""
+and also while a value that was set here is on its way there. It must not undo that."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

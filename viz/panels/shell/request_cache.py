@@ -3,8 +3,7 @@
 A panel asks for a result with every argument spelled out. What is known is returned at once; what
 is not is started, and `Waiting` says so if it takes longer than a moment. One job runs at a time,
 and the next is only started when a panel still asks for it, so nothing piles up behind a model
-that the user has already left. Knows nothing of Streamlit.
-"""
+that the user has already left. Knows nothing of Streamlit."""
 
 import time
 import weakref

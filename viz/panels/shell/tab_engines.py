@@ -1,8 +1,7 @@
 """Engines: one for each browser session.
 
 An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
-is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
-"""
+is lost by that: a request cache keeps its answers, and asks in full when the person comes back."""
 
 import ctypes
 import gc

@@ -2,8 +2,7 @@
 
 Baselines are documents of `engine.jobs.baseline.take`. Structure is held exactly, sizes within a
 percent; times are held only on the machine where the baseline was made, by the best of several
-runs, which is what other work on the machine disturbs least.
-"""
+runs, which is what other work on the machine disturbs least."""
 
 import difflib
 import json
