@@ -4,7 +4,7 @@ Inference runs the default inference pipeline; training the default way to the g
 the default strategy's captures, with dropout on. Errors are relative to the scale of each tensor,
 as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed."""
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -37,9 +37,7 @@ def main() -> int:
     return common.finish(args, common.measured(args, sources, partial(_rows, args)))
 
 
-def _rows(
-    args: argparse.Namespace, client: EngineClient, ir: str, source: ModelSource
-) -> Iterator[Row]:
+def _rows(args: Namespace, client: EngineClient, ir: str, source: ModelSource) -> Iterator[Row]:
     asked = common.request(client, ir, source, words=(args.target or [""])[0])
     # The gradient in one function, and split; a forward is one function.
     for split in (False, True) if source.training else (False,):

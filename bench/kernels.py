@@ -4,9 +4,9 @@ For a machine that does nothing else. The bar: kernels that are mapped to nodes 
 what the program takes from end to end, within 10 %; where they do not, the gap is shown, in kernels
 of no node and outside kernels. Returns 1 where a sample fails."""
 
-import argparse
 import functools
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 
 import common
@@ -55,9 +55,7 @@ def main() -> int:
     return common.finish(args, rows)
 
 
-def _rows(
-    args: argparse.Namespace, client: EngineClient, ir: str, source: ModelSource
-) -> Iterator[Row]:
+def _rows(args: Namespace, client: EngineClient, ir: str, source: ModelSource) -> Iterator[Row]:
     """One row a phase; in training, "forward" is that of the split program."""
     words = (args.target or [""])[0]
     asked = common.request(client, ir, source, args.threads, args.repeats, words)

@@ -4,7 +4,7 @@ A row says of each build how many functions run on the GPU, how many threads the
 they share, registers, and how many each rule scheduled; below stands what stands out, as `compile`
 prints it. Returns 1 where a build fails, or a kernel would not run."""
 
-import argparse
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,9 +29,7 @@ def main() -> int:
     return common.finish(args, common.measured(args, sources, partial(_rows, args)))
 
 
-def _rows(
-    args: argparse.Namespace, client: EngineClient, ir: str, source: ModelSource
-) -> Iterator[Row]:
+def _rows(args: Namespace, client: EngineClient, ir: str, source: ModelSource) -> Iterator[Row]:
     asked = common.request(client, ir, source)
     for target in args.target or TARGETS:
         found: Artefact = client.call("compile", replace(asked, target=target))

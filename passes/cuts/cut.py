@@ -70,19 +70,12 @@ class Spared:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where the joint graph is sawn through.
-
-    Args:
-        strategy: its name, or "by_hand".
-        ids: of the captures, in graph order.
-        recomputed: ids of the forward's nodes that the backward recomputes, in graph order, but of
-            constants alone.
-        forward_flops, recomputed_flops: estimates for the whole forward, and for what is
-            recomputed.
-        forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
-            their ratio means something.
-        joint: the graph that is cut, from which single tensors' facts are computed on first use.
-        budget: in bytes, where the strategy has one."""
+    """Where the joint graph is sawn through, by a strategy's name, or "by_hand": ids of the
+    captures, and of the forward's nodes that the backward recomputes (but of constants alone), in
+    graph order. FLOPs are estimates for the whole forward, and for what is recomputed; seconds
+    likewise on a nominal machine (see `passes.cost`): only their ratio means something. From the
+    joint graph single tensors' facts are computed on first use. The budget is in bytes, where the
+    strategy has one."""
 
     strategy: str
     ids: tuple[str, ...]

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4244,
+    "bench": 4238,
     "commands": 3327,
     "core": 1243,
     "engine": 42287,
-    "passes": 10167,
+    "passes": 10160,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25462,
+    "viz": 25448,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -11,7 +11,7 @@ from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
-from relascope.viz.panels.cut import captures, frontier, measured, two_gradients
+from relascope.viz.panels.cut import captures, frontier, two_gradients
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph, strategy
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
@@ -97,7 +97,7 @@ def show(screen: Screen) -> None:
             "the cut, with its frontier,",
         )
     captures.show(document)
-    measured.show(screen)
+    frontier.show_measured(screen)
     two_gradients.show(screen)
     with pane:
         frontier.ask_torch_saved(screen)
