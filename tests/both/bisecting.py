@@ -1,7 +1,6 @@
 """The tests of bisection that both engines share: planted faults are found, without a hint.
 
-A file that imports them defines `case`, what is the engine's own, and `session`.
-"""
+A file that imports them defines `case`, what is the engine's own, and `session`."""
 
 import ctypes
 import gc
@@ -159,8 +158,7 @@ def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp
 def slow_pipeline(case, monkeypatch):
     """The inference pipeline with a pass that makes it slow, and its index.
 
-    From here on the test measures CPU time, so that what else the machine does decides nothing.
-    """
+    From here on the test measures CPU time, so that what else the machine does decides nothing."""
     calls = itertools.count()  # that clock may stand still for a short run
     cpu_time = time.process_time
     monkeypatch.setattr(time, "perf_counter", lambda: cpu_time() + 1e-5 * next(calls))

@@ -51,8 +51,7 @@ def forward_agrees(function, *inputs, target=None):
 def gradients_agree_of(cases, target=QUICK):
     """The gradient of every floating input of a table's functions, with those of outputs drawn.
 
-    Built quickly: what is special of the kernels for this processor, `forwards_agree` shows.
-    """
+    Built quickly: what is special of the kernels for this processor, `forwards_agree` shows."""
     function, inputs = together(cases)
     live, values = program(function, inputs, target)
     leaves = {n: v.clone().requires_grad_() for n, v in values.items() if v.is_floating_point()}

@@ -152,8 +152,7 @@ def total(engine, model, program, strategy):
     """A cut's total, what its forward hands over, and the masks that the backward takes, in bytes.
 
     Captures that share a storage are handed over each by itself, so only those with bytes of their
-    own count. Results and gradients, too.
-    """
+    own count. Results and gradients, too."""
     masks = draw_masks(program.masks, model.source.seed)
     parts = engine.split_by(program, strategy)
     built = engine.runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
@@ -186,8 +185,7 @@ def compare(model, outputs, gradients, limits=None):
 
     Limits, of outputs and of gradients, count relative to the scale of PyTorch's tensor. A gradient
     that is zero but for rounding (softmax does not see the bias of its keys) must be as small in
-    both.
-    """
+    both."""
     expected = model.forward()
     output_limit, gradient_limit = limits or LIMITS[str(expected[0].dtype).removeprefix("torch.")]
     assert len(outputs) == len(expected)

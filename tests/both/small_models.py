@@ -1,8 +1,7 @@
 """Samples of width 32, for tests in which a width of 768 is not the point.
 
 Importing this lists them beside the samples, in this process alone: `small_bert`, `small_gpt2` and
-`small_llama` have the operators of `bert_layer`, `gpt2_block` and `llama_block`.
-"""
+`small_llama` have the operators of `bert_layer`, `gpt2_block` and `llama_block`."""
 
 import sys
 from dataclasses import replace

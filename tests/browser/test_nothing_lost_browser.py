@@ -1,7 +1,6 @@
 """Clicks, keys and typed values at random moments, also while the page runs: each is done once.
 
-What was done is held against the address, which says what the page took.
-"""
+What was done is held against the address, which says what the page took."""
 
 import random
 from urllib.parse import parse_qs, urlsplit

@@ -161,9 +161,6 @@ def test_the_way_to_the_gradient_is_kept_and_its_middle_is_no_place_to_look(ir):
     assert not half_way(ir, pipeline, pipeline)
 
 
-# With an engine, which has no TVM.
-
-
 PIPELINE = "bind|fold|cse|fuse"
 
 
@@ -442,9 +439,6 @@ def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one(
     assert [t.outcome for t in result.log][:2] == ["crash", "crash"]
 
 
-# On the page.
-
-
 def find(page, seed):
     settle(page.number_input(key="keep_seed").set_value(seed).run())
     page.button(key="bisect_button").click()
@@ -535,9 +529,6 @@ def test_a_search_can_be_given_up(page):
     assert not page.success
     assert not page.error
     assert page.session_state.bisect is None
-
-
-# Passes of one's own.
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """The command line: one JSON document, promised fields, exit statuses, sentences for errors.
 
 The commands run in this process against an engine without a TVM (page_session.py), and as processes
-where the process is the point; some run the real engines.
-"""
+where the process is the point; some run the real engines."""
 
 import contextlib
 import csv
@@ -139,6 +138,8 @@ def test_compare_is_a_word_for_diff_with_the_other_engine():
         k: v for k, v in found.items() if k not in timed
     }
     assert data["model"] == "mlp" and data["verdict"].startswith("They start from other programs")
+    assert (found["a"]["engine"], found["b"]["engine"]) == ("relay", "relax")
+    assert found["first_difference"]["pass"] is None
 
 
 def test_compare_says_which_engine_fails():
@@ -167,16 +168,6 @@ def test_files_are_of_the_kind_that_their_names_say(tmp_path):
     assert [len(Graph.from_json(g)) for g in graphs] == [7, 7, 7, 6]
 
 
-def test_step_has_one_row_a_pass():
-    data = document("step", "mlp", "--passes", "cse|-bind|fold")
-    assert [s["pass"] for s in data["steps"]] == ["cse", "bind", "fold"]
-    assert [s["enabled"] for s in data["steps"]] == [True, False, True]
-    assert data["steps"][2]["removed"] == 1
-    for step in data["steps"]:
-        assert {"changed", "added", "nodes", "seconds"} <= set(step)
-        assert step["error"] is None
-
-
 def test_step_memory_shows_the_plan_after_each_step_that_has_one():
     given = ("step", "mlp", "--engine", "relax", "--memory", "--passes")
     steps = document(*given, "tvm:default", real=True)["steps"]
@@ -192,8 +183,14 @@ def test_step_memory_shows_the_plan_after_each_step_that_has_one():
     assert text.endswith("TVM's own pipelines do: --passes tvm:default.\n")
 
 
-def test_step_check_measures_the_error_after_each_step_that_is_on():
-    steps = document("step", "mlp", "--passes", "cse|-bind|fold", "--check")["steps"]
+def test_step_has_one_row_a_pass_and_checks_those_that_are_on():
+    given = ("step", "mlp", "--passes", "cse|-bind|fold")
+    assert not any(s["error"] for s in document(*given)["steps"])
+    steps = document(*given, "--check")["steps"]
+    assert [s["pass"] for s in steps] == ["cse", "bind", "fold"]
+    assert [s["enabled"] for s in steps] == [True, False, True]
+    assert steps[2]["removed"] == 1
+    assert all({"changed", "added", "nodes", "seconds"} <= set(s) for s in steps)
     error = steps[0]["error"]
     assert (error["max_abs"], error["max_rel"], error["dtype"]) == (1e-6, 2e-6, "float32")
     assert error["worst"] == "output 0"

@@ -33,12 +33,6 @@ def test_a_pass_that_is_off_in_b_is_where_they_part_and_the_status_is_1():
     assert "The first difference is at fold. Only A has it." in said
 
 
-def test_the_engine_of_b_may_be_another():
-    found = document("diff", "mlp", "mlp", "--engine-b", "relax", status=1)
-    assert (found["a"]["engine"], found["b"]["engine"]) == ("relay", "relax")
-    assert found["first_difference"]["pass"] is None  # they start from other programs
-
-
 def test_recordings_need_no_engine(tmp_path):
     one, other = recorded(tmp_path / "a.rsc"), recorded(tmp_path / "b.rsc", passes=2)
     assert document("diff", str(one), str(one))["same"]

@@ -211,9 +211,6 @@ def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
     assert found.piece.nodes == (ids[9_000],)
 
 
-# What a report runs with.
-
-
 def test_differences_are_relative_to_scale_and_nan_is_infinite():
     ones = np.ones(3)
     assert replay.difference(2 * ones, 2 * ones + np.array([0, 0.5, 0])).max_rel == 0.25
@@ -273,9 +270,6 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
         timeout=60,
     )
     assert done.stdout.startswith(str(tmp_path)), done.stderr
-
-
-# With an engine, which has no TVM.
 
 
 class Answers:
@@ -533,9 +527,6 @@ def test_as_text_it_has_the_pieces_and_the_program(asked):
     text = asked(faulty_session.WRONG_FOLD, json_=False)
     says = "makes it wrong|nodes  results  outcome|before the pass|after the pass|It is wrong."
     assert all(part in text for part in (*says.split("|"), "run report.py there"))
-
-
-# On the page.
 
 
 def bisect(page, seed):

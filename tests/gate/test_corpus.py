@@ -1,7 +1,6 @@
 """The corpus of TVM's faults: the score counts what relascope says of each case.
 
-That every case is opened is asked in each engine's own process (tests/both/bisecting.py).
-"""
+That every case is opened is asked in each engine's own process (tests/both/bisecting.py)."""
 
 import json
 import os

@@ -439,9 +439,6 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
     assert dict(zip(operators["operator"], operators["PyTorch's"], strict=True))["nn.matmul"] == 3
 
 
-# The request cache and the list of steps, by themselves.
-
-
 class Job:
     def __init__(self):
         self.done, self.progress, self.outcome, self.cancelled = False, (0.0, ""), None, False

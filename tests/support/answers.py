@@ -34,8 +34,7 @@ def refused(
     Args:
         kind, where: of the error; "" is any; `where` may leave out the line.
         match: a pattern that its message has.
-        says, hint: texts that message and hint have.
-    """
+        says, hint: texts that message and hint have."""
     with pytest.raises(EngineError, match=match or None) as caught:
         yield
     error = caught.value

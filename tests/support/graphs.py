@@ -46,8 +46,7 @@ def nodes_of(text: str, of: str = "2x4") -> list[Node]:
     their own; "~" is a space.
 
     Args:
-        of: the type of what has none.
-    """
+        of: the type of what has none."""
     return [_node(statement, of) for statement in text.split(";")]
 
 

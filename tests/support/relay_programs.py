@@ -1,7 +1,6 @@
 """Relay programs as JSON, each with inputs and what Relay makes of them; runs where Relay is.
 
-python tests/support/relay_programs.py FOLDER
-"""
+python tests/support/relay_programs.py FOLDER"""
 
 import sys
 from pathlib import Path

@@ -8,8 +8,7 @@ parameters, buffers and the generator's state must be PyTorch's, by dtype, shape
     python tests/both/against_pytorch/grammar.py --engine relax --count 500 [--first 0]
 
 prints each module that is not right and the fewest of its steps that are not, which steps are
-refused how often, and the counts; ends with 1 where one is wrong.
-"""
+refused how often, and the counts; ends with 1 where one is wrong."""
 
 import argparse
 import copy
@@ -48,8 +47,7 @@ class At:
         ids: int64 [batch, tokens], each below tokens.
         keep: bool [batch, tokens]; the first token is always kept.
         module: which holds the buffers.
-        more: outputs beside the last.
-    """
+        more: outputs beside the last."""
 
     part: Any
     x: torch.Tensor
@@ -179,8 +177,7 @@ def _step(step: str, layer: str) -> Step:
 def _read() -> dict[str, dict[str, Step]]:
     """The grammar of grammar.txt: by group and name a step, and the layer that it has of its own.
 
-    A step is an expression of what `At` has, and of `at` itself; a layer is one of the width w.
-    """
+    A step is an expression of what `At` has, and of `at` itself; a layer is one of the width w."""
     groups: dict[str, dict[str, Step]] = {}
     for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):

@@ -1,7 +1,6 @@
 """What the scripts that hold engines against PyTorch share: children, verdicts, files of rows.
 
-Unlike `bench/common.py`, which asks engines as the app does, this runs them in the same process.
-"""
+Unlike `bench/common.py`, which asks engines as the app does, this runs them in the same process."""
 
 import json
 import multiprocessing
@@ -44,8 +43,7 @@ def differences(
             memory, for which it takes its scalar code in place of its vectors', and with its plain
             kernel of attention. They differ in what they make of NaN, as in hardtanh's gradient.
         moved: PyTorch's own after its inputs and weights moved by what float32 rounds them by. How
-            far these move is allowed, too: at a ReLU's kink, and where the truth is zero.
-    """
+            far these move is allowed, too: at a ReLU's kink, and where the truth is zero."""
     if len(ours) != len(theirs):
         return f"{len(ours)} tensors for {len(theirs)}"
     found: list[str] = []

@@ -1,8 +1,7 @@
 """Limits on errors, from the number format and the length of sums, for every processor.
 
 How a sum is split among vector lanes, and whether a product is rounded before it is added, differ
-from processor to processor; these bounds hold for every order.
-"""
+from processor to processor; these bounds hold for every order."""
 
 from typing import Any
 
@@ -28,8 +27,7 @@ def rounding(dtype: Any, length: int, magnitude: Any = 1.0) -> float:
         dtype: NumPy's, PyTorch's or its name.
         length: operations one after another, such as the terms of a sum.
         magnitude: of the largest result, where the terms have both signs; of the sum of the terms'
-            absolute values otherwise.
-    """
+            absolute values otherwise."""
     return 8.0 * length**0.5 * _UNITS[str(dtype).removeprefix("torch.")] * float(magnitude)
 
 

@@ -1,7 +1,6 @@
 """The tests of building for a target that is not here: sizes and code, and what is missing.
 
-A file that imports them says of which engine by its `session`.
-"""
+A file that imports them says of which engine by its `session`."""
 
 import shutil
 

@@ -1,8 +1,7 @@
 """Regressions to plant in a compile, which a gate must name, and the model for them.
 
 Each is a pass file, and a model's file, that take the places of sound ones: the pipeline and its
-pass `own` are called the same, so nothing but what they do tells them apart.
-"""
+pass `own` are called the same, so nothing but what they do tells them apart."""
 
 from dataclasses import dataclass
 from pathlib import Path

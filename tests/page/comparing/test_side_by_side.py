@@ -28,9 +28,6 @@ def served_by(page):
     return "Relax" if "(Relax)" in words(page) else "Relay"
 
 
-# Which first.
-
-
 def test_the_page_opens_in_relay_and_then_in_what_was_chosen_last(new_page):
     page = new_page()
     assert page.sidebar.segmented_control(key="ir").value == "relay"
@@ -73,9 +70,6 @@ def test_settings_that_cannot_be_read_or_written_do_no_harm(tmp_path, monkeypatc
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     settings.remember("ir", "relay")
     assert "not remembered" in caplog.text
-
-
-# Side by side.
 
 
 @pytest.fixture

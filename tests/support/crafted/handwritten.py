@@ -3,8 +3,7 @@ another, or to take all time or memory, by a way that the grammars might have fo
 
 `MARK`, in a text, stands for a file beside it that nothing may make, and `CANARY` for one above,
 which nothing may read. Each is opened by a command of its own: `FILE` and `OUT` stand for the
-file's path and for that of what is exported.
-"""
+file's path and for that of what is exported."""
 
 import json
 import pickle

@@ -2,8 +2,7 @@
 
 Run as a script by any Python that has a torch, of any version from 1.13 on, it writes them into a
 folder: by torch.jit.trace and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with
-a dynamic batch. None may be refused by the checks of files.
-"""
+a dynamic batch. None may be refused by the checks of files."""
 
 import enum
 import math

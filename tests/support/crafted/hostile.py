@@ -1,8 +1,7 @@
 """Files of models that try to run code, touch files, or take all memory and time.
 
 Each is made from an honest file of a small module. `MARK`, in a text or a pickle, stands for the
-path of a file beside the model's, which nothing may make.
-"""
+path of a file beside the model's, which nothing may make."""
 
 import io
 import json

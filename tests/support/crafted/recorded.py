@@ -34,8 +34,7 @@ def recorded(
             the loops to and fro.
         place: in memory, as it stands in texts of loops; code: what was generated.
         folded: whether the pass that folds a transpose does.
-        drawn: the graph of `main`, before the fold (True) and after it.
-    """
+        drawn: the graph of `main`, before the fold (True) and after it."""
     writer = Writer(path, {"tvm": "0.99", "level": "text", "arguments": ["compile.py", HOSTILE]})
 
     def content(text: str) -> str:

@@ -30,8 +30,7 @@ class Box:
         lines: what is written in it, the title first.
         group: the group that a group's box stands for; for a node, the one it stands in.
         open: whether a group's content is drawn inside.
-        depth: how many open groups are around it.
-    """
+        depth: how many open groups are around it."""
 
     id: str
     kind: OneOf["node", "group"]
@@ -56,8 +55,7 @@ class Edge:
             run up and down, or across where `kind` is "crossing".
         label: type of the value; where several values pass, how many.
         kind: "plain", "long" (no lane was free: it passes beneath boxes) or "crossing" (from the
-            forward half to the backward half).
-    """
+            forward half to the backward half)."""
 
     source: str
     target: str

@@ -1,7 +1,6 @@
 """The real engines, where the sample `bert_layer` is 32 wide for 768: one graph, far less work.
 
-Each function makes a session; what they import is imported in the engine's process alone.
-"""
+Each function makes a session; what they import is imported in the engine's process alone."""
 
 from importlib import import_module
 from typing import Any

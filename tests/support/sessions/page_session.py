@@ -1,8 +1,7 @@
 """An engine without a TVM, for tests of the page and the command line: small, quick, predictable.
 
 It answers like the real one: a two-layer network whose pipeline folds a transpose, and whose joint
-graph has three crossings. Some arguments make it fail or take its time, as said below.
-"""
+graph has three crossings. Some arguments make it fail or take its time, as said below."""
 
 import time
 from dataclasses import replace

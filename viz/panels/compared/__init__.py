@@ -82,9 +82,6 @@ def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None
     _figures_and_graphs(a, b, derive, key, at)
 
 
-# Steps.
-
-
 def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
     heading("Steps beside each other")
     differ = [r for r in rows if step_differs(r, first)]
@@ -138,9 +135,6 @@ def _steps(rows: list[Row], first: Row | None, key: str) -> None:
         height="auto" if len(rows) < 8 else 290,
     )
     st.caption("Click a row's box to see both programs after that step.")
-
-
-# Programs.
 
 
 def _figures_and_graphs(
@@ -377,9 +371,6 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
         on_select=lambda: _picked_in(held, side),
     )
     st.session_state[f"against_asked_{side}"] = focus
-
-
-# Tables.
 
 
 def _tables(held: _Comparison) -> None:

@@ -111,9 +111,6 @@ def _recording(path: str, digest: str) -> _ChosenSide:
     return _ChosenSide(make, digest, None)
 
 
-# What can be chosen.
-
-
 def _ir(screen: Screen | None) -> str:
     if screen is not None and _IR not in st.session_state:
         st.session_state[_IR] = screen.ir

@@ -166,9 +166,6 @@ def _json(value: Any, depth: int) -> str:
     return "{\n" + ",\n".join(named) + f"\n{end}}}"
 
 
-# What is held.
-
-
 def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, error = then["error"], now["error"]
     worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
@@ -486,9 +483,6 @@ _HELD: dict[str, Callable[[Document, Document], Iterable[BaselineDifference]]] =
     "compile": _compile,
     "speed": _speed,
 }
-
-
-# Words.
 
 
 def _are(parts: Sequence[str]) -> str:

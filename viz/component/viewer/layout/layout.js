@@ -70,8 +70,6 @@ class Arrangement {
     return { box, edge, width, height, shown };
   }
 
-  // Which edges there are, and which containers they pass.
-
   // For every two boxes with edges between them, the nodes whose values pass. What only the
   // backdrop has is laid out too, and passes nothing; `loose` is what the backdrop has not.
   pairs() {
@@ -153,8 +151,6 @@ class Arrangement {
     const name = textWidth(item.lines[0], TITLE, true); // with room for it to be written larger
     return [Math.round(Math.max(wide + 34, 150, 1.5 * name + 60)), 52];
   }
-
-  // How large they are, and where.
 
   size(item) {
     if (!item.isOpen) {
@@ -348,8 +344,6 @@ class Arrangement {
     return [rounded(high[0] - low[0] + 2 * MARGIN), rounded(high[1] - low[1] + 2 * MARGIN)];
   }
 
-  // The curves.
-
   edges(pairs) {
     const edge = { s: [], t: [], p: [], label: [], kind: [] };
     const arriving = new Map(), over = [];
@@ -520,8 +514,6 @@ class Arrangement {
       way[way.length - 2] += (turn - (ways.length - 1) / 2) * step;
     });
   }
-
-  // What is written.
 
   lines(item) {
     const { graph } = this;
