@@ -234,7 +234,7 @@ def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
                 kept |= {**row, "seconds": round(time.monotonic() - started, 1)}
                 wrong += row["state"] != "done"
             elif "said" in row:
-                kept["said"].append(row["said"])
+                kept["said"] += [row["said"]] if row["said"] not in kept["said"] else []
             else:
                 kept["rows"].append(row)
             print(f"  {words}", flush=True)
@@ -250,7 +250,7 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
         return
     script, engine = part.script.replace("GPU", "llvm" if dry else "cuda"), part.engine
     if dry:  # the other targets are a GPU's, and times are not kept: few rounds of what is small
-        script = re.sub(r" --target[= ]('[^']*'|\S+)| --sizes| --tokens 128", "", script)
+        script = re.sub(r" --target ('[^']*'|-\S+)| --sizes| --tokens 128", "", script)
         script = re.sub(r"--repeats \d+", "--repeats 2", script)
         script += " --tokens 14" if script.startswith("speed.py") else ""
     lines = [f"{script} {'' if '--boot' in script else '--engine '}{engine}"]

@@ -58,7 +58,8 @@ def main() -> None:
     if options.folder:
         # Whatever is imported at the start may have asked for the folder already.
         tempfile.tempdir = os.environ["TMPDIR"] = options.folder
-        os.environ.setdefault("TEST_DATA_ROOT_PATH", options.folder)  # TVM makes one at home, else
+        for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
+            os.environ.setdefault(name, options.folder)
         writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
         own = Path(options.folder)
         sandbox.enter(sandbox.Access(own, writes, reads, options.network))

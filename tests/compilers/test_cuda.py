@@ -1,4 +1,4 @@
-"""CUDA's libraries and compilers on machines with and without them; no GPU is needed."""
+"""CUDA's libraries, compilers and graphs on machines with and without them; no GPU is needed."""
 
 import contextlib
 import ctypes
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from answers import answer
-from relascope.engine.building import cuda_compiler
+from answers import answer, refused
+from relascope.core.graph import TensorType
+from relascope.engine.building import cuda_compiler, cuda_graphs
+from relascope.engine.building.executables import OwnMemory
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
@@ -149,3 +151,79 @@ def test_gradients_are_taken_where_the_model_is_and_in_full_float32(rounding):
     with contextlib.suppress(AssertionError, RuntimeError):  # there is no GPU
         model.on("cuda")
     assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+
+
+WITH_GRAPHS = "cuda -arch=sm_90 -libs=blas -graphs=cuda"
+KIND = TensorType((2, 3), "float32")
+
+
+class Function:
+    """`x + w`, where it is run; `used` leaves an argument out."""
+
+    used = ("x", "w")
+
+    def __init__(self):
+        self.arguments = {"x": KIND, "w": KIND, "unused": KIND}
+
+    def run(self, values, keep=()):
+        return (values["x"] + values["w"],)
+
+    def own_memory(self, values):
+        return OwnMemory(10, 4, False)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """How often a graph was recorded. It reads and writes the memory that it was recorded with."""
+    count = []
+
+    def record(run):
+        count.append(run)
+        results = run()
+
+        def replay():
+            for result, again in zip(results, run(), strict=True):
+                result.copy_(again)
+
+        return replay, results
+
+    monkeypatch.setattr(cuda_graphs, "record", record)
+    return count
+
+
+def test_a_graph_is_recorded_once_and_its_results_are_the_callers(recorded):
+    function = cuda_graphs.as_target_says(Function(), WITH_GRAPHS)
+    w, results = torch.randn(2, 3), []
+    inputs = [torch.randn(2, 3), torch.randn(3, 2).t(), torch.randn(2, 3)]
+    for x in inputs:
+        results += function.run({"x": x, "w": w}, ["w"])
+    for x, result in zip(inputs, results, strict=True):
+        assert torch.equal(result, x + w)
+    w += 1  # in place, as an optimizer does
+    assert torch.equal(function.run({"x": x, "w": w}, ["w"])[0], x + w)
+    assert len(recorded) == 1
+    moved = w.clone()
+    assert torch.equal(function.run({"x": x, "w": moved}, ["w"])[0], x + w)
+    assert len(recorded) == 2
+    assert function.used == ("x", "w")
+    assert function.own_memory({}) == OwnMemory(10, 4, True)
+
+
+def test_what_is_no_graph_is_refused_and_a_wrong_argument_too(recorded, monkeypatch):
+    function = cuda_graphs.as_target_says(Function(), WITH_GRAPHS)
+    with refused("input", "x is float64"):
+        function.run({"x": torch.randn(2, 3).double(), "w": torch.randn(2, 3)}, ["w"])
+
+    def record(run):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(cuda_graphs, "record", record)
+    with refused("target", r"a CUDA graph: operation not .* capturing\n", hint="Leave out"):
+        function.run({"x": torch.randn(2, 3), "w": torch.randn(2, 3)}, ["w"])
+
+
+def test_without_the_option_a_function_stays_as_it_is():
+    function = Function()
+    assert cuda_graphs.as_target_says(function, "cuda -libs=blas") is function
+    with refused("target", "CUDA graphs are NVIDIA.s"):
+        cuda_graphs.refuse_elsewhere("llvm -graphs=cuda")

@@ -272,17 +272,20 @@ def test_every_gpu_is_listed_with_what_it_is():
 
 def test_ways_are_listed_for_nvidias_gpus_that_run():
     functions = {"device_api.cuda", "target.build.cuda"}
-    ways = {"-libs=blas": "by a library", "": "by itself", "-graphs=cuda": "as graphs"}
+    ways = {"-libs=blas -graphs=cuda": "as graphs", "-libs=blas": "by a library", "": "by itself"}
     found = fake_tvm({"cuda": [Device(True, "one")]}, functions, ways=ways).gpus()
     assert {t.device for t in found} == {"one (79.6 GiB, compute capability 9.0)"}
     assert [(t.name, t.kernels) for t in found] == [
+        ("cuda -arch=sm_90 -libs=blas -graphs=cuda", "as graphs"),
         ("cuda -arch=sm_90 -libs=blas", "by a library"),
         ("cuda -arch=sm_90", "by itself"),
-        ("cuda -arch=sm_90 -graphs=cuda", "as graphs"),
     ]
+    assert default_target(found, torch.device("cuda")) == "cuda -arch=sm_90 -libs=blas"
     assert len(fake_tvm({}, functions, ways=ways).gpus()) == 1
-    typed = fake_tvm({}, functions, ways=ways)._kernels("cuda -arch=sm_80 -graphs=cuda")
-    assert typed == "as graphs"
+    named = fake_tvm({}, functions, ways=ways)._kernels
+    assert named("cuda -graphs=cuda -arch=sm_80 -libs=blas") == "as graphs"
+    assert named("cuda -arch=sm_80 -libs=blas") == "by a library"
+    assert named("cuda -arch=sm_80") == "by itself"
 
 
 def test_each_way_of_a_gpu_is_tried_and_one_that_fails_says_why():

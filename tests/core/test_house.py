@@ -37,7 +37,7 @@ LINES = {
     "bench": 4238,
     "commands": 3327,
     "core": 1243,
-    "engine": 42287,
+    "engine": 42288,
     "passes": 10160,
     "recorder": 1424,
     "samples": 550,

@@ -202,3 +202,34 @@ def test_nothing_is_required_where_there_is_no_engine(monkeypatch):
     monkeypatch.setenv("RELASCOPE_SANDBOX_ACTIVE", "no network")
     with refused(hint="--trust-files"):
         sandbox.require("model.pt")
+
+
+SOCKETS = """
+import socket
+from relascope.engine import sandbox
+sandbox._has_nvidia = lambda: {nvidia}
+sandbox.refuse_calls([], {number})
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+    try:
+        socket.socket(socket.AF_UNIX, kind).close()
+        print(kind.name)
+    except PermissionError:
+        pass
+socket.socket(socket.AF_INET).close()
+"""
+
+
+@pytest.mark.parametrize(("nvidia", "allowed"), [(True, "SOCK_SEQPACKET\n"), (False, "")])
+def test_sockets_with_which_cuda_starts(nvidia, allowed):
+    number = sandbox._CALLS[os.uname().machine]["socket"]
+    command = [sys.executable, "-c", SOCKETS.format(nvidia=nvidia, number=number)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == allowed
+
+
+def test_files_are_temporary_in_its_own_folder_whatever_is_imported_first(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import tempfile; tempfile.gettempdir()")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    with EngineClient(*SESSION) as client:
+        client.call("describe")
+        own = client._supervisor.process.folder.name
+        assert client.call("temporary") == (own, own)

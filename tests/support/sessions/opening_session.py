@@ -46,6 +46,10 @@ class OpeningSession:
             source = session.model.source(model)
             return load_model(source, progress).source.inputs if model else ()
 
+    def temporary(self, *, progress):
+        """The folder of temporary files, and that of Triton."""
+        return tempfile.gettempdir(), os.environ["TRITON_HOME"]
+
     def readable(self, paths, *, progress):
         found = []
         for path in paths:
