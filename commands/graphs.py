@@ -12,7 +12,7 @@ from relascope.passes.catalogue import default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
 from relascope.passes.catalogue.tvm_named import MARK
 from relascope.samples import SAMPLES
-from relascope.viz.rows import tables
+from relascope.viz.rows import fields, tables
 
 
 def models(command: Command) -> Document:
@@ -23,7 +23,9 @@ def models(command: Command) -> Document:
     search = command.args.search
     if search is None:
         return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
-    return {"search": search, "models": tables.named_rows(command("models", search))}
+    found = command("models", search)
+    rows = [{**fields(m, "name parameters weights"), "class": m.kind} for m in found]
+    return {"search": search, "models": rows}
 
 
 def modules(command: Command) -> Document:

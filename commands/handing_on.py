@@ -81,8 +81,7 @@ def lists(
     rows: Callable[[], Sequence[Row]],
     document: Callable[[], Any],
 ) -> None:
-    """Write what a command found as the file's name says: a page, a table (`columns` by the fields
-    of rows) or a document."""
+    """Write what a command found as the name says: a page, a table of `columns`, or a document."""
     ending = ending_of(output.name, LISTS)
     if ending == PAGE:
         write(output, page().html())

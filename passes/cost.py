@@ -26,8 +26,7 @@ MeasuredKernels = Sequence[tuple[Collection[str], float]]
 
 @dataclass(frozen=True)
 class Machine:
-    """The two rates that a roofline needs of one device: floating point operations a second, and
-    bytes a second from and to memory."""
+    """The two rates of a device that a roofline needs: FLOPs and bytes of memory a second."""
 
     flops: float = 1e11
     bandwidth: float = 1e10

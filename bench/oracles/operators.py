@@ -218,8 +218,7 @@ def _variants(
 def look(
     backend: Any, target: str, entry: Any, job: tuple[Any, ...], wanted: Sequence[str]
 ) -> Iterator[Row]:
-    """Try one sample in the `wanted` phases: before each a row without a verdict, and after it one
-    with."""
+    """Try a sample in the `wanted` phases: before each a row without a verdict, then one with."""
     dtype, number, sample = job
     base = {"op": entry.formatted_name, "dtype": str(dtype)[6:], "sample": number}
     base["name"] = entry.full_name

@@ -104,7 +104,7 @@ def open_recording(command: Command) -> Document:
     args = command.args
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
-    if needs_engine(args):
+    if args.errors or args.bisect or args.reduce:
         if args.output:
             message = "Of numbers no file is written."
             raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
@@ -154,11 +154,6 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     seed_and_tensors(add_to)
     target(add_to)
     tolerance(add_to)
-
-
-def needs_engine(args: argparse.Namespace) -> bool:
-    """Whether an engine is asked."""
-    return bool(args.errors or args.bisect or args.reduce)
 
 
 def numbers(command: Command, recording: Recording) -> Document:

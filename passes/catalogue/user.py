@@ -34,8 +34,7 @@ def name_files(files: Sequence[str]) -> None:
 
 
 def enter_named() -> None:
-    """Enter the passes of all named files into the catalogue. Raises ValueError where a file cannot
-    be read as passes, and says why."""
+    """Enter the passes of all named files into the catalogue; ValueError says why one has none."""
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     for file in (f for n in named for f in _files(n)):
         for entry in read(file):

@@ -95,8 +95,7 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """Estimated extra time over saving all that crosses, as a share of the forward's:
-        recomputation less spared traffic."""
+        """Estimated extra time over saving what crosses, as a share of the forward's."""
         net = self.joint.net_seconds(self.ids)
         return net / self.forward_seconds if self.forward_seconds else 0.0
 

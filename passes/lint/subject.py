@@ -130,8 +130,7 @@ class Subject:
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about some nodes, of which `wasted`, or all, cost what the remedy spares;
-        `lint` enters whose it is."""
+        """A finding about nodes, of which `wasted`, or all, cost what the remedy spares."""
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id

@@ -18,8 +18,7 @@ _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program: ids of what it computes, in graph order, and among them those of its
-    results, each one tensor."""
+    """A part of a program: ids of its nodes in graph order, and of its results, each one tensor."""
 
     nodes: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -105,8 +104,7 @@ Units = tuple[int, ...]
 
 
 class _Search:
-    """The smallest bad piece so far, in units that can only be cut off together: a value of several
-    tensors, and its readers."""
+    """The smallest bad piece so far, in units that go as one: a tuple and its readers."""
 
     def __init__(self, graph: Graph, judge: Judge, most: int) -> None:
         self._graph, self._judge, self._most = graph, judge, most

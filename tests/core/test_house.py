@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4238,
-    "commands": 3327,
+    "bench": 4237,
+    "commands": 3323,
     "core": 1243,
     "engine": 42288,
-    "passes": 10160,
+    "passes": 10151,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25448,
+    "viz": 25399,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

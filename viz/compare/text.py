@@ -85,8 +85,7 @@ ASIDE = "It changed types and places alone."
 
 
 def brief(text: str) -> str:
-    """A text of Relay's without what it says beside the program: types, places, devices. Only so
-    much of it as `columns` shows."""
+    """A text of Relay's without types, places and devices, as much of it as `columns` shows."""
     return _ASIDE.sub("", text[:_LONGEST])
 
 

@@ -59,8 +59,7 @@ def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
 
 
 def call(module: str, function: str, argument: Any) -> Any:
-    """What a function of a module makes of an argument, both JSON values; raises JSEvalException
-    with what the function threw."""
+    """What a function makes of an argument, both JSON values; JSEvalException has what it threw."""
     text = json.dumps(argument, separators=(",", ":"), default=str)
     with _lock:  # an engine does one thing at a time
         return json.loads(str(_function(module, function)(text)))

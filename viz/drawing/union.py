@@ -31,8 +31,7 @@ class Union:
     _made: tuple[int, Graph, GroupTree] | None = None
 
     def add(self, graph: Graph, beside: Mapping[str, str] | None = None) -> None:
-        """Give each node of a step a slot; `beside` has for new nodes the id of one that each
-        stands for."""
+        """Give each node of a step a slot; `beside` names by a new node the one it stands for."""
         if not self.knows(graph):
             self.slot, self.nodes, self.reads = {}, {}, {}
         taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}

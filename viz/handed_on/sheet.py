@@ -30,8 +30,7 @@ _COMPONENT = javascript.VIEWER.parent
 
 
 class Sheet:
-    """The file as it is put together: a title, what it was made from, and caveats to read before
-    the figures; `html` is its text."""
+    """The file as it is put together: title, what it was made from, caveats; `html` is its text."""
 
     def __init__(self, title: str, about: Mapping[str, Any], caveats: Iterable[str] = ()) -> None:
         self.title = title

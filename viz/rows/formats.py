@@ -122,9 +122,5 @@ def example_block(example: Mapping[str, Any]) -> str:
 
 def arguments_text(example: Mapping[str, Any]) -> str:
     """The arguments of a small program: `x: float32[2, 3], w: float32[4, 3]`."""
-    return ", ".join(f"{name}: {type_text(kind)}" for name, kind in example["arguments"])
-
-
-def type_text(kind: Mapping[str, Any]) -> str:
-    """A tensor's type: `float32[2, 3]`."""
-    return f"{kind['dtype']}[{', '.join(map(str, kind['shape']))}]"
+    types = ((n, k["dtype"], ", ".join(map(str, k["shape"]))) for n, k in example["arguments"])
+    return ", ".join(f"{name}: {dtype}[{shape}]" for name, dtype, shape in types)

@@ -168,8 +168,7 @@ def listed_kernels(document: Row) -> list[Row]:
 
 
 def profile_sections(document: Row) -> list[Section]:
-    """What `profile MODEL` says: how near the peak, where the time went, the peaks, and kernels as
-    `listed_kernels` has them."""
+    """What `profile MODEL` says: how near the peak, where the time went, the peaks, the kernels."""
     bad, notes = document["first_bad"], list(document["notes"])
     if bad is not None:
         name = document["kernels"][bad]["name"]

@@ -41,8 +41,7 @@ def table(
 
 
 def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> Section:
-    """A chart: `name` is that of a function of `viz.charts`, `data` its arguments; `text` is what a
-    terminal shows in its place."""
+    """A chart by a function of `viz.charts` and its arguments; a terminal shows `text` instead."""
     about = {"title": title, "note": note, "text": text}
     return {"kind": "chart", "name": name, "data": data, **about}
 

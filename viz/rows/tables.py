@@ -14,7 +14,7 @@ from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.results import ModelInfo, ModuleRow, NamedModel, StepRecord
+from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
 from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
@@ -89,11 +89,6 @@ def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
         }
         for s in samples
     ]
-
-
-def named_rows(models: Iterable[NamedModel]) -> list[Row]:
-    """One row a model, as `models --search` prints them."""
-    return [{**fields(m, "name parameters weights"), "class": m.kind} for m in models]
 
 
 def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
@@ -246,12 +241,6 @@ def saved_rows(document: Row) -> list[Row]:
     return [{**r, "what": "captured"} for r in (*document["captures"], *document["masks"])]
 
 
-def spared_rows(document: Row) -> list[Row]:
-    """What the backward reads and a cut does not save, for a table with the columns `SPARED`."""
-    again = set(document["recomputed"])
-    return [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
-
-
 def idle_lines(cut: Cut) -> list[str]:
     """A line for each wish of a cut that changes nothing, with the reason."""
     do = {i: f"compute {i} again" for i in cut.wish.recompute}
@@ -279,7 +268,8 @@ def cut_sections(document: Row) -> list[Section]:
     """What `captures MODEL` says: a `cut_document`, with "rivals" of `torch_saved_document` and a
     `frontier_document` where they are known."""
     title = STRATEGIES[document["strategy"]].title
-    kept, spared = saved_rows(document), spared_rows(document)
+    kept, again = saved_rows(document), set(document["recomputed"])
+    spared = [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
     rivals = document.get("rivals")
     beside = rivals and (
         f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut partitioner "

@@ -24,8 +24,7 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS session (
 
 @dataclass(frozen=True)
 class Entry:
-    """A session in the list: its id, its name ("" without one), what it is of, when it changed
-    (seconds since 1970)."""
+    """A session in the list: id, name or "", what it is of, and when it changed (since 1970, s)."""
 
     id: str
     name: str

@@ -12,8 +12,7 @@ TITLE = "Duplicates"
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """Calls of one operator on equal operands, after the first, also on duplicates (Cocke's value
-    numbering)."""
+    """Calls of one operator on equal operands after the first, by value numbering (Cocke)."""
     numbers: dict[str, int] = {}
     first: dict[Hashable, str] = {}
     for node in subject.graph.nodes:

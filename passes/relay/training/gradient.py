@@ -152,8 +152,7 @@ def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:
 def _with_provenance(
     bindings: list[Binding], recorder: Recorder, spans: Spans, program: RelayProgram
 ) -> tuple[list[Binding], dict[int, Any]]:
-    """Give the bindings spans; also, by handle of the program's calls, the variables that they are
-    bound to."""
+    """Give the bindings spans; also, by handle of the program's calls, the variables of each."""
     bound: dict[int, Any] = {}
     copies: dict[int, Any] = {}  # TVM's copies of forward calls, which some gradients read again
     origin: dict[int, Any] = {}  # the span for the gradient of what a variable holds
@@ -196,8 +195,7 @@ def _typed(function: Any) -> Any:
 
 
 def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgram:
-    """A joint program, in graph normal form, with the gradients of `wanted` arguments only, if they
-    have one."""
+    """A joint program in graph normal form with gradients of `wanted` arguments alone, if any."""
     main = program.main
     results, names = kept_results(program, list(main.body.fields), wanted)
     function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)

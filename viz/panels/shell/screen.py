@@ -61,8 +61,7 @@ class Screen:
         return replace(self, pipeline=self.pipeline.upto(index))
 
     def view(self, height: int | None = None, **more: Any) -> View:
-        """How a graph of it is drawn: `height` pixels high, or as high as the window has room; its
-        modules can be opened alone."""
+        """How a graph of it is drawn, `height` pixels high, or as the window has room."""
         own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None
         return View(
             height, self.fewer_than, **{"family": own, "open_alone": self.open_alone, **more}

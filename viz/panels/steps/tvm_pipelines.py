@@ -69,8 +69,7 @@ class PipelineTries:
 
 
 def button(screen: Screen) -> PipelineTries | None:
-    """Draw the button and return what was tried of this model; not in training, for TVM's have no
-    gradient."""
+    """Draw the button and return what was tried; not in training: TVM's have no gradient."""
     if screen.training:
         return None
     tries: PipelineTries | None = st.session_state.get(_KEY)
