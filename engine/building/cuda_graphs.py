@@ -28,30 +28,32 @@ class OnDevice(Compiled, Protocol):
 
 class Recorded(Compiled):
     """A function as a CUDA graph, which is recorded at the first run and again where an argument
-    that is kept moves. Other arguments are copied in, results out."""
+    that is kept moves, or one of open size changes it. Other arguments are copied in, results
+    out."""
 
     def __init__(self, function: OnDevice, target: str) -> None:
         self.function, self.target, self.used = function, target, function.used
-        self._addresses: tuple[int, ...] | None = None
+        self._recorded: object = None
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         kept = tuple(name for name in self.used if name in frozenset(keep))
-        addresses = tuple(given(values, name).data_ptr() for name in kept)
         inputs = {
             name: ready(values, name, self.function.arguments[name])
             for name in self.used
             if name not in kept
         }
-        if addresses != self._addresses:
+        fixed = {name: given(values, name).data_ptr() for name in kept}
+        key = fixed, {name: value.shape for name, value in inputs.items()}
+        if key != self._recorded:
             self._inputs = {name: value.clone() for name, value in inputs.items()}
-            fixed = {**values, **self._inputs}
+            arguments = {**values, **self._inputs}
             try:
-                self._replay, self._results = record(lambda: self.function.run(fixed, kept))
+                self._replay, self._results = record(lambda: self.function.run(arguments, kept))
             except RuntimeError as error:
                 message = f"This program cannot be a CUDA graph: {lines_of(error)[0]}"
                 hint = f"Leave out {GRAPHS}."
                 raise EngineError("target", message, self.target, hint) from error
-            self._addresses = addresses
+            self._recorded = key
         for name, value in inputs.items():
             self._inputs[name].copy_(value)
         self._replay()

@@ -205,6 +205,9 @@ def test_a_graph_is_recorded_once_and_its_results_are_the_callers(recorded):
     moved = w.clone()
     assert torch.equal(function.run({"x": x, "w": moved}, ["w"])[0], x + w)
     assert len(recorded) == 2
+    function.function.arguments["x"] = TensorType(("n", 3), "float32")
+    assert torch.equal(function.run({"x": x[:1], "w": moved}, ["w"])[0], x[:1] + w)
+    assert len(recorded) == 3
     assert function.used == ("x", "w")
     assert function.own_memory({}) == OwnMemory(10, 4, True)
 

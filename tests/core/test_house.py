@@ -37,7 +37,7 @@ LINES = {
     "bench": 4237,
     "commands": 3323,
     "core": 1243,
-    "engine": 42288,
+    "engine": 42298,
     "passes": 10151,
     "recorder": 1424,
     "samples": 550,

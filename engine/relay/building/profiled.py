@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from relascope.engine.building.options import BuildOptions, Function
@@ -90,11 +89,7 @@ class Profiled:
                 see(seconds, read, [self._tensor(index, k) for k in range(count)])
 
     def _tensor(self, node: int, output: int) -> torch.Tensor:
-        """What the executor holds; a copy where torch cannot share it."""
-        array = self._module["get_node_output"](node, output)
-        if array.dtype == "bool":
-            return torch.from_numpy(np.array(array.numpy()))
-        return torch.utils.dlpack.from_dlpack(array.to_dlpack())
+        return runtime.as_tensor(self._module["get_node_output"](node, output))
 
 
 def kernels_of(function: Function) -> tuple[tuple[str, ...], ...]:

@@ -1,7 +1,7 @@
 """Build Relay functions with `relay.build`, and run them on torch tensors in TVM's graph executor.
 
 The executor is pointed at the memory of inputs and fresh outputs. Copies are made of what is not
-aligned as TVM's kernels expect, not contiguous, or a bool; and around a reshape that the executor
+aligned as TVM's kernels expect, or not contiguous, and around a reshape that the executor
 skips (`__nop`), as what lies behind it keeps pointing at the executor's memory.
 """
 
@@ -148,10 +148,7 @@ class Compiled:
         return result
 
     def _copied(self, index: int) -> torch.Tensor:
-        result = self._module.get_output(index)
-        if result.dtype == "bool":
-            return torch.from_numpy(result.numpy()).to(_torch(self._device))
-        return torch.utils.dlpack.from_dlpack(result.to_dlpack()).clone()
+        return as_tensor(self._module.get_output(index)).clone()
 
 
 def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
@@ -190,9 +187,25 @@ def _torch(device: Any) -> torch.device:
 
 def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
     """A contiguous tensor as a TVM array, and whether they share memory."""
-    if tensor.dtype is torch.bool or tensor.device != _torch(device):
+    if tensor.device != _torch(device):
         return tvm.nd.array(tensor.cpu().numpy(), device), False
-    return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
+    if tensor.dtype is not torch.bool:
+        return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
+    array = tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor.view(torch.uint8)))
+    array.handle.contents.dtype.bits = 1  # bool, as this TVM has it
+    return array, True
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """A TVM array as a tensor on the same memory."""
+    if array.dtype != "bool":
+        return torch.utils.dlpack.from_dlpack(array.to_dlpack())
+    kind = array.handle.contents.dtype
+    kind.bits = 8  # PyTorch takes no booleans of one bit
+    try:
+        return torch.utils.dlpack.from_dlpack(array.to_dlpack()).view(torch.bool)
+    finally:
+        kind.bits = 1
 
 
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:

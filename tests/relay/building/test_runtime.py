@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+import tvm
 from torch.nn import functional as F
 from tvm import relay
 
 from answers import refused
 from limits import ELEMENTWISE, POINTWISE, rounding
+from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.targets import BLAS
 from relay_functions import compiled, var
 
@@ -121,6 +123,15 @@ def test_bool_and_integers_go_in_and_come_out():
         assert positive.dtype is torch.bool
         assert torch.equal(positive, value > 0)
         assert torch.equal(more, torch.arange(6) + 1)
+
+
+def test_bool_shares_memory_both_ways():
+    given = torch.tensor([True, False, True])
+    array, shared = runtime.as_array(given, tvm.cpu(0))
+    assert shared and array.dtype == "bool"
+    found = runtime.as_tensor(array)
+    assert found.data_ptr() == given.data_ptr() and array.dtype == "bool"
+    assert found.dtype is torch.bool and torch.equal(found, given)
 
 
 @pytest.mark.parametrize(
