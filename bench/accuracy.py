@@ -2,7 +2,8 @@
 
 Inference runs the default inference pipeline; training the default way to the gradient, split at
 the default strategy's captures, with dropout on. Errors are relative to the scale of each tensor,
-as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed."""
+as of `engine.protocol.accuracy.Comparison`. Returns 1 where a bar is missed.
+"""
 
 from argparse import Namespace
 from collections.abc import Iterator

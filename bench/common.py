@@ -111,7 +111,10 @@ def measured(
     sources: Iterable[ModelSource],
     rows: Callable[[EngineClient, str, ModelSource], Iterable[Row]],
 ) -> list[Row]:
-    """Rows of each engine and each sample that are asked for; if one fails, `missed` says why."""
+    """Rows of each engine that is asked for and each source whose sample is.
+
+    Where one fails, a row says `missed`, and why.
+    """
     found: list[Row] = []
     chosen = [s for s in sources if not args.samples or s.model in args.samples]
     for ir in args.engine or ENGINES:

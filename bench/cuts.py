@@ -4,7 +4,8 @@ Of small functions of the form that PyTorch's own tests of its partitioner have 
 and of samples at a batch of 8 with 128 tokens, or their own size. PyTorch's figures are with
 Inductor's decompositions: by default, and at its best, with `activation_memory_budget` 0.8. Ends
 with 1 where a function's gradient is wrong or it keeps more than PyTorch by default, or where a
-sample keeps more than `MOST` of PyTorch's best."""
+sample keeps more than `MOST` of PyTorch's best.
+"""
 
 import sys
 from collections.abc import Iterable

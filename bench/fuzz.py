@@ -7,7 +7,8 @@ whichever is less, so that what else the machine does is not counted; beyond a m
 
 Returns 1 where code ran or a file was touched, where one held a process for more than 10 s or 2 GiB
 of memory, or where what a person would be told is no sentence: an assertion, a traceback, a place
-in torch's code, or the end of the engine's process."""
+in torch's code, or the end of the engine's process.
+"""
 
 import logging
 import os

@@ -2,7 +2,8 @@
 
 For a machine that does nothing else. The bar: kernels that are mapped to nodes of the graph take
 what the program takes from end to end, within 10 %; where they do not, the gap is shown, in kernels
-of no node and outside kernels. Returns 1 where a sample fails."""
+of no node and outside kernels. Returns 1 where a sample fails.
+"""
 
 import functools
 import json

@@ -2,7 +2,8 @@
 
 A row says of each build how many functions run on the GPU, how many threads their blocks have, what
 they share, registers, and how many each rule scheduled; below stands what stands out, as `compile`
-prints it. Returns 1 where a build fails, or a kernel would not run."""
+prints it. Returns 1 where a build fails, or a kernel would not run.
+"""
 
 from argparse import Namespace
 from collections import Counter

@@ -2,7 +2,8 @@
 
 Each PYTHON is of an environment that has a TVM, and need have nothing of relascope's. A script
 compiles a small module there, and is recorded at the level "graphs", and at "modules" where that
-TVM can save any. Returns 1 where a text, a graph, a module or generated code is missing."""
+TVM can save any. Returns 1 where a text, a graph, a module or generated code is missing.
+"""
 
 import json
 import subprocess

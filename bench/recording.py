@@ -4,7 +4,8 @@
 plain, and recorded at the levels "text" and "graphs", in turns. A ratio is that of the medians of
 the process's own CPU time, which other work on the machine changes least; the clock's stands beside
 it. For Relax there are also the ratios with machine code, which a script makes that exports a
-library. Returns 1 where a bar is missed."""
+library. Returns 1 where a bar is missed.
+"""
 
 import argparse
 import contextlib

@@ -2,7 +2,8 @@
 
 For a machine that does nothing else. Each ratio is the median over interleaved rounds, end to end
 with every copy counted, with the same number of threads on both sides; the largest error against
-PyTorch stands beside it, and how long building took. Returns 1 where a bar is missed."""
+PyTorch stands beside it, and how long building took. Returns 1 where a bar is missed.
+"""
 
 import argparse
 import functools

@@ -1,7 +1,8 @@
 """Train a small BERT classifier with TVM and with PyTorch alone, and compare the loss curves.
 
 Weights, data, dropout and optimiser are the same by seed. Prints the largest difference between the
-two curves and the median time of a step of each; or what `verify` adds to the first step."""
+two curves and the median time of a step of each; or what `verify` adds to the first step.
+"""
 
 import argparse
 import os
@@ -22,8 +23,11 @@ from relascope.samples import build
 
 
 def print_verify_cost(engine: str, turns: int = 6) -> None:
-    """Print what samples take from `add_tvm_dispatch` to their first gradients, in turns. Of
-    `turns` the fastest counts, for what else the machine does only adds to a build."""
+    """Print what samples take from `add_tvm_dispatch` to their first gradients, in turns.
+
+    Args:
+        turns: of which the fastest count, for what else the machine does only adds to a build.
+    """
     for name in ("mlp", "bert_layer"):
         took: dict[bool, list[float]] = {True: [], False: []}
         for verify in [*took] * turns:

@@ -18,7 +18,8 @@ from relascope.viz.rows import fault, tables
 def bisect(command: Command) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash.
 
-    Of a pass on our rewriters, also the application of it that does, and to which node."""
+    Of a pass on our rewriters, also the application of it that does, and to which node.
+    """
     result = _bisected(command)
     inside = nth.nth(command, command.engine, result)
     return command.written(tables.bisect_document(command.engine, result, inside))

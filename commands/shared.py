@@ -47,8 +47,10 @@ _PIECE = ("module", "call")
 
 class Command:
     """A command that is run: its arguments, what they say, and an engine for as long as it lasts.
+
     Calling it asks the engine, which is connected when it is first asked, and shows progress. What
-    the arguments say is read anew each time, for commands change some."""
+    the arguments say is read anew each time, for commands change some.
+    """
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self.args, self.connect = args, connect
@@ -137,7 +139,11 @@ class Command:
 
     def cut(self, joint: Joint) -> Cut:
         """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
-        named on stderr. Raises EngineError of kind "usage" where the graph cannot be cut so."""
+        named on stderr.
+
+        Raises:
+            EngineError: kind "usage"; the graph cannot be cut so.
+        """
         args = self.args
         where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
         with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
@@ -247,9 +253,13 @@ def engine_of(models: Iterable[str | None]) -> str:
 
 
 def _named(text: str) -> str:
-    """What was typed as `ModelSource.model` has it: paths of folders and of code in full. Code is
-    run as `FILE.py:NAME` and `MODULE:NAME` alone, which a line on standard error says. Raises
-    EngineError of kind "usage" where it is a Python file that holds no module as TVMScript."""
+    """What was typed as `ModelSource.model` has it: paths of folders and of code in full.
+
+    Code is run as `FILE.py:NAME` and `MODULE:NAME` alone, which a line on standard error says.
+
+    Raises:
+        EngineError: kind "usage"; it is a Python file that holds no module as TVMScript.
+    """
     path = Path(text)
     if (path / "config.json").is_file():
         return f"hf:{path.resolve()}"

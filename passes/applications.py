@@ -1,7 +1,8 @@
 """Counts what a rewriter replaces, and stops it after so many.
 
 A debug counter, as LLVM's `-debug-counter`, to find a pass's first wrong application. Both IRs'
-`ir.rewrite.rewrite` ask here before they replace an expression."""
+`ir.rewrite.rewrite` ask here before they replace an expression.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,17 @@ from typing import Any
 
 @dataclass
 class Applications:
-    """What was replaced while a pass ran: at most `most` expressions (None for all) in order, how
-    many were refused beyond that, the expression that a rule looks `at`, None outside a rule, and
-    whether a rewriter ran at all (`asked`)."""
+    """What was replaced while a pass ran.
+
+    Args:
+        most: how many may be; None is all.
+
+    Attributes:
+        made: the replaced expressions, in order.
+        refused: how many were kept beyond `most`.
+        at: the expression that a rule looks at; None outside a rule.
+        asked: whether a rewriter ran at all.
+    """
 
     most: int | None = None
     made: list[Any] = field(default_factory=list)

@@ -8,7 +8,12 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 EXACT: Mapping[str, Callable[..., Array]] = {
-    f.__name__: f for f in (np.add, np.divide, np.multiply, np.negative, np.sqrt, np.subtract)
+    "add": np.add,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "negative": np.negative,
+    "sqrt": np.sqrt,
+    "subtract": np.subtract,
 }
 """IEEE arithmetic that is rounded once, by the name that operators of both IRs have."""
 

@@ -3,7 +3,8 @@
 All are estimates from names, attributes and types. Operators that `core.operators` lacks count as
 pointwise, one FLOP an element. Times follow the roofline, the longer of arithmetic and memory
 traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts materialised values
-only."""
+only.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ MeasuredKernels = Sequence[tuple[Collection[str], float]]
 
 @dataclass(frozen=True)
 class Machine:
-    """The two rates of a device that a roofline needs: FLOPs and bytes of memory a second."""
+    """The two rates that a roofline needs, of one device.
+
+    Args:
+        flops: floating point operations a second.
+        bandwidth: bytes a second from and to memory.
+    """
 
     flops: float = 1e11
     bandwidth: float = 1e10
@@ -87,8 +93,10 @@ def storages(graph: Graph) -> dict[str, str]:
 
 
 def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
-    """Floating point operations of each node. A multiply-add counts as two; dimensions that are not
-    known count as one element."""
+    """Floating point operations of each node.
+
+    A multiply-add counts as two; dimensions that are not known count as one element.
+    """
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}
 
@@ -142,8 +150,12 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
 
 @dataclass(frozen=True)
 class Read:
-    """What a kernel reads beside what others have just written: bytes of parameters and constants,
-    and (`unread`) bytes of its arguments that it skips, such as other rows of a table."""
+    """What a kernel reads beside what others have just written.
+
+    Args:
+        weights: bytes of parameters and constants.
+        unread: bytes of its arguments that it skips, such as other rows of a table.
+    """
 
     weights: int = 0
     unread: int = 0
@@ -243,10 +255,15 @@ def _works(node: Node) -> bool:
 
 
 class Work:
-    """What it costs to compute the nodes of a graph with types, on a machine. `kernels` are ids of
-    the nodes that a compiler fused into each kernel, which decides what is written to memory; it is
-    guessed by operators' names for others. `measured` is what kernels took, which is then their
-    nodes' price."""
+    """What it costs to compute the nodes of a graph.
+
+    Args:
+        graph: with types.
+        machine: whose rates turn work into seconds.
+        kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
+            written to memory; guessed by operators' names for others.
+        measured: what kernels took, which is then their nodes' price.
+    """
 
     def __init__(
         self,
@@ -287,9 +304,11 @@ class Work:
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Seconds of each node within the whole graph; views, tuples and inputs take none. A
-        measured kernel's time is split by the estimates; other kernels are estimated on a machine
-        of the same pace."""
+        """Seconds of each node within the whole graph; views, tuples and inputs take none.
+
+        A measured kernel's time is split by the estimates; other kernels are estimated on a machine
+        of the same pace.
+        """
         if self.measured is None:
             return self._estimates
         pace = self._assumed.bandwidth / self.machine.bandwidth
@@ -303,9 +322,11 @@ class Work:
 
     @cached_property
     def again(self) -> dict[str, float]:
-        """Seconds of each node where it is computed again. A result of the graph is then written
-        only for readers that need it in memory. A reduction reads its input once more, as its
-        readers come after the last element."""
+        """Seconds of each node where it is computed again.
+
+        A result of the graph is then written only for readers that need it in memory. A reduction
+        reads its input once more, as its readers come after the last element.
+        """
         if self.measured is not None:
             return self.seconds
         found = self._estimated(results=False)
@@ -319,9 +340,11 @@ class Work:
         return self._estimated(results=True)
 
     def _estimated(self, results: bool) -> dict[str, float]:
-        """Seconds of each node on the assumed machine, with or without writing results. Values
-        between operators of a kernel cost no traffic. A recomputed node's extra reads of saved
-        values are left out: the backward would have read others instead."""
+        """Seconds of each node on the assumed machine, with or without writing results.
+
+        Values between operators of a kernel cost no traffic. A recomputed node's extra reads of
+        saved values are left out: the backward would have read others instead.
+        """
         owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
         written = self._written(results=results)
         found = dict.fromkeys(self.graph.by_id, 0.0)
@@ -367,8 +390,11 @@ class Work:
 
     def carried(self, forward: Collection[str]) -> dict[str, float]:
         """Seconds of memory traffic that saving a pointwise value of a forward (ids in `forward`)
-        adds, by id. The forward writes what it would hand on within a kernel, and the backward
-        reads what it could compute within one. Other reads are in their readers' seconds."""
+        adds, by id.
+
+        The forward writes what it would hand on within a kernel, and the backward reads what it
+        could compute within one. Other reads are in their readers' seconds.
+        """
         place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
         ahead = {self.owner[i] for i in self._written(forward) if i not in place}
         ahead |= self._over_borders(place)

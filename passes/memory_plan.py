@@ -25,9 +25,14 @@ _NOTHING: _Shown = frozenset()
 
 @dataclass
 class PlannedTensor:
-    """A tensor in a storage: the offset of its first byte there, None where that is open, the step
-    before which it is allocated (`begin`), the branches around that (`path`), and (step, whether it
-    writes, branches) of each use, in order."""
+    """A tensor in a storage.
+
+    Args:
+        offset: of its first byte there; None where that is open.
+        begin: the step before which it is allocated.
+        path: the branches around its allocation.
+        uses: (step, whether it writes, branches) of each use, in order.
+    """
 
     storage: int
     type: TensorType
@@ -58,8 +63,12 @@ class PlannedTensor:
 
 @dataclass
 class MemoryPlan:
-    """The plan of one function. `storages` has the bytes of each, None where they are open, and the
-    branches around it; `elsewhere` counts the steps that call a function that allocates, too."""
+    """The plan of one function.
+
+    Args:
+        storages: bytes of each, None where they are open, and the branches around it.
+        elsewhere: how many steps call a function that allocates, too.
+    """
 
     steps: list[str] = field(default_factory=list)
     storages: list[tuple[int | None, _Path]] = field(default_factory=list)
@@ -67,7 +76,8 @@ class MemoryPlan:
     elsewhere: int = 0
 
     def peak(self) -> tuple[int, int]:
-        """The most known bytes held at once, counting both branches of an `if`; the first step."""
+        """The most known bytes that can be held at once, counting both branches of an `if`; the
+        first such step."""
         changes = [0] * (len(self.steps) + 1)
         for one in self.tensors:
             if one.uses:

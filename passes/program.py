@@ -21,7 +21,8 @@ class Mask:
             default their own order.
         draw: a tensor's method that fills it, such as "normal_", or "randperm"; "" is a dropout.
         given: that method's arguments.
-        ordinal: the draw's place in the order in which PyTorch executes the model."""
+        ordinal: the draw's place in the order in which PyTorch executes the model.
+    """
 
     name: str
     rate: float
@@ -68,7 +69,8 @@ class Program:
         no_gradient: raised where the gradient is taken.
         code: names of kernels and packed functions that came with it.
         not_run: why it is shown and not run, a part of a sentence; "" where it may be.
-        tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these."""
+        tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these.
+    """
 
     mod: Any
     params: Mapping[str, Any]

@@ -12,8 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TvmCall:
-    """One pass of TVM's, from module to module: where TVM has what makes it, that function's
-    arguments by name, its pass context's config, and the target as text, or ""."""
+    """One pass of TVM's, from module to module.
+
+    Args:
+        module, function: where TVM has what makes the pass.
+        arguments: of that function, by name.
+        config: of its pass context.
+        target: that it runs under, as text, or "".
+    """
 
     module: str
     function: str
@@ -62,8 +68,12 @@ def run(
     config: Mapping[str, Any] | None = None,
     target: str = "",
 ) -> Any:
-    """A module after a pass of TVM's. `make` is TVM's function that makes the pass of `arguments`,
-    plain data; `config` and `target` are as of `TvmCall`."""
+    """A module after a pass of TVM's.
+
+    Args:
+        make: TVM's function that makes the pass of `arguments`, plain data.
+        config, target: as of `TvmCall`.
+    """
     named = inspect.signature(make).bind(*arguments).arguments if arguments else {}
     inner, name = make.__module__, make.__name__
     outer = inner.rpartition(".")[0]

@@ -1,7 +1,8 @@
 """TVM's own pipelines, one pass at a time, in either TVM.
 
 A pipeline is a pass, or a function, that runs others. An instrument lets the wanted ones through,
-with the settings that they have there."""
+with the settings that they have there.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -40,7 +41,8 @@ def through(wanted: Callable[[str], bool]) -> Any:
 
 
 def names_in(run: Callable[[], Any]) -> list[str]:
-    """Names of the passes that `run` runs on some module, in order; none takes effect."""
+    """The names of the passes of a pipeline that `run` runs on some module, in order; none takes
+    effect."""
     met: list[str] = []
 
     def wanted(name: str) -> bool:

@@ -3,7 +3,8 @@
 `Gate` stands before everything that the server serves, its websocket too. The link's token is
 traded for a cookie, as in Jupyter; without either there is one plain page that says how to get in.
 Which names the browser may call this machine by, and which page a request may come from, is checked
-with and without a token: else a page of elsewhere could have its name point here."""
+with and without a token: else a page of elsewhere could have its name point here.
+"""
 
 import hashlib
 import logging
@@ -42,8 +43,11 @@ _standing: list[str] = []  # the token of this process's gate, once there is one
 
 
 def token() -> str:
-    """The token; "" where it is switched off. It is `RELASCOPE_TOKEN`, or is made once and kept in
-    a file that only the user can read, so that an open tab is let in when the app starts anew."""
+    """The token; "" where it is switched off.
+
+    It is `RELASCOPE_TOKEN`, or is made once and kept in a file that only the user can read, so that
+    a tab that is open is let in when the app starts anew.
+    """
     given = os.environ.get(VARIABLE, "").strip()
     if given:
         return "" if given == "off" else given
@@ -70,10 +74,15 @@ def _write(file: Path, text: str) -> None:
 
 
 class Gate:
-    """Lets through to `app` what may be served, and answers the rest with a page of words. `token`
-    is what the link says; "" lets in without one. `hosts` are names that the page may be called by
-    besides those of this machine alone, as `server.allowedHosts` has them, and `port` is the
-    server's: a browser keeps cookies by host alone."""
+    """Lets through what may be served, and answers the rest with a page of words.
+
+    Args:
+        app: what is served.
+        token: what the link says; "" lets in without one.
+        hosts: names that the page may be called by besides those of this machine alone, as
+            `server.allowedHosts` has them.
+        port: of the server: a browser keeps cookies by host alone.
+    """
 
     def __init__(
         self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0

@@ -57,7 +57,9 @@ _SETTLED = """() => {
 
 def training_to_settled(ir: str) -> float:
     """Seconds from the click on *Training* to the BERT layer's cut with all that stands beside it.
-    The engine is warm: the page has drawn the model."""
+
+    The engine is warm: the page has drawn the model.
+    """
     with _page(f"ir={ir}") as page:
         page.locator(".rs[data-ready]").wait_for()
         settle(page)
@@ -70,9 +72,11 @@ def training_to_settled(ir: str) -> float:
 
 
 def choose_to_drawn() -> float:
-    """Seconds from choosing the BERT layer, which was not loaded before, to its drawn graph. The
-    engine is warm: the page has drawn another model. The wait ends when the viewer says that it has
-    painted the new graph."""
+    """Seconds from choosing the BERT layer, which was not loaded before, to its drawn graph.
+
+    The engine is warm: the page has drawn another model. The wait ends when the viewer says that
+    it has painted the new graph.
+    """
     with _page() as page:
         drawing = page.locator(".rs[data-ready]")
         drawing.wait_for()
@@ -96,8 +100,10 @@ def choose_to_drawn() -> float:
 
 
 def module_to_drawn(ir: str) -> float:
-    """Seconds from a click on the frame of a layer of BERT base to the graph of it alone. The
-    engine is warm: the page has drawn the whole model."""
+    """Seconds from a click on the frame of a layer of BERT base to the graph of it alone.
+
+    The engine is warm: the page has drawn the whole model.
+    """
     group = "group:encoder.layer.3"
     with _page(f"ir={ir}") as page:
         drawing = page.locator(".rs[data-ready]")
@@ -117,8 +123,10 @@ def module_to_drawn(ir: str) -> float:
 
 
 def step_to_repainted(title: str, ir: str) -> list[float]:
-    """Seconds from a click on a step that has run to the repainted graph, click by click. Each step
-    of the inference pipeline is chosen once before, so that its graph is known."""
+    """Seconds from a click on a step that has run to the repainted graph, click by click.
+
+    Each step of the inference pipeline is chosen once before, so that its graph is known.
+    """
     from playwright.sync_api import TimeoutError
 
     seconds = []

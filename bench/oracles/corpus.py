@@ -5,7 +5,8 @@ and which pass is to blame. It is bisected with that pipeline, and what is found
 limits; the report is then run, and has to fail. Passes run in an engine, which may end.
 
 With `--tvm PYTHON`, Relax's cases also run in an environment with an earlier TVM, as `make env`
-makes one: what was mended since then has to be found in it. Returns 1 where a bar is missed."""
+makes one: what was mended since then has to be found in it. Returns 1 where a bar is missed.
+"""
 
 import json
 import re

@@ -7,7 +7,8 @@ and off with `--trust-files`, where what reads it holds alone.
 Counted are files that made another (beside themselves, in the home, the temporary folder or
 /dev/shm), by code or without, read the canary (as inotify tells), took more than 10 s of processor
 time beyond an engine's start or 2 GiB, were told no sentence, or whose names came out as code.
-Returns 1 where there is one."""
+Returns 1 where there is one.
+"""
 
 import ctypes
 import os

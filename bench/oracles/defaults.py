@@ -3,7 +3,8 @@
 They stand in `defaults.txt`. A line there is an expression in which a name of `INPUTS` stands for a
 tensor; what follows with a margin are the arguments that it gets in turn in place of `...`, "-" for
 none. A program is made with the first tensor of each name, and then runs on the others as well:
-labels that are to be ignored, padding, hidden rows."""
+labels that are to be ignored, padding, hidden rows.
+"""
 
 import re
 from collections.abc import Callable
@@ -29,17 +30,34 @@ def _ints(*rows: Any) -> tuple[Tensor, ...]:
     return tuple(torch.tensor(r) for r in rows)
 
 
-_SHAPES = """
-x 3 4; y 3 4; z 3 4; row 4; scores 6 5; pixels 2 5 2 3; class_weight 5; line 2 4 9; image 2 4 7
-6; volume 1 4 5 6 4; four 4; kernel1 4 2 3; kernel2 4 2 3 2; kernel3 4 2 2 3 2; table 7 4; left
-3 5; right 5 4; batch_left 2 3 5; batch_right 2 5 4; query 2 2 3 4; key 2 2 5 4; value 2 2 5 4;
-scattered 2 4; columns 2 24 8
-"""
+_SHAPES = {
+    "x": (3, 4),
+    "y": (3, 4),
+    "z": (3, 4),
+    "row": (4,),
+    "scores": (6, 5),
+    "pixels": (2, 5, 2, 3),
+    "class_weight": (5,),
+    "line": (2, 4, 9),
+    "image": (2, 4, 7, 6),
+    "volume": (1, 4, 5, 6, 4),
+    "four": (4,),
+    "kernel1": (4, 2, 3),
+    "kernel2": (4, 2, 3, 2),
+    "kernel3": (4, 2, 2, 3, 2),
+    "table": (7, 4),
+    "left": (3, 5),
+    "right": (5, 4),
+    "batch_left": (2, 3, 5),
+    "batch_right": (2, 5, 4),
+    "query": (2, 2, 3, 4),
+    "key": (2, 2, 5, 4),
+    "value": (2, 2, 5, 4),
+    "scattered": (2, 4),
+    "columns": (2, 24, 8),
+}
 INPUTS: dict[str, tuple[Tensor, ...]] = {
-    **{
-        name: (_drawn(i, *map(int, shape)),)
-        for i, (name, *shape) in enumerate(line.split() for line in _SHAPES.split(";"))
-    },
+    **{name: (_drawn(i, *shape),) for i, (name, shape) in enumerate(_SHAPES.items())},
     "places": ((torch.rand(2, 3, 4, 2, generator=torch.Generator().manual_seed(5)) * 2.6 - 1.3),),
     "share": (_drawn(50, 3, 4).sigmoid(),),
     "positive": (_drawn(51, 3, 4).exp(),),
@@ -131,8 +149,11 @@ what begins an expression, what is there in its place: either result counts."""
 
 @dataclass(frozen=True)
 class Call:
-    """An expression (`formatted_name`) with one of its arguments, in the form of an entry of
-    PyTorch's database."""
+    """An expression with one of its arguments, in the form of an entry of PyTorch's database.
+
+    Args:
+        formatted_name: the expression.
+    """
 
     formatted_name: str
     supports_autograd = True
@@ -163,7 +184,8 @@ class Call:
 
     def _function(self, expression: str) -> Callable[..., Any]:
         code = f"lambda {', '.join(self.given)}: {expression}"
-        return eval(code, {**_MODULES, **_OTHERWISE})
+        call: Callable[..., Any] = eval(code, {**_MODULES, **_OTHERWISE})
+        return call
 
     @property
     def given(self) -> tuple[str, ...]:

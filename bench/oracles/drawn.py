@@ -3,7 +3,8 @@
 Each is made small by rule, with random weights, in eval mode. What such a rule cannot make, or
 PyTorch itself cannot run, is drawn in vain and counts nowhere; `bench/zoo.py` says how many.
 
-timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`."""
+timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`.
+"""
 
 import dataclasses
 import inspect
@@ -42,9 +43,11 @@ def draw(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def declare_torchvision() -> None:
-    """Import torchvision, before transformers does. Its usual build has its operators compiled for
-    CUDA: beside a PyTorch for the CPU their names are declared, so that its models import; none
-    that is drawn may call one."""
+    """Import torchvision, before transformers does.
+
+    Its usual build has its operators compiled for CUDA: beside a PyTorch for the CPU their names
+    are declared, so that its models import; none that is drawn may call one.
+    """
     declared = torch.library.Library("torchvision", "FRAGMENT")
     sys.modules["relascope.torchvision"] = declared  # which lives as long as the process
     while "torchvision" not in sys.modules:
@@ -75,8 +78,11 @@ def _classes() -> list[str]:
 
 
 def make(name: str) -> tuple[nn.Module, Inputs]:
-    """A model in eval mode, and its inputs by name: the same each time. Raises an exception where
-    no rule makes it small, or it does not run on what it is given."""
+    """A model in eval mode, and its inputs by name: the same each time.
+
+    Raises:
+        Exception: no rule makes it small, or it does not run on what it is given.
+    """
     library, _, model = name.partition("/")
     declare_torchvision()
     maker = {"timm": _timm, "torchvision": _vision, "transformers": _transformer}[library]

@@ -6,7 +6,8 @@ Each PYTHON has a torch of its own, from 1.13 on, and writes each model of
 `tests/support/crafted/honest_models.py` in every way that it can; without --torch, this
 environment's does. A file may be refused for an operator, or an input that is no tensor, in a
 sentence of ours, and a program of PyTorch 2.7 or older, whose format is not read. Returns 1
-where one is refused as a stranger's, or with a sentence of torch's."""
+where one is refused as a stranger's, or with a sentence of torch's.
+"""
 
 import argparse
 import subprocess

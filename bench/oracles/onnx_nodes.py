@@ -7,7 +7,8 @@ shapes, such as Reshape's second, are constants of the model, as exporters write
 
 What is found is kept as JSON lines in out/onnx_nodes, so that what was stopped goes on there.
 Prints right, refused and wrong, of all tests and of those whose operators TVM's importer has.
-Returns 1 where anything is wrong or crashed."""
+Returns 1 where anything is wrong or crashed.
+"""
 
 import argparse
 import importlib

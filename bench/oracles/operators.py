@@ -8,7 +8,8 @@ that are not finite. Outputs and gradients are held against PyTorch's: shapes, d
 and infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
 
 What is found is kept as JSON lines in out/operators, so that what was stopped goes on there.
-Returns 1 where anything is wrong or crashed."""
+Returns 1 where anything is wrong or crashed.
+"""
 
 import argparse
 import io

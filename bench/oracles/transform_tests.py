@@ -4,7 +4,8 @@
 
 The tests run once; each module that a pass is given there is written as `mod.script()` prints it,
 opened as a file, drawn, and stepped with that pass. Prints how many were, and the first reasons.
-Returns 1 below 95 % opened or 90 % stepped, or where anything but a sentence of ours is raised."""
+Returns 1 below 95 % opened or 90 % stepped, or where anything but a sentence of ours is raised.
+"""
 
 import os
 import subprocess

@@ -8,7 +8,8 @@ for `relax`; only its Python files are read, and run with the engine's TVM.
 Each script is run plainly and then by `relascope record`, a tutorial as it is and a test file by
 pytest, without the network. It counts where a recording opens that has passes, with every text, and
 where the script ends as it does without the recorder: the same status, and as many tests passed,
-failed and left out. Returns 1 where one does not count."""
+failed and left out. Returns 1 where one does not count.
+"""
 
 import argparse
 import os

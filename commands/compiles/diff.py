@@ -79,7 +79,8 @@ def diff(command: Command) -> Document:
     """Hold two models, files, pipelines, sessions or recordings against each other.
 
     Steps are aligned and the first after which the programs differ is named; graphs are matched
-    there and at the end. Without --passes of either, what is imported is compared."""
+    there and at the end. Without --passes of either, what is imported is compared.
+    """
     args, given = command.args, vars(command.args)
     first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
     over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
@@ -104,7 +105,8 @@ def diff(command: Command) -> Document:
 def both_engines(command: Command) -> Document:
     """A model in Relay and in Relax: the same as `diff MODEL MODEL --engine-b relax`.
 
-    An engine that does not have the gradient takes TVM's."""
+    An engine that does not have the gradient takes TVM's.
+    """
     args = command.args
     ways = [args.gradient if args.gradient in gradients(ir) else "tvm" for ir in ENGINES]
     both = {"engine": ENGINES[0], "engine_b": ENGINES[1]}

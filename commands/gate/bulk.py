@@ -29,14 +29,17 @@ _FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
 def bulk(command: Command) -> Document:
     """Judge many models through many pipelines, bisect what is bad, and count the culprits.
 
-    Lines are written to -o as they are found; the same command goes on where it was stopped."""
+    Lines are written to -o as they are found; the same command goes on where it was stopped.
+    """
     found, resumed = lines_of(command, list(_tasks(command)))
     return {**rows.document(found, command.args.fail_on or ()), "resumed": resumed}
 
 
 def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
-    """The lines of tasks, in their order, and how many were known from an earlier run. Each is
-    found on the workers that the options name, and added to -o at once."""
+    """The lines of tasks, in their order, and how many were known from an earlier run.
+
+    Each is found on the workers that the options name, and added to -o at once.
+    """
     args, limits = command.args, command.limits
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]
@@ -144,7 +147,8 @@ def pipelines(command: Command) -> Document:
     """Run a model through TVM's own pipelines: each as it is, the last one without each of its
     passes, and the first one with each other pass in front. What is bad is bisected.
 
-    Lines are written to -o as they are found; the same command goes on where it was stopped."""
+    Lines are written to -o as they are found; the same command goes on where it was stopped.
+    """
     args, source = command.args, command.source
     with command:  # what follows has engines of its own
         theirs: TvmPipelines = command("pipelines", args.target or "")

@@ -1,7 +1,8 @@
 """Every pass that can be switched: what it is, in one line, and where it comes from.
 
 Plain data, read from each function's `@listed` by `passes.catalogue.reader`, so that the app
-imports no TVM. `function` is `module:attribute`, which an engine imports."""
+imports no TVM. `function` is `module:attribute`, which an engine imports.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,7 +33,11 @@ def names(ir: str) -> list[str]:
 
 
 def info(ir: str, step: Step | str) -> PassInfo:
-    """The catalogue's entry for a step. Raises KeyError where no pass of this IR has that name."""
+    """The catalogue's entry for a step.
+
+    Raises:
+        KeyError: no pass of this IR has that name.
+    """
     if isinstance(step, Step) and step.name == recorded.NAME:
         return recorded.entry(ir, step)
     name = step if isinstance(step, str) else step.name
@@ -42,8 +47,12 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
-    """Read a pipeline's text, and check every pass and parameter against the catalogue. ValueError
-    names a step that is malformed, whose pass is unknown, or whose parameters are wrong."""
+    """Read a pipeline's text, and check every pass and parameter against the catalogue.
+
+    Raises:
+        ValueError: a step is malformed, its pass is unknown, or its parameters are wrong; names the
+            step.
+    """
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:
         info(ir, step).arguments(step)
@@ -52,7 +61,11 @@ def read_pipeline(ir: str, text: str) -> Pipeline:
 
 def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """A pipeline as people type it: after `default|`, passes that follow the default one, and, with
-    a minus, those of it that are off. Raises what `read_pipeline` and `default_pipeline` raise."""
+    a minus, those of it that are off.
+
+    Raises:
+        ValueError: as of `read_pipeline` and `default_pipeline`.
+    """
     first, _, rest = text.partition("|")
     if first.strip() != "default":
         return read_pipeline(ir, text)
@@ -62,8 +75,13 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
 
 def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
     """The text of a pipeline with one of TVM's, spelled out: `AdjustMatmulOrder|tvm:zero|-FuseOps`.
-    `pipelines` are TVM's by name (`passes.tvm_pipelines`). Raises ValueError as `read_pipeline`
-    does, and where TVM has no such pipeline."""
+
+    Args:
+        pipelines: TVM's, by name; see `passes.tvm_pipelines`.
+
+    Raises:
+        ValueError: as of `read_pipeline`, or TVM has no such pipeline.
+    """
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
     if name.strip() not in pipelines:
@@ -88,7 +106,11 @@ def gradients(ir: str) -> tuple[str, ...]:
 
 
 def check_gradient(ir: str, gradient: str) -> None:
-    """Refuse a gradient that an IR does not have. Raises ValueError, which says why not."""
+    """Refuse a gradient that an IR does not have.
+
+    Raises:
+        ValueError: says why not.
+    """
     if gradient not in _GRADIENTS:
         raise ValueError(f"there is no gradient {gradient!r}; known: {', '.join(_GRADIENTS)}")
     if gradient not in gradients(ir):
@@ -99,9 +121,14 @@ def check_gradient(ir: str, gradient: str) -> None:
 
 
 def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """What the page starts with: the inference run, or the way to the gradient. In training, the
-    `gradient` "tvm" is taken by passes; with "pytorch" the program comes with it. Raises ValueError
-    where the way to the gradient is asked of an IR that has none."""
+    """What the page starts with: the inference run, or the way to the gradient.
+
+    Args:
+        gradient: in training: "tvm" takes it by passes; with "pytorch" the program comes with it.
+
+    Raises:
+        ValueError: the way to the gradient is asked of an IR that has none.
+    """
     if training:
         check_gradient(ir, gradient)
     text = _GRADIENTS[gradient][ir] if training else INFERENCE[ir]

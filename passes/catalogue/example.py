@@ -13,8 +13,13 @@ from relascope.passes.program import Program
 
 @dataclass(frozen=True)
 class Example:
-    """What a pass is shown on: a typed program, after the passes that it needs; the pass's
-    parameters, as a pipeline's text has them; and why the results differ on purpose, or ""."""
+    """What a pass is shown on.
+
+    Args:
+        program: typed, after the passes that it needs.
+        params: of the pass, as a pipeline's text has them.
+        differs: why the results differ on purpose, or "".
+    """
 
     program: Program
     params: tuple[tuple[str, str], ...] = ()
@@ -23,8 +28,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of an example; an IR adds `const`, `variable` and `program`. `arguments` are
-    those of "main", in order, `weights` names of parameters, whose values are drawn."""
+    """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
+
+    Attributes:
+        arguments: of "main", in order.
+        weights: names of the parameters, whose values are drawn.
+    """
 
     ir = ""
     dtype: str
@@ -43,7 +52,8 @@ class Parts:
         raise NotImplementedError
 
     def of_module(self, mod: Any) -> Any:
-        """A typed program of a module with "main"; arguments not made as weights are inputs."""
+        """A typed program of a module with "main"; arguments that were not made as weights are
+        inputs."""
         raise NotImplementedError
 
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:

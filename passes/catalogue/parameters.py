@@ -15,10 +15,15 @@ _SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a pass, by the name of the keyword argument, as pipelines write it
-    (`fold(name=value)`). Its default is None where the pass decides by itself; of `choices`, the
-    only allowed values, and of `least`, the smallest allowed number, nothing allows any. A number
-    may have a unit, such as "bytes"."""
+    """One parameter of a pass.
+
+    Args:
+        name: of the keyword argument, as pipelines write it (`fold(name=value)`).
+        default: None where the pass decides by itself.
+        choices: the only allowed values; empty allows any of the kind.
+        least: the smallest allowed number; None allows any.
+        unit: of a number, such as "bytes", or "".
+    """
 
     name: str
     kind: str
@@ -29,7 +34,11 @@ class Parameter:
     unit: str = ""
 
     def read(self, text: str) -> Value:
-        """A value as the pass takes it. ValueError says what would be, where the text is none."""
+        """A value as the pass takes it.
+
+        Raises:
+            ValueError: the text is no such value; the message says what would be.
+        """
         value = _READERS[self.kind](text)
         if value is None:
             raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")
@@ -86,9 +95,15 @@ _READERS = {
 def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
-    """The keyword arguments of a step's `given` parameters, (name, value) as a pipeline's text has
-    them; the pass's defaults hold for others. Raises ValueError where a name is not declared or
-    stands twice, or a value is of another kind, and says what the pass takes."""
+    """The keyword arguments of a step's given parameters; the pass's defaults hold for others.
+
+    Args:
+        given: (name, value) as a pipeline's text has them.
+
+    Raises:
+        ValueError: a name is not declared or stands twice, or a value is of another kind; says what
+            the pass takes.
+    """
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}
     for name, text in given:

@@ -4,7 +4,8 @@ A pass is a function of a program, with its name. The docstring's first paragrap
 Further arguments, with defaults, are its parameters; annotation or default gives the kind,
 `Literal[...]` the choices. In the docstring, `name: text` describes a parameter, `Before:` what the
 pass needs to find something to do, and `After:` what holds then; deeper indented lines go on with
-it. `@listed(...)` says the rest."""
+it. `@listed(...)` says the rest.
+"""
 
 import ast
 import re

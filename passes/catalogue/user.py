@@ -3,7 +3,8 @@
 `--pass-file` or the environment variable `VARIABLE`, which engines inherit, names a file; never the
 page. Its public functions of one argument `program` are passes from `passes.program.Program` to
 one, read by `passes.catalogue.reader`. Functions `before_NAME` and `after_NAME`, or longer, are
-examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR."""
+examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR.
+"""
 
 import ast
 import os
@@ -25,8 +26,11 @@ _BEFORE, _AFTER = "before_", "after_"
 
 
 def name_files(files: Sequence[str]) -> None:
-    """Name files for this process and its children, and enter their passes. Raises ValueError where
-    a file cannot be read as passes, and says why."""
+    """Name files for this process and its children, and enter their passes.
+
+    Raises:
+        ValueError: a file cannot be read as passes; says why.
+    """
     paths = [str(Path(f).resolve()) for f in files]
     before = os.environ.get(VARIABLE, "").split(os.pathsep)
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, [*before, *paths])))
@@ -34,7 +38,11 @@ def name_files(files: Sequence[str]) -> None:
 
 
 def enter_named() -> None:
-    """Enter the passes of all named files into the catalogue; ValueError says why one has none."""
+    """Enter the passes of all named files into the catalogue.
+
+    Raises:
+        ValueError: a file cannot be read as passes; says why.
+    """
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     for file in (f for n in named for f in _files(n)):
         for entry in read(file):
@@ -56,8 +64,11 @@ def _files(named: str) -> list[str]:
 
 
 def read(file: str) -> tuple[PassInfo, ...]:
-    """The passes in a file, found without running it. Raises ValueError where it cannot be opened,
-    is no Python, or has no pass, and says which."""
+    """The passes in a file, found without running it.
+
+    Raises:
+        ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
+    """
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except OSError as wrong:

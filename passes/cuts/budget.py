@@ -2,7 +2,8 @@
 
 Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
 (Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). The frontier's cut
-below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere."""
+below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere.
+"""
 
 import re
 from typing import TYPE_CHECKING
@@ -29,8 +30,12 @@ _TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
-    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Products
-    may be recomputed. ValueError where no cut is within the budget, or that is no number."""
+    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Matrix
+    products may be recomputed.
+
+    Raises:
+        ValueError: no cut is within the budget, or the budget is no number.
+    """
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
     if len(given.ids) + len(given.sources) <= LARGE:
@@ -43,8 +48,11 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
 
 
 def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The point of the frontier with least work whose bytes are within the wish's budget. Raises
-    ValueError where no point of it keeps so few bytes, or the budget is no number."""
+    """The point of the frontier with least work whose bytes are within the wish's budget.
+
+    Raises:
+        ValueError: no point of it keeps so few bytes, or the budget is no number.
+    """
     allowed, points = budget_bytes(joint, wish), frontier(joint, wish)
     within = [p for p in points if p.bytes <= allowed]
     if not within:
@@ -64,9 +72,14 @@ def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> Va
 
 
 def budget_bytes(joint: Joint, wish: Wish) -> int:
-    """A wish's budget in bytes. A float is a fraction of what everything that crosses takes, masks
-    included; an int is bytes; None is `HALF`, or the fewest possible bytes if more. Raises
-    ValueError where it is negative or not a number."""
+    """A wish's budget in bytes.
+
+    A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
+    None is `HALF`, or the fewest possible bytes if more.
+
+    Raises:
+        ValueError: it is negative or not a number.
+    """
     given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
         raise ValueError(f"a budget of {given} is below nothing")
@@ -78,7 +91,10 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
 
 def parse_budget(text: str) -> float | int:
     """A budget as people write it: `0.5` and `50%` are fractions; `400000`, `1.5MiB` are bytes.
-    Raises ValueError where it is none of these, or a fraction above 1."""
+
+    Raises:
+        ValueError: it is none of these, or a fraction above 1.
+    """
     match = re.fullmatch(r"(\d+(\.\d+)?)\s*(%|B|KiB|MiB|GiB)?", text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no budget; write 0.5, 50%, 400000 or 1.5MiB")

@@ -6,7 +6,8 @@ parameters.
 
 Inputs and parameters are never captures. Both functions have constants and what depends on them
 alone. Both get dropout masks, which live for one step: those that the backward reads are held for
-it, a byte an element, and every total counts them (`Joint.kept`)."""
+it, a byte an element, and every total counts them (`Joint.kept`).
+"""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -38,7 +39,8 @@ class Capture:
             take no further memory.
         shares: id of the capture, mask, input, parameter or constant that has its storage, or "".
         path: ids from the capture to the nearest reader that is not recomputed.
-        instead: ids of what would be recomputed without it; at most `reasons.MOST`."""
+        instead: ids of what would be recomputed without it; at most `reasons.MOST`.
+    """
 
     id: str
     name: str
@@ -70,12 +72,20 @@ class Spared:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where the joint graph is sawn through, by a strategy's name, or "by_hand": ids of the
-    captures, and of the forward's nodes that the backward recomputes (but of constants alone), in
-    graph order. FLOPs are estimates for the whole forward, and for what is recomputed; seconds
-    likewise on a nominal machine (see `passes.cost`): only their ratio means something. From the
-    joint graph single tensors' facts are computed on first use. The budget is in bytes, where the
-    strategy has one."""
+    """Where the joint graph is sawn through.
+
+    Args:
+        strategy: its name, or "by_hand".
+        ids: of the captures, in graph order.
+        recomputed: ids of the forward's nodes that the backward recomputes, in graph order, but of
+            constants alone.
+        forward_flops, recomputed_flops: estimates for the whole forward, and for what is
+            recomputed.
+        forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
+            their ratio means something.
+        joint: the graph that is cut, from which single tensors' facts are computed on first use.
+        budget: in bytes, where the strategy has one.
+    """
 
     strategy: str
     ids: tuple[str, ...]
@@ -95,7 +105,8 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """Estimated extra time over saving what crosses, as a share of the forward's."""
+        """Estimated extra time over saving all that crosses, as a share of the forward's:
+        recomputation less spared traffic."""
         net = self.joint.net_seconds(self.ids)
         return net / self.forward_seconds if self.forward_seconds else 0.0
 
@@ -242,9 +253,14 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A rule that picks the captures. `choose` takes a joint graph and a wish to their ids;
-    `has_budget` says whether it heeds the wish's budget, and `adapts` whether it chooses anew
-    around what the wish saves and recomputes."""
+    """A rule that picks the captures.
+
+    Args:
+        name: as the command line calls it.
+        choose: from a joint graph and a wish to the ids of the captures.
+        has_budget: whether it heeds the wish's budget.
+        adapts: whether it chooses anew around what the wish saves and recomputes.
+    """
 
     name: str
     title: str
@@ -324,10 +340,17 @@ def cut(
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
 ) -> Cut:
-    """Cut a joint graph with `forward_outputs` set, or its `Joint`, which remembers earlier cuts'
-    work, by a strategy, with a budget as of `Wish` where it has one; `save` and `recompute` are ids
-    of tensors that must, and must not, be saved. ValueError where it is no joint graph, no strategy
-    has that name, the strategy has no budget or leaves no choice, or a wish cannot be met."""
+    """Cut a joint graph by a strategy.
+
+    Args:
+        graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
+        budget: as of `Wish`, for a strategy that has one.
+        save, recompute: ids of tensors that must, and must not, be saved.
+
+    Raises:
+        ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
+            leaves no choice, or a wish cannot be met; says which.
+    """
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]
@@ -349,8 +372,11 @@ def cut(
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand. Raises ValueError where it is no joint graph, or a
-    node cannot be captured, and says which and why."""
+    """Cut a joint graph at nodes picked by hand.
+
+    Raises:
+        ValueError: it is no joint graph, or a node cannot be captured; says which, and why.
+    """
     joint = Joint(graph)
     chosen = frozenset(captured)
     for node_id in sorted(chosen):
@@ -364,7 +390,11 @@ def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
 
 
 def check_capture(joint: Joint, node_id: str) -> None:
-    """Refuse a node that cannot be captured by a ValueError that says which, and why."""
+    """Refuse a node that cannot be captured.
+
+    Raises:
+        ValueError: says which, and why.
+    """
     if node_id not in joint.graph.by_id:
         raise ValueError(f"the graph has no node {node_id}")
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
@@ -402,9 +432,15 @@ def _cut(
 
 
 def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
-    """Where every node of a joint graph stands, which has `forward_outputs` set, or of its `Joint`;
-    `captured` are ids of the captures, None for everything that crosses. Raises ValueError where it
-    is no joint graph."""
+    """Where every node of a joint graph stands.
+
+    Args:
+        graph: with `forward_outputs` set, or its `Joint`.
+        captured: ids of the captures; None means everything that crosses.
+
+    Raises:
+        ValueError: it is no joint graph.
+    """
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)
 

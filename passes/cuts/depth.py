@@ -9,8 +9,12 @@ from relascope.passes.cuts.joint import Joint
 
 @dataclass(frozen=True)
 class LiveBytes:
-    """One step at which what is held changes: the number of its node in its phase, in order of
-    execution (0 of masks), and the node's id."""
+    """One step at which what is held changes.
+
+    Args:
+        step: the number of its node in its phase, in order of execution; 0 of masks.
+        id: of that node.
+    """
 
     phase: str
     step: int
@@ -30,9 +34,13 @@ class Depth:
 @dataclass(frozen=True)
 class Lives:
     """How long each storage is held over forward and backward, whose steps are counted from 1 on
-    through both; 0 is before the first. By the owner's id, or, of a storage that the backward makes
-    again, by an id of its own: its bytes, the step after which it is held, and that of its last
-    reader; one that is held to the end has none."""
+    through both; 0 is before the first.
+
+    Args:
+        bytes: by the owner's id; of a storage that the backward makes again, by an id of its own.
+        begin: the step after which it is held.
+        end: the step of its last reader; one that is held to the end has none.
+    """
 
     forward: int
     backward: int
@@ -71,7 +79,8 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     Forward and backward run in graph order; the backward recomputes a value right before it first
     reads it. Masks are there before the first node, captures once made, as if no kernel had two
     nodes. A storage is held until its last reader, a result's to the end. Unknown dimensions count
-    as none."""
+    as none.
+    """
     owner, kept, by_id = joint.work.owner, joint.kept(captured), joint.graph.by_id
     nodes = (n for n in joint.graph.nodes if n.edges and n.id not in joint.free)
     forward = [n.id for n in nodes if n.id in joint.forward]

@@ -2,7 +2,8 @@
 
 A value is two vertices, its making and its presence, joined by an edge that costs its saved bytes;
 the source feeds the making with its price of recomputation. A minimum cut solves such a project
-selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`."""
+selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,9 +30,14 @@ class Answer:
 
 def cheapest(given: CutProblem) -> Answer:
     """The answer with the least saved bytes plus recomputation; of equal ones, that which
-    recomputes fewest values. Prices are scaled to SciPy's 32-bit capacities: the cost is within one
-    part in 2**30 of the least, times the number of values saved and recomputed. Raises ValueError
-    where a wish leaves a value that can neither be saved nor computed again."""
+    recomputes fewest values.
+
+    Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
+    least, times the number of values saved and recomputed.
+
+    Raises:
+        ValueError: a wish leaves a value that can neither be saved nor computed again.
+    """
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True

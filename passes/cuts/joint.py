@@ -14,10 +14,16 @@ MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 
 @dataclass(eq=False)
 class Joint:
-    """What strategies need to know of a joint graph. `kernels` has the ids of the nodes in each of
-    the forward's kernels, which decides what recomputing costs; None guesses by operators' names.
-    `measured` says what those kernels took, which recomputing then costs. Raises ValueError where
-    it is no joint graph."""
+    """What strategies need to know of a joint graph.
+
+    Args:
+        kernels: ids of nodes in each of the forward's kernels, which decides what recomputing
+            costs; None guesses by operators' names.
+        measured: what those kernels took, which recomputing then costs.
+
+    Raises:
+        ValueError: it is no joint graph.
+    """
 
     graph: Graph
     kernels: Kernels | None = None
@@ -45,7 +51,8 @@ class Joint:
         return self.work.carried(self.forward)
 
     def net_seconds(self, captured: Collection[str]) -> float:
-        """Estimated extra over saving what crosses: recomputation less spared writes and reads."""
+        """Estimated extra time over saving all that crosses: recomputation less spared writes and
+        reads."""
         return self.extra_seconds(captured) - self.extra_seconds(self.crossings)
 
     def extra_seconds(self, captured: Collection[str]) -> float:
@@ -61,9 +68,12 @@ class Joint:
         return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
-        """What is held between forward and backward: bytes by each storage's owner's id. Storages
-        of captures, and of dropout masks that the backward reads, which are drawn for one step and
-        never again. Other inputs and parameters live on. Unknown dimensions count as none."""
+        """What is held between forward and backward: bytes by the id of each storage's owner.
+
+        Storages of the captures, and of dropout masks that the backward reads, which are drawn for
+        one step and never again. Other inputs and parameters live on. Unknown dimensions count as
+        none.
+        """
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
         for node_id in captured:
@@ -107,13 +117,17 @@ class Joint:
 
     @cached_property
     def crossings(self) -> tuple[str, ...]:
-        """Ids of the forward's tensors that the backward reads, in graph order. Of a tuple, its
-        fields cross; of a call whose tuple is read whole, what it reads, for it is recomputed."""
+        """Ids of the forward's tensors that the backward reads, in graph order.
+
+        Of a tuple, its fields cross; of a call whose tuple is read as a whole, what it reads, for
+        it is recomputed.
+        """
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """Ids of what crosses, and of tuples, which the backward makes again, in graph order."""
+        """Ids of what crosses, and of the tuples on the way, which the backward always makes again,
+        in graph order."""
         by_id = self.graph.by_id
         todo, seen = list(self._read_by_backward), set[str]()
         while todo:
@@ -147,7 +161,8 @@ class Joint:
         return self.behind(self._read_by_backward, captured)
 
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
-        """Nodes and what they are computed from, in graph order, up to what is free, or `stop`."""
+        """Some nodes and what they are computed from, in graph order, up to what is free or in
+        `stop`."""
         todo, seen = list(ids), set[str]()
         while todo:
             current = todo.pop()

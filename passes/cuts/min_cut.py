@@ -1,7 +1,8 @@
 """The least of bytes kept and recomputation, with matrix products and convolutions kept.
 
 As AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory tradeoffs in checkpointing by
-being fusion aware", MLSys 2023), with our prices and restrictions."""
+being fusion aware", MLSys 2023), with our prices and restrictions.
+"""
 
 from dataclasses import replace
 
@@ -30,9 +31,11 @@ _STEPS = 8  # of halving the price's logarithm once it is known between two powe
 
 def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE) -> frozenset[str]:
     """What to save so that bytes plus `price` times the time that recomputing takes are least.
+
     While that makes a step longer by more than `share` of the forward's estimated time, the price
     is raised; then as much of the last cut too long as `share` allows is taken. Recomputation by
-    wish may exceed it."""
+    wish may exceed it.
+    """
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}
     given = problem(joint, joint.work.again, banned, wish)
     everything = given.named(saving(given).saved)
@@ -71,9 +74,11 @@ def _taken(given: CutProblem, answer: Answer) -> float:
 
 
 def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Answer:
-    """The parts in which two answers differ, each as in the one or the other. Recomputing needs
-    only what it reads, so connected parts are independent. Those that save most bytes for their
-    seconds go first, up to `limit`."""
+    """The parts in which two answers differ, each as in the one or the other.
+
+    Recomputing needs only what it reads, so connected parts are independent. Those that save most
+    bytes for their seconds go first, up to `limit`.
+    """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components  # slow to import
 

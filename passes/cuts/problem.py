@@ -3,7 +3,8 @@
 Each value of the forward that may be needed is *available* to the backward or not, and *computed
 again* or not. Available and not computed again is saved, and costs bytes; computed again costs
 work, and needs all that it reads. Views are free, so values of one storage are saved as the first
-of them. Dropout masks are saved where anything reads them, and are no captures."""
+of them. Dropout masks are saved where anything reads them, and are no captures.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,13 @@ from relascope.passes.cuts.joint import Joint
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asks of a strategy: the most bytes to keep (an int is bytes, a float a fraction
-    of what everything that crosses takes; None where the strategy has no budget), and ids of
-    tensors that must (`save`), and must not (`recompute`), be saved."""
+    """What a person asks of a strategy.
+
+    Args:
+        budget: most bytes to keep: an int is bytes, a float a fraction of what everything that
+            crosses takes; None where the strategy has no budget.
+        save, recompute: ids of tensors that must, and must not, be saved.
+    """
 
     budget: float | int | None = None
     save: frozenset[str] = frozenset()
@@ -37,7 +42,8 @@ class CutProblem:
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
-        masks: how many of `ids` are masks, the last ones."""
+        masks: how many of `ids` are masks, the last ones.
+    """
 
     ids: tuple[str, ...]
     save: NDArray[np.float64]
@@ -56,9 +62,13 @@ class CutProblem:
 def problem(
     joint: Joint, work: Mapping[str, float], banned: Collection[str], wish: Wish
 ) -> CutProblem:
-    """State the choice for one joint graph. `work` has by id the price of computing a node again,
-    in the unit of bytes for `min_cut`; `banned` are ids of nodes not to be computed again, but for
-    those that the backward reads and that cannot be saved, as their result is a tuple."""
+    """State the choice for one joint graph.
+
+    Args:
+        work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
+        banned: ids of nodes not to be computed again, but for those that the backward reads and
+            that cannot be saved, as their result is a tuple.
+    """
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}

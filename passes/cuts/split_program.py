@@ -14,12 +14,17 @@ AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """The two functions, modules with "forward" and with "backward" alone, and the names of the
-    backward's arguments for the captures.
+    """The two functions, and how values pass between them.
 
     Both take what they need of the joint program's arguments, in its order, and return a flat
-    tuple: the forward its outputs, then the captures; the backward, which takes the captures last,
-    gradients in the order of `Program.gradients`."""
+    tuple.
+
+    Args:
+        forward: a module with "forward" alone, which returns the outputs, then the captures.
+        backward: a module with "backward" alone, which takes the captures last, and returns
+            gradients in the order of `Program.gradients`.
+        capture_names: of the backward's arguments for the captures.
+    """
 
     forward: Program
     backward: Program
@@ -42,8 +47,11 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of captures that were chosen. Raises EngineError of kind "usage" where
-    one of them cannot be captured, or there are no gradients."""
+    """What is to be known of captures that were chosen.
+
+    Raises:
+        EngineError: kind "usage"; one of them cannot be captured, or there are no gradients.
+    """
     try:
         return cut_at(graph, captured)
     except ValueError as wrong:
@@ -58,7 +66,8 @@ def capture_names(cut: Cut) -> tuple[str, ...]:
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
-    """A program of one function that computes a part of a joint one from those of its arguments."""
+    """A program of one function that computes a part of a joint one, and takes those of its
+    arguments."""
     return replace(
         program,
         mod=mod,

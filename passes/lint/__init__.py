@@ -1,7 +1,8 @@
 """What could be faster: hazards in a program, each with the pass that removes it.
 
 A linter is one file that looks through a graph of either IR and yields findings. Costs are
-estimated (`passes.cost`), or measured with a profile's kernels."""
+estimated (`passes.cost`), or measured with a profile's kernels.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,13 @@ __all__ = ["LINTERS", "Finding", "Linter", "Subject", "lint"]
 
 @dataclass(frozen=True)
 class Linter:
-    """One sort of hazard. `name` is what documents and the documentation call it; `find` yields the
-    findings of a subject, without order; `kernels` says whether it needs to know what the kernels
-    compute, and finds nothing otherwise."""
+    """One sort of hazard.
+
+    Args:
+        name: how documents and the documentation call it.
+        find: yields the findings of a subject, without order.
+        kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
+    """
 
     name: str
     title: str
@@ -53,11 +58,16 @@ def lint(
     target: str = "",
     phases: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:
-    """The hazards of a program with types, before the passes that are only for looking; the most
-    expensive first. `kernels` are ids of the nodes of each known kernel: hazards within one cost
-    nothing, and are left out. `measured` is what kernels took: hazards in no kernel, which the
-    build removed, are left out, too. A target with a BLAS reads matrices either way. `phases` are
-    of each kernel, "forward" or "backward", where the program was split."""
+    """The hazards of a program, the most expensive first.
+
+    Args:
+        graph: with types, before the passes that are only for looking.
+        kernels: ids of the nodes of each known kernel; hazards within a kernel cost nothing, and
+            are left out.
+        measured: what kernels took; hazards in no kernel, which the build removed, are left out.
+        target: one with a BLAS reads matrices either way.
+        phases: of each kernel, "forward" or "backward", where the program was split.
+    """
     subject = Subject(graph, kernels, measured, target, phases)
     every = [replace(f, hazard=one.name) for one in LINTERS.values() for f in one.find(subject)]
     found = filter(subject.remains, every)

@@ -12,10 +12,16 @@ from relascope.passes.lint.remedies import REMEDIES
 
 @dataclass(frozen=True)
 class Finding:
-    """One hazard, by the linter's name, with ids of its nodes, the one to look at first, and the
-    passes that remove it, as a pipeline has them (`remedy`, or ""). `advice` is what else helps
-    without a remedy, or what that depends on, or "". `bytes` are moved for nothing, and `seconds`
-    are its cost; of measured kernels, the nodes' part, if `measured`."""
+    """One hazard.
+
+    Args:
+        hazard: name of the linter.
+        nodes: ids of its nodes, the one to look at first.
+        remedy: the passes that remove it, as a pipeline has them, or "".
+        advice: without a remedy, what else helps; with one, what it depends on; or "".
+        bytes: moved for nothing.
+        seconds: its cost; of measured kernels, the nodes' part, if `measured`.
+    """
 
     hazard: str
     nodes: tuple[str, ...]

@@ -132,7 +132,8 @@ def topological_sort(
 
     Args:
         order: How the graph is gone through.
-        direction: Where that begins."""
+        direction: Where that begins.
+    """
     return applied(program, _t.TopologicalSort, order, direction)
 
 
@@ -145,7 +146,8 @@ def decompose_inference(program: RelaxProgram) -> RelaxProgram:
 
     Raises:
         EngineError: kind "pass"; a batch norm is in train mode. TVM does not look at its mode and
-            would take the running statistics all the same."""
+            would take the running statistics all the same.
+    """
     _refuse_batch_norm(program, True, "decompose_inference")
     return applied(program, _t.DecomposeOpsForInference)
 
@@ -160,7 +162,8 @@ def decompose_training(program: RelaxProgram) -> RelaxProgram:
 
     Raises:
         EngineError: kind "pass"; a batch norm is in eval mode. TVM does not look at its mode and
-            would take the batch's statistics all the same."""
+            would take the batch's statistics all the same.
+    """
     _refuse_batch_norm(program, False, "decompose_training")
     return applied(program, _t.DecomposeOpsForTraining)
 
@@ -198,7 +201,8 @@ def convert_layout(
 
     Args:
         data: The order of the data's axes.
-        kernel: The order of the weights' axes."""
+        kernel: The order of the weights' axes.
+    """
     return applied(program, _t.ConvertLayout, {"relax.nn.conv2d": [data, kernel]})
 
 

@@ -15,7 +15,8 @@ from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewri
 def drop_zeros(program: RelaxProgram) -> RelaxProgram:
     """Removes sums with zeros, which gradients start from.
 
-    After: No sum has an operand of zeros, but for one that broadcasts the other."""
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    """
     return _without(program, 0.0, "add", "subtract")
 
 
@@ -23,7 +24,8 @@ def drop_zeros(program: RelaxProgram) -> RelaxProgram:
 def drop_ones(program: RelaxProgram) -> RelaxProgram:
     """Removes products with the ones that the chain rule starts from.
 
-    After: No product has a factor of ones, but for one that broadcasts the other."""
+    After: No product has a factor of ones, but for one that broadcasts the other.
+    """
     return _without(program, 1.0, "multiply", "divide")
 
 
@@ -43,8 +45,12 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
 
 
 def _uniform(expr: Any, maker: Maker) -> float | None:
-    """The one number that all elements of a tensor are, or None. `expr` is a variable or a
-    constant; `maker` knows what variables are bound to."""
+    """The one number that all elements of a tensor are, or None.
+
+    Args:
+        expr: a variable, or a constant.
+        maker: knows what variables are bound to.
+    """
     while True:
         value = maker.look(expr)
         name = op_name(value)

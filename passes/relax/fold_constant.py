@@ -23,7 +23,8 @@ def bind(program: RelaxProgram) -> RelaxProgram:
 
     The values stay in `program.params`, where they are what PyTorch has.
 
-    After: The weights are constants and no arguments any more, so they have no gradient."""
+    After: The weights are constants and no arguments any more, so they have no gradient.
+    """
     used = {str(p.name) for p in program.main.params}
     values = {k: v for k, v in program.params.items() if k in used}
     return with_mod(program, relax.transform.BindParams("main", values)(program.mod))
@@ -41,7 +42,8 @@ def fold(program: RelaxProgram) -> RelaxProgram:
     done by numpy first; TVM's pass does the rest.
 
     Before: It has constants: bind made them.
-    After: What depends on constants alone is a constant."""
+    After: What depends on constants alone is a constant.
+    """
     return with_mod(program, relax.transform.FoldConstant()(rewrite(program, _folded).mod))
 
 

@@ -21,7 +21,8 @@ from relascope.passes.relax.ir.rewrite import (
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
     """Makes one permute_dims of two, and none where they undo each other.
 
-    After: No permute_dims reads a permute_dims, and none leaves the axes in order."""
+    After: No permute_dims reads a permute_dims, and none leaves the axes in order.
+    """
     return rewrite(program, _joined)
 
 
@@ -53,7 +54,8 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     than the product, and what reads a matrix transposed costs a BLAS nothing.
 
     Before: A product is read by nothing but its transpose.
-    After: Such a product is written with its operands transposed."""
+    After: Such a product is written with its operands transposed.
+    """
     main = program.main
     bound = bindings(main)
     readers = read_counts(bound, results(main, bound))

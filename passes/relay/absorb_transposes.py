@@ -11,9 +11,11 @@ _TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}  # the axes of a tr
 
 
 def absorb_transposes(program: RelayProgram) -> RelayProgram:
-    """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag. Linear
-    layers' gradients are such. A BLAS reads a transposed operand in place; TVM's own CPU schedules
-    have no nn.matmul, so this serves targets with a BLAS."""
+    """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag.
+
+    Linear layers' gradients are such. A BLAS reads a transposed operand in place; TVM's own CPU
+    schedules have no nn.matmul, so this serves targets with a BLAS.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         axes = _TURNED.get(op_name(call))

@@ -94,7 +94,8 @@ remove_unused_functions = tvm_pass(
 @listed("SimplifyExpr", "TVM")
 def simplify_expr(program: RelayProgram) -> RelayProgram:
     """Applies some forty small rules: views of views, casts of casts, sums and products of
-    constants, x * 1, and the like."""
+    constants, x * 1, and the like.
+    """
     return applied(without_doubles(program), _t.SimplifyExpr)
 
 
@@ -102,7 +103,8 @@ def simplify_expr(program: RelayProgram) -> RelayProgram:
 def fuse(program: RelayProgram) -> RelayProgram:
     """Groups operators into the kernels that will run. For looking: building fuses by itself.
 
-    After: Every operator stands in a function marked Primitive, which will be one kernel."""
+    After: Every operator stands in a function marked Primitive, which will be one kernel.
+    """
     if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
         program = with_origins(program, _t.SimplifyInference()(copied(program.mod)))
     # At the level at which relay.build runs it, so that what is shown is what will run.
@@ -119,7 +121,8 @@ def defuse(program: RelayProgram) -> RelayProgram:
     """Takes the groups of FuseOps apart again. For looking.
 
     Before: fuse made groups, right before it.
-    After: The program is as it was before fuse."""
+    After: The program is as it was before fuse.
+    """
     return with_mod(program, run(copied(program.mod), _t.DefuseOps))
 
 
@@ -132,7 +135,8 @@ def combine_batch_matmul(program: RelayProgram, branches: int = 3) -> RelayProgr
     After: Each is a slice of one product, whose weight is a constant after bind and fold.
 
     Args:
-        branches: The fewest that are joined."""
+        branches: The fewest that are joined.
+    """
     return applied(program, _t.CombineParallelBatchMatmul, branches)
 
 
@@ -145,7 +149,8 @@ def combine_dense(program: RelayProgram, branches: int = 3, batch: bool = True) 
 
     Args:
         branches: The fewest that are joined.
-        batch: As one batch_matmul; else as one nn.dense."""
+        batch: As one batch_matmul; else as one nn.dense.
+    """
     return applied(program, _t.CombineParallelDense, branches, batch)
 
 
@@ -158,7 +163,8 @@ def combine_conv2d(program: RelayProgram, branches: int = 3) -> RelayProgram:
     After: Each is a slice of one convolution.
 
     Args:
-        branches: The fewest that are joined."""
+        branches: The fewest that are joined.
+    """
     return applied(program, _t.CombineParallelConv2D, branches)
 
 
@@ -169,7 +175,8 @@ def convert_layout(program: RelayProgram, data: Literal["NHWC", "NCHW"] = "NHWC"
     After: Convolutions have the layout; layout_transform stands where it begins and ends.
 
     Args:
-        data: The order of the data's axes."""
+        data: The order of the data's axes.
+    """
     wanted = {"nn.conv2d": [data, "default"], "nn.max_pool2d": [data], "nn.avg_pool2d": [data]}
     return applied(program, _t.ConvertLayout, wanted)
 
@@ -179,7 +186,8 @@ def mixed_precision(program: RelayProgram) -> RelayProgram:
     """Lets products and convolutions take float16; results differ by its rounding.
 
     After: Products and convolutions, and what may follow them, are in float16; what the program
-        returns keeps its type."""
+        returns keeps its type.
+    """
     keep = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
     mod = copied(program.mod)
     for name, f in program.mod.functions.items():  # it takes the types off those it is given
@@ -200,7 +208,8 @@ def alter_op_layout(program: RelayProgram, cpu: str | None = None) -> RelayProgr
         cpu: LLVM's name of the CPU; any of the family otherwise.
 
     Raises:
-        EngineError: kind "target"; LLVM knows no such CPU."""
+        EngineError: kind "target"; LLVM knows no such CPU.
+    """
     return applied(program, _t.AlterOpLayout, target=_cpu(cpu))
 
 
@@ -212,7 +221,8 @@ def qnn_legalize(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
     After: The CPU's instructions fit what is left of them.
 
     Args:
-        cpu: LLVM's name of the CPU; any of the family otherwise."""
+        cpu: LLVM's name of the CPU; any of the family otherwise.
+    """
     return applied(program, relay.qnn.transform.Legalize, target=_cpu(cpu))
 
 
@@ -222,7 +232,8 @@ def qnn_canonicalize(program: RelayProgram) -> RelayProgram:
     products.
 
     Before: It has quantized operators.
-    After: There is no operator of the qnn dialect, so that it can be built."""
+    After: There is no operator of the qnn dialect, so that it can be built.
+    """
     return applied(program, relay.qnn.transform.CanonicalizeOps, target=_cpu(None))
 
 

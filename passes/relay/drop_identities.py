@@ -19,7 +19,8 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
 
     A reshape of a reshape (or squeeze) becomes one reshape of the first operand.
 
-    After: Every view changes something, and none reads another reshape."""
+    After: Every view changes something, and none reads another reshape.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         name = op_name(call)

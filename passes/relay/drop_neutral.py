@@ -15,7 +15,8 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 def drop_zeros(program: RelayProgram) -> RelayProgram:
     """Removes the zeros that each gradient sum starts from.
 
-    After: No sum has an operand of zeros, but for one that broadcasts the other."""
+    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    """
     return _without(program, 0.0, "add", "subtract")
 
 
@@ -23,7 +24,8 @@ def drop_zeros(program: RelayProgram) -> RelayProgram:
 def drop_ones(program: RelayProgram) -> RelayProgram:
     """Removes products with the ones that the chain rule starts from.
 
-    After: No product has a factor of ones, but for one that broadcasts the other."""
+    After: No product has a factor of ones, but for one that broadcasts the other.
+    """
     return _without(program, 1.0, "multiply", "divide")
 
 

@@ -53,7 +53,8 @@ def bind(program: RelayProgram) -> RelayProgram:
 
     The values stay in `program.params`, where they are what PyTorch has.
 
-    After: The weights are constants and no arguments any more, so they have no gradient."""
+    After: The weights are constants and no arguments any more, so they have no gradient.
+    """
     used = {p.name_hint for p in program.main.params}
     values = {k: v for k, v in program.params.items() if k in used}
     return with_main(program, relay.build_module.bind_params_by_name(program.main, values))
@@ -71,7 +72,8 @@ def fold(program: RelayProgram) -> RelayProgram:
     TVM does the rest.
 
     Before: It has constants: bind made them.
-    After: What depends on constants alone is a constant."""
+    After: What depends on constants alone is a constant.
+    """
     return with_mod(program, relay.transform.FoldConstant()(rewrite(program, folded).mod))
 
 
@@ -108,5 +110,6 @@ def fold_scale_axis(program: RelayProgram) -> RelayProgram:
 
     Before: Weights and scales are constants, and batch norm is plain arithmetic: bind,
         simplify_inference and fold have run.
-    After: No convolution or dense layer has a scale of its own that its weight can take."""
+    After: No convolution or dense layer has a scale of its own that its weight can take.
+    """
     return fold(forward_fold_scale_axis(backward_fold_scale_axis(program)))

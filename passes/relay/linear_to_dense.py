@@ -19,7 +19,8 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
     An operand that a transpose of its last two axes made loses that transpose; one without gets
     one, which FoldConstant computes where the operand is a weight.
 
-    After: Every batch_matmul has transpose_a=False and transpose_b=True."""
+    After: Every batch_matmul has transpose_a=False and transpose_b=True.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "nn.batch_matmul":
@@ -46,7 +47,8 @@ def linear_to_dense(program: RelayProgram) -> RelayProgram:
     A bias that follows moves in front of the reshape back, where FuseOps joins it to the product.
 
     After: Products with one matrix for the whole batch are nn.dense, with their bias in front of
-        the reshape."""
+        the reshape.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         name = op_name(call)
@@ -75,8 +77,12 @@ def _dense(call: Any, args: list[Any]) -> Any:
 
 
 def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
-    """The (n, k) weight behind a right operand that repeats one matrix, or None. `before` is the
-    operand, typed: (batch, k, n), or (batch, n, k) if transposed; `operand` is rewritten."""
+    """The (n, k) weight behind a right operand that repeats one matrix, or None.
+
+    Args:
+        before: the operand as it was, typed: (batch, k, n), or (batch, n, k) if transposed.
+        operand: the same, rewritten.
+    """
     batch = shape(before)[0]
     if isinstance(operand, relay.Constant):
         values = operand.data.numpy()

@@ -25,7 +25,8 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
 
     Before: It is for inference: running statistics, and no dropout.
     After: Dropout and the normalisations are plain arithmetic or gone; fold computes what is left
-        of weights."""
+        of weights.
+    """
     if any(p.checked_type.dtype == "float64" for p in program.mod["main"].params):
         program = decompose_layer_norm(decompose_batch_norm(program))
         program = rewrite(program, _group_norm)

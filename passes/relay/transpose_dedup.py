@@ -13,7 +13,8 @@ from relascope.passes.relay.ir.rewrite import axes_of, op_name, rewrite, shape
 def transpose_dedup(program: RelayProgram) -> RelayProgram:
     """Makes one transpose of two, and none where they undo each other.
 
-    After: No transpose reads a transpose."""
+    After: No transpose reads a transpose.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "transpose":

@@ -1,7 +1,8 @@
 """Find the first pass that makes a pipeline bad, in few tries. Knows no compiler.
 
 A try switches the last optional passes off; required ones and what they need stay on. Halving finds
-where good turns to bad; for a try that cannot run, one near it is taken."""
+where good turns to bad; for a try that cannot run, one near it is taken.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -23,10 +24,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Culprits:
-    """Where a pipeline turns bad. `suspects` are indices of steps, `IMPORT` among them: one where
-    known, several where the tries between them cannot run, none where the pipeline is not bad.
-    `bad` is the smallest bad try, everything up to the last suspect; `good` the largest good one,
-    before the first suspect, or None."""
+    """Where a pipeline turns bad.
+
+    Args:
+        suspects: indices of steps, `IMPORT` among them: one where known, several where the tries
+            between them cannot run, none where the pipeline is not bad.
+        bad: the smallest bad try: everything up to the last suspect.
+        good: the largest good one, before the first suspect, or None.
+    """
 
     suspects: tuple[int, ...]
     bad: Pipeline | None = None
@@ -37,14 +42,18 @@ Judge = Callable[[Pipeline], Verdict]
 
 
 def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culprits:
-    """Find the first step that makes a pipeline bad, which it is as a whole. `judge` is asked of
-    the whole, then of parts of it: pipelines with steps switched off, and, where the kept steps
-    alone are bad, of the first few of them. `kept` are indices of the steps that stay on; see
-    `kept_on`.
+    """Find the first step that makes a pipeline bad.
 
-    With n steps that are on, it is asked at most ceil(log2 n) + 2 times, and once more for each try
-    that cannot be run. The result is a true boundary, bad with the step and good without it; one of
-    them, if there are several."""
+    With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
+    each try that cannot be run. The result is a true boundary, bad with the step and good without
+    it; one of them, if there are several.
+
+    Args:
+        pipeline: what is bad as a whole.
+        judge: asked of the whole, then of parts of it: pipelines with steps switched off, and,
+            where the kept steps alone are bad, of the first few of them.
+        kept: indices of the steps that stay on; see `kept_on`.
+    """
     on = [i for i, step in enumerate(pipeline) if step.enabled]
     free = [i for i in on if i not in kept]
     stay = [i for i in on if i in kept]
@@ -75,7 +84,8 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
-    """Indices of required steps, and of the nearest that each needs before it, by the catalogue."""
+    """Indices of the required steps of a pipeline, and of the nearest of what each needs before it,
+    by the catalogue."""
     kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
     ahead = sorted(kept)
     while ahead:
@@ -108,7 +118,8 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
 
 
 def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
-    """The nearest places, from `low` (not bad) and `high` (bad), with none between that can run."""
+    """The nearest places, from `low` (not bad) and `high` (bad), without a place that can run
+    between."""
     dark: set[int] = set()  # cannot be run
     while untried := [i for i in range(low + 1, high) if i not in dark]:
         known = [low, high, *(i for i in dark if low < i < high)]

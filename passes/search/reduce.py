@@ -3,7 +3,8 @@
 A piece is any set of nodes; what it reads and does not compute becomes its arguments. The search
 starts where values first differ, if known, else halves the program from both ends; then it drops
 ever smaller chunks, down to single nodes: delta debugging (Zeller and Hildebrandt, "Simplifying and
-Isolating Failure-Inducing Input", 2002)."""
+Isolating Failure-Inducing Input", 2002).
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,12 @@ _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program: ids of its nodes in graph order, and of its results, each one tensor."""
+    """A part of a program.
+
+    Args:
+        nodes: ids of what it computes, in graph order.
+        outputs: ids of its results, each one tensor, among `nodes`.
+    """
 
     nodes: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -34,9 +40,14 @@ class PieceVerdict:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What was found: the smallest piece that shows the fault (None where the whole program does
-    not), how many pieces were tried, and whether the fault goes away without any one of its nodes
-    (`minimal`; False if tries were used up before)."""
+    """What was found.
+
+    Args:
+        piece: the smallest that shows the fault; None where the whole program does not.
+        tries: how many pieces were tried.
+        minimal: whether the fault goes away without any one of its nodes; False if tries were used
+            up before.
+    """
 
     piece: Piece | None
     tries: int
@@ -67,7 +78,10 @@ def calls(graph: Graph, piece: Piece) -> int:
 
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
     """Where to look first: the first node whose value differs, back to inputs that are the same.
-    `same` and `differ` are ids of nodes that also stand after the pass, by their values."""
+
+    Args:
+        same, differ: ids of nodes that also stand after the pass, by their values.
+    """
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
         return ()
@@ -82,9 +96,14 @@ def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[
 
 
 def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = MOST) -> Reduced:
-    """Find a small piece of a program that shows a fault. `judge` is asked about pieces, the whole
-    program first, no piece twice; `start` are ids of nodes near the fault (see `near`). After
-    `most` tries the smallest bad piece so far is returned."""
+    """Find a small piece that shows a fault.
+
+    Args:
+        graph: the program that shows it.
+        judge: asked about pieces, the whole program first, no piece twice.
+        start: ids of nodes near the fault; see `near`.
+        most: tries; then the smallest bad piece so far is returned.
+    """
     search = _Search(graph, judge, most)
     if not search.bad(search.all):
         return Reduced(None, search.tries)
@@ -130,8 +149,12 @@ class _Search:
         return read, around
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
-        """Whether these units show the fault; then they are the smallest piece. Without `outputs`
-        it has the smallest's that are still in it, and what nothing in the piece reads."""
+        """Whether these units show the fault; then they are the smallest piece.
+
+        Args:
+            outputs: None takes the smallest's that are still in it, and what nothing in the piece
+                reads.
+        """
         piece = self._piece(units, outputs)
         if not piece.outputs:
             return False

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4237,
-    "commands": 3323,
+    "bench": 4295,
+    "commands": 3349,
     "core": 1243,
     "engine": 42298,
-    "passes": 10151,
+    "passes": 10647,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25399,
+    "viz": 25778,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -66,11 +66,15 @@ def frontier(
     choice: tuple[str, int | None, float],
     clickable: bool = False,
 ) -> alt.LayerChart:
-    """Bytes kept against work done again: the hull and the strategies of a document of
-    `viz.rows.tables.frontier_document`, PyTorch's of `torch_saved_document` (`rivals`, None while
-    they are not known), and the choice: title, bytes and share of the chosen cut. `clickable`
-    points can be clicked, which `CLICKED` then tells, by "strategy" and "bytes"; the legend is then
-    left to `frontier_legend`, which a narrow page can break."""
+    """Bytes kept against work done again: the hull, the strategies, PyTorch, and the choice.
+
+    Args:
+        clickable: whether points can be clicked, which `CLICKED` then tells, by "strategy" and
+            "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
+        document: of `viz.rows.tables.frontier_document`.
+        rivals: of `viz.rows.tables.torch_saved_document`; None while it is not known.
+        choice: title, bytes and share of the chosen cut.
+    """
     points = document["frontier"]
     title, held, share = choice
     here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "share": share}]

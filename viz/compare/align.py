@@ -4,7 +4,8 @@ Two compilers draw one PyTorch model differently, but each node says which modul
 operator it came from. Nodes of one graph that share both and are connected are taken as one
 *occurrence*: one call in PyTorch, or several in a row. Occurrences of one module and operator are
 paired where they read what is paired already, and otherwise in order. Everything here is plain
-data, takes time in proportion to the edges, and recurses over nothing."""
+data, takes time in proportion to the edges, and recurses over nothing.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -21,10 +22,17 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator (`source`) of one module (`scope`) became: ids of its nodes, the
-    left graph's first; of each graph, how often it calls which operator there, or, where it calls
-    none, how many items or tuples there are; how many connected parts the nodes form in each
-    (`occurrences`), and how many of these have a partner."""
+    """What one PyTorch operator of one module became.
+
+    Args:
+        scope: the module's path.
+        source: the framework's operator.
+        nodes: ids of each graph's nodes, the left one's first.
+        operators: of each graph, how often it calls which operator there; where it calls none,
+            how many items or tuples there are.
+        occurrences: in each graph, how many connected parts the nodes form.
+        paired: how many of them have a partner.
+    """
 
     scope: str
     source: str

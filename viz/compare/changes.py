@@ -20,8 +20,10 @@ _TOLD = 3  # nodes that a sentence names before it counts the rest
 
 
 def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
-    """The step whose graph a step started from; -1 is the imported program. What is only for
-    looking changes nothing for what follows, unless that is for looking too."""
+    """The step whose graph a step started from; -1 is the imported program.
+
+    What is only for looking changes nothing for what follows, unless that is for looking too.
+    """
     before = index - 1
     if index >= 0 and not info(ir, pipeline.steps[index]).looking:
         while before >= 0 and info(ir, pipeline.steps[before]).looking:
@@ -43,9 +45,11 @@ def coloured(matched: Matched) -> dict[str, Any]:
 
 
 def change_rows(before: Graph, matched: Matched) -> list[Row]:
-    """One row a node that a step added, removed or changed, with its origin. `from` are the nodes
-    that an added one came from, or that a changed one reads now; `to` are those that a removed one
-    went to. `sure` is false where only its place speaks for it."""
+    """One row a node that a step added, removed or changed, with its origin.
+
+    `from` are the nodes that an added one came from, or that a changed one reads now; `to` are
+    those that a removed one went to. `sure` is false where only its place speaks for it.
+    """
     old, new = ({n.id: n for n in flat(graph)} for graph in (before, matched.graph))
     return [
         {
@@ -91,8 +95,11 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
 
 
 def figures(graph: Graph) -> Row:
-    """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`). FLOPs are
-    None where operators have become kernels that could not be counted."""
+    """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`).
+
+    FLOPs are None where operators have become kernels that the compiler could not count: their
+    names tell no price.
+    """
     nodes = [*flat(graph)]
     priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
     parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER)
@@ -116,7 +123,10 @@ def operator_rows(before: Graph, after: Graph) -> list[Row]:
 
 def with_removed(before: Graph, matched: Matched) -> Graph:
     """The graph after a step with the nodes that it removed put back where they were read from.
-    Nothing that is there after the step reads them, so it says what went, not how it ran."""
+
+    Nothing that is there after the step reads them, so the picture says what went, not how the
+    program ran.
+    """
     nodes = list(matched.graph.nodes)
     place = {n.id: n.id for n in nodes}
     for node in nodes:
@@ -143,9 +153,13 @@ def step_details(
     changes: bool,
     text: bool,
 ) -> list[Row]:
-    """What `step MODEL --changes --text` adds to the row of each step: with `changes`, those, and
-    `before` and `after` with figures and counts of operators; with `text`, a `diff` of the IR's
-    text. `ask` asks the engine."""
+    """What `step MODEL --changes --text` adds to the row of each step.
+
+    Args:
+        ask: asks the engine.
+        changes: add `changes`, and `before` and `after` with figures and counts of operators.
+        text: add `diff`, of the IR's text.
+    """
     rows = []
     for index in range(len(pipeline)):
         start, row = start_of(ir, pipeline, index), Row()

@@ -14,7 +14,8 @@ Executable Objects", DIMVA 2004). In turn:
 4. *Order*: what is left between the same pairs, one after the other.
 5. *Place*: another operator that reads and serves the same; a fused group by what is in it.
 
-Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing."""
+Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing.
+"""
 
 import heapq
 import json
@@ -45,9 +46,14 @@ class Rule(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two nodes that are each other's, by their ids: by which rule they were found, how much speaks
-    for it, from 0 to 1 (`sure`, see `Matching`), and whether both are equal and read each other's
-    (`same`); else one is the other one changed."""
+    """Two nodes that are each other's.
+
+    Args:
+        left, right: their ids.
+        rule: by what they were found.
+        sure: from 0 to 1, how much speaks for it; see `Matching`.
+        same: whether both are equal and read each other's; else one is the other one changed.
+    """
 
     left: str
     right: str
@@ -58,13 +64,18 @@ class Pair:
 
 @dataclass(frozen=True)
 class Matching:
-    """Two graphs held against each other, fused bodies opened: pairs, in the left graph's order,
-    ids that only the left one (`removed`) or the right one has (`added`), and whether both return
-    each other's values in the same order (`results`).
+    """Two graphs held against each other, fused bodies opened.
 
     How sure a pair is counts what speaks for it: 1 where both compute the same all the way up;
     otherwise the share of operator, attributes and types, of module, of what is read and of who
-    reads that agree."""
+    reads that agree.
+
+    Args:
+        left, right: the graphs.
+        pairs: in the left graph's order.
+        removed: ids that only the left graph has, in its order; added: only the right one.
+        results: whether both return each other's values in the same order.
+    """
 
     left: Graph
     right: Graph

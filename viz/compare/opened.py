@@ -1,5 +1,6 @@
 """A graph with its fused functions opened: what each node really reads, and who really reads it;
-and the names of operators as two graphs share them."""
+and the names of operators as two graphs share them.
+"""
 
 import re
 from collections import defaultdict
@@ -9,10 +10,15 @@ from relascope.core.identity import flat, makers, read_by
 
 
 class FlatBodies:
-    """One graph, fused bodies as parts of it: all nodes by id, those inside a function before it,
-    without the function's arguments; for each node the ids that it `reads`, in argument order, a
-    literal as `=text`; ids of what makes the program's results; and for each id its readers, in
-    graph order, each once. Of a function, what is inside it reads."""
+    """One graph, fused bodies as parts of it.
+
+    Attributes:
+        nodes: all by id, those inside a function before it, without the function's arguments.
+        reads: for each node the ids that it reads, in argument order; a literal is `=text`.
+        outputs: ids of what makes the program's results.
+        readers: for each id who reads it, in graph order, each once. Of a function, what is inside
+            it reads.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -15,7 +15,8 @@ alone, how the new ones stand for the old ones. Ours; four kinds of evidence, th
 
 An origin is `sure` when the value of the one provably stands in the place of the other's; where
 only its place in the graph or in the model speaks for it, it is not. Linear in the size of both
-graphs; nothing recurses over edges."""
+graphs; nothing recurses over edges.
+"""
 
 import re
 from collections import defaultdict, deque
@@ -56,12 +57,19 @@ class How(str, Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one node came from, or where it went; it was "added", "removed" or "changed" (`what`),
-    and its id is of the graph after the step, that of a removed one of the graph before. `nodes`
-    are those that it came from (in the graph before, but for what is inserted behind, or reads, a
-    node that is new) or went to (in the graph after); none for a dead node and for a new argument.
-    It is `sure` where more than its place speaks for it; `detail` says of a changed node what is
-    different."""
+    """Where one node came from, or where it went.
+
+    Args:
+        id: of the node: of an added or changed one in the graph after, of a removed one in that
+            before the step.
+        what: "added", "removed" or "changed".
+        how: in which way.
+        nodes: ids of the nodes that it came from (in the graph before, but for what is inserted
+            behind, or reads, a node that is new) or went to (in the graph after). Empty for a dead
+            node and for a new argument.
+        sure: whether more than its place speaks for it.
+        detail: of a changed node, what is different.
+    """
 
     id: str
     what: str
@@ -72,8 +80,12 @@ class Origin:
 
 
 def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:
-    """The origin of every node that a step added, removed or changed, in graph order. `matched` is
-    the graph after the step under the ids of the one before (`core.identity.carry_identity`)."""
+    """The origin of every node that a step added, removed or changed, in graph order.
+
+    Args:
+        before: the graph before the step. matched: the graph after it under the ids of the one
+        before (`core.identity.carry_identity`).
+    """
     search = _OriginSearch(before, matched)
     search.merge()
     search.pair_by_inputs(alike=True)

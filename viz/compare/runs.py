@@ -3,7 +3,8 @@
 A run is the pipeline of a model, of a session or of a recording, or a model that is only imported.
 Steps are aligned by their names in order (Ratcliff and Obershelp, as `difflib` has it). Programs
 after aligned steps are the same where their texts are known to be equal, or all nodes of their
-graphs are (`viz.compare.match`)."""
+graphs are (`viz.compare.match`).
+"""
 
 import difflib
 from collections import Counter
@@ -26,9 +27,15 @@ SURE = 0.9  # pairs that are less sure than this are counted as such
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """One pass of a run. `seconds` are None where that is not known, `idle` where it is known to
-    have changed nothing, `state` is a text that is equal where the program after it is, "" where it
-    is not known, and `failure` says why it failed."""
+    """One pass of a run.
+
+    Args:
+        name: the pass's.
+        seconds: None where that is not known.
+        idle: whether it is known to have changed nothing.
+        state: of the program after it, a text that is equal where the program is; "" not known.
+        failure: why it failed; "" where it did not.
+    """
 
     name: str
     seconds: float | None
@@ -39,10 +46,17 @@ class ComparedStep:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is compared: its label for people, its IR, the steps that ran, in order, the program
-    after a step by its index, -1 before all (`graph`, None where it is not known), and what else is
-    to be said of it. `settled` is as `ComparedStep.state`, by a step's index, but of what is the
-    same in every process; None where states are that already."""
+    """What is compared.
+
+    Args:
+        label: what people call it.
+        ir: "relay" or "relax".
+        steps: in order; those that did not run are left out.
+        graph: the program after a step by its index, -1 before all; None where it is not known.
+        about: what else is to be said of it.
+        settled: as `Step.state`, by a step's index, but of what is the same in every process; None
+            where states are that already.
+    """
 
     label: str
     ir: str

@@ -20,8 +20,12 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
 
 
 def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> ComparedRun:
-    """A model through a pipeline (of `engine.jobs.step.step`); as it is imported where that has no
-    steps. What `ask` raises while there is no answer comes through."""
+    """A model through a pipeline; as it is imported where that has no steps.
+
+    Args:
+        ask: asks the engine; what it raises while there is no answer comes through.
+        stepped: as of `engine.jobs.step.step`.
+    """
     indices, steps = [-1], []
     for index, record in enumerate(stepped.records):
         if record.enabled:
@@ -43,8 +47,11 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
 
 def of_recording(found: Recording, label: str) -> ComparedRun:
     """A recorded compile: its passes in the order in which they ended, so that what a pass did
-    stands before the passes around it. The end is the last program before memory is planned, which
-    has a graph that says what is computed."""
+    stands before the passes around it.
+
+    The end is the last program before memory is planned, which has a graph that says what is
+    computed.
+    """
     runs = [p for p in _ended(found.passes) if p.kind == "pass"]
     graphs: dict[str, Graph | None] = {}
 

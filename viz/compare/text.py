@@ -3,7 +3,8 @@
 Both IRs number their values, so one new line would change all that follow. Lines are therefore held
 against each other without their numbers first; where they agree, the text before gets the numbers
 of the one after, so that only what is another value shows. A number that has none there is marked
-by an apostrophe."""
+by an apostrophe.
+"""
 
 import difflib
 import re
@@ -30,9 +31,11 @@ _ALIKE = 0.4  # share of two lines' words that both have, from which one became 
 
 
 class DiffEffort:
-    """How much work comparing may still take, in steps of about 10 ns. What a text looks like
-    decides how long it takes to find what is the same: with many equal lines, up to the cube of
-    their number. Where the work is used up, the rest counts as changed."""
+    """How much work comparing may still take, in steps of about 10 ns.
+
+    What a text looks like decides how long it takes to find what is the same: with many equal
+    lines, up to the cube of their number. Where the work is used up, the rest counts as changed.
+    """
 
     def __init__(self, steps: int = 200_000_000) -> None:
         self.left = steps
@@ -85,7 +88,10 @@ ASIDE = "It changed types and places alone."
 
 
 def brief(text: str) -> str:
-    """A text of Relay's without types, places and devices, as much of it as `columns` shows."""
+    """A text of Relay's without what it says beside the program: types, places, devices.
+
+    Only so much of it as `columns` shows.
+    """
     return _ASIDE.sub("", text[:_LONGEST])
 
 
@@ -97,8 +103,13 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or not. `rows` has what stands beside one another, a
-    `Line` or None of each side; of what is the same, its first line's numbers, and the lines."""
+    """Lines that are the same on both sides, or lines that are not.
+
+    Args:
+        same: whether they are the same.
+        rows: what stands beside one another, a `Line` or None of each side; of what is the same the
+            numbers of its first line, and the lines.
+    """
 
     same: bool
     rows: Sequence[Any]
@@ -110,8 +121,11 @@ class Stretch:
 
 
 def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
-    """Two texts side by side; of each at most `MOST_LINES` lines. `work` is what is left for this,
-    by default enough for one pair of texts."""
+    """Two texts side by side; of each at most `MOST_LINES` lines.
+
+    Args:
+        work: that is left for this; by default enough for one pair of texts.
+    """
     work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
@@ -140,8 +154,12 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
 
 
 def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
-    """What stands side by side, under the `titles` of the two sides, as the browser's
-    `text_diff.js` takes it; `same` is said where nothing differs."""
+    """What stands side by side, as the browser's `text_diff.js` takes it.
+
+    Args:
+        titles: of the two sides.
+        same: what is said where nothing differs.
+    """
     return {
         "titles": titles,
         "sameText": same,

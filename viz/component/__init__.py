@@ -27,10 +27,16 @@ _PLAIN = View()
 def graph_view(
     graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
 ) -> str | None:
-    """Draw a graph that can be panned, zoomed, searched, opened and closed by module. The state of
-    the widget of this `key` survives reruns and changes of the graph; `on_select` is called before
-    the rerun that a change of the selection starts. Returns what `focus` came to: None where it
-    named nothing that is drawn, and the first node of a module that has no group."""
+    """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
+
+    Args:
+        key: the widget's key; its state survives reruns and changes of the graph.
+        on_select: called before the rerun that a change of the selection starts.
+
+    Returns:
+        What `focus` came to: None where it named nothing that is drawn, and the first node of a
+        module that has no group.
+    """
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)
     kept = _kept_selection(key) if focus is None else None

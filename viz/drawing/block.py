@@ -25,9 +25,12 @@ class Strings:
 def drawn_block(
     graph: Graph, union: Union | None, strings: Strings
 ) -> tuple[GroupTree, dict[str, Any]]:
-    """A graph's modules and what the layout reads of it. `union` has the graph and says where its
-    nodes stand; None lays it out by itself. `strings` gets the texts that are named by number; send
-    `strings.all()` as "strings"."""
+    """A graph's modules and what the layout reads of it.
+
+    Args:
+        union: has the graph, and says where its nodes stand; None lays it out by itself.
+        strings: gets the texts that are named by number; send `strings.all()` as "strings".
+    """
     if union is None:
         tree = module_groups(graph)
         return tree, _lists(graph, tree, strings)

@@ -36,7 +36,8 @@ class Overlay:
         limits: where the four steps of the scale begin but for the first; None has the browser
             choose, by the values.
         labels: what the legend says of the steps; without, their ranges.
-        none: what it says of a node without a value."""
+        none: what it says of a node without a value.
+    """
 
     name: str
     title: str
@@ -104,7 +105,8 @@ class View:
             be left out until `present` is called.
         showing: a number; where it is another than before, and not 0, the show begins.
         present: called when a show begins (True) or ends (False), with the bytes of the cut that
-            is to be chosen, or None."""
+            is to be chosen, or None.
+    """
 
     height: int | None = 640
     fewer_than: int = 10
@@ -170,8 +172,10 @@ class Drawing:
         self._last: tuple[object, bytes] | None = None
 
     def encode(self, toggles: Mapping[str, bool], view: View, more: Mapping[str, Any]) -> bytes:
-        """Everything the browser's side needs: JSON, deflated. What the person opens and closes
-        changes nothing of it, for the browser knows it already."""
+        """Everything the browser's side needs: JSON, deflated.
+
+        What the person opens and closes changes nothing of it, for the browser knows it already.
+        """
         first = self.first(view)
         plain = replace(
             view,

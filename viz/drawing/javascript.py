@@ -1,7 +1,8 @@
 """The viewer's JavaScript for use outside its page: as one script, and run in an engine here.
 
 The layout is written in JavaScript, so that the browser opens and closes groups at once. Where
-positions are wanted without a browser, V8 runs the same modules, which touch no document."""
+positions are wanted without a browser, V8 runs the same modules, which touch no document.
+"""
 
 import atexit
 import json
@@ -20,10 +21,15 @@ _lock = threading.Lock()
 
 
 def script(module: str) -> str:
-    """A module of the viewer (its path there, without ".js") behind all that it imports, as one
-    script. Streamlit and the engine take one script as text. What a module imports becomes a
-    constant of it, what is imported from it the result of a function, so modules share no other
-    names. A default export is imported by its own name."""
+    """A module of the viewer behind all that it imports, as one script.
+
+    Streamlit and the engine take one script as text. What a module imports becomes a constant of
+    it, what is imported from it the result of a function, so modules share no other names. A
+    default export is imported by its own name.
+
+    Args:
+        module: its path in the viewer's folder, without ".js".
+    """
     first = (VIEWER / module).resolve()
     texts = _texts(first, {})
     wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}

@@ -16,10 +16,12 @@ _FOLDED: Memo[tuple[Graph, Graph]] = Memo(24)
 
 
 def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
-    """Write constants with fewer than `fewer_than` elements into the nodes that read them. Only
-    constants whose text is known (`attrs["value"]`) go; one that is itself a result of the graph
-    stays. Bodies of fused functions are folded too. A graph without such constants comes back as it
-    is. The last few results are remembered with their graphs."""
+    """Write constants with fewer than `fewer_than` elements into the nodes that read them.
+
+    Only constants whose text is known (`attrs["value"]`) go; one that is itself a result of the
+    graph stays. Bodies of fused functions are folded too. A graph without such constants comes
+    back as it is. The last few results are remembered with their graphs.
+    """
     key = id(graph), fewer_than
     return _FOLDED.get(key, lambda: (graph, _folded(graph, fewer_than)))[1]
 
@@ -69,7 +71,8 @@ class Group:
         parameter_bytes: bytes of the parameters and constants inside.
         operators: how often each operator is called inside, the most frequent first.
         times: how many modules it holds that are alike, one after the other ("layer × 12"); 1 for
-            any other group."""
+            any other group.
+    """
 
     id: str
     label: str
@@ -86,7 +89,9 @@ class Group:
 @dataclass(frozen=True)
 class GroupTree:
     """The modules of a graph: every group by id, parents first, and each node's innermost group.
-    `roots` are the ids of those at the top; `group_of` maps a node's id to a group's, or none."""
+
+    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or "".
+    """
 
     groups: dict[str, Group]
     roots: tuple[str, ...]
@@ -113,10 +118,13 @@ class GroupTree:
         return count
 
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
-        """Which groups to open for a readable first look. Modules that are alike stay rolled up.
-        All others where that draws at most `everything_up_to` nodes; else whole levels from the top
-        as long as at most `else_up_to` boxes are drawn. Where not even the first level fits, those
-        of its groups that fit one by one."""
+        """Which groups to open for a readable first look.
+
+        Modules that are alike stay rolled up. All others where that draws at most
+        `everything_up_to` nodes; else whole levels from the
+        top as long as at most `else_up_to` boxes are drawn. Where not even the first level fits,
+        those of its groups that fit one by one.
+        """
         if len(self.group_of) <= everything_up_to:
             return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
@@ -136,10 +144,12 @@ class GroupTree:
 
 
 def module_groups(graph: Graph) -> GroupTree:
-    """The tree of modules that the nodes' scopes spell out. A group that would hold fewer than two
-    nodes, or nothing but one other group, is left out: its content stands in the group around it.
-    In a joint graph (one with backward nodes) the two halves are the outermost groups, because a
-    module computes in both."""
+    """The tree of modules that the nodes' scopes spell out.
+
+    A group that would hold fewer than two nodes, or nothing but one other group, is left out: its
+    content stands in the group around it. In a joint graph (one with backward nodes) the two
+    halves are the outermost groups, because a module computes in both.
+    """
     joint = any(n.role is Role.BACKWARD for n in graph.nodes)
     halves = _halves(graph) if joint else {}
     chain_of = cache(_chain)
@@ -157,8 +167,14 @@ def module_groups(graph: Graph) -> GroupTree:
 
 
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
-    """The modules of a larger graph (`tree`), holding and counting what `graph` has of it. By the
-    id of each of its nodes, `slot` has that of the larger graph's node in whose place it stands."""
+    """The modules of a larger graph, holding and counting what a graph has of it.
+
+    Args:
+        graph: whose nodes are counted.
+        tree: the larger graph's modules.
+        slot: by the id of each node of `graph`, that of the larger graph's node in whose place it
+            stands.
+    """
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
     return _filled(graph, groups, group_of)

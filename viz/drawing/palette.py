@@ -19,9 +19,14 @@ Theme = OneOf["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey: at
-    which `side` a box has its bar ("left", "right" or "both"), a `mark` in its corner, lengths of
-    the outline's dashes and gaps (`dash`, () for a line), and whether that is thick."""
+    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey.
+
+    Args:
+        side: where a box has its bar: "left", "right" or "both".
+        mark: a character in its corner.
+        dash: lengths of the outline's dashes and gaps; () for a line.
+        thick: whether the outline is.
+    """
 
     label: str
     fill: str
@@ -230,9 +235,11 @@ def page_css() -> str:
 
 
 def style_key(node: Node) -> str:
-    """Which entry of STYLES a node takes: its role if it has one, else its kind or category. Inputs
-    and parameters keep their own colours in a joint graph too, unless they are captured: that they
-    stand in the forward says nothing about them."""
+    """Which entry of STYLES a node takes: its role if it has one, else its kind or category.
+
+    Inputs and parameters keep their own colours in a joint graph too, unless they are captured:
+    that they stand in the forward says nothing about them.
+    """
     leaf = node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value

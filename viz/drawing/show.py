@@ -19,7 +19,8 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
 
     Args:
         line: found for the wish of the chosen cut, where its strategy heeds one.
-        chosen: the cut on the screen, which need not be on the frontier."""
+        chosen: the cut on the screen, which need not be on the frontier.
+    """
     wish, joint = chosen.wish, chosen.joint
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]
     where = [k for k, (cut, _) in enumerate(rows) if set(cut.ids) == set(chosen.ids)]

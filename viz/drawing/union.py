@@ -3,7 +3,8 @@
 A node has one slot in all steps that it is in. What comes anew takes the slot of the node that it
 stands for, or of the last that it fuses, where that is free, else one of its own. Laid out is the
 union; what a step has not is left blank there, so nothing moves from step to step and no edge of
-one runs through a node of another."""
+one runs through a node of another.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -20,9 +21,14 @@ LEAST_KNOWN = 0.5
 
 @dataclass
 class Union:
-    """Steps laid out together, the first one first: by a node's id its `slot`, which is the id of
-    the first node that stood in it; by slot the node with the most words, which says how large the
-    box is, and the slots that it reads in any of the steps. `version` counts what was added."""
+    """Steps laid out together, the first one first.
+
+    Args:
+        slot: by a node's id its slot's, which is the id of the first node that stood in it.
+        nodes: by slot the node with the most words, which says how large the box is.
+        reads: by slot those that it reads in any of the steps.
+        version: counts what was added.
+    """
 
     slot: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -63,8 +69,10 @@ class Union:
         return node.id
 
     def graph(self) -> tuple[Graph, GroupTree]:
-        """All slots as a graph, producers first, with its modules; it is made once a version. Where
-        steps contradict each other on what comes first, the earlier one is followed."""
+        """All slots as a graph, producers first, with its modules; it is made once a version.
+
+        Where steps contradict each other on what comes first, the earlier one is followed.
+        """
         if self._made is None or self._made[0] != self.version:
             nodes = [
                 replace(self.nodes[slot], id=slot, inputs=tuple(reads), body=None)

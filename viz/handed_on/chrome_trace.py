@@ -1,7 +1,8 @@
 """A profile as a trace that chrome://tracing and Perfetto open: kernels on a line of time.
 
 The format is the "JSON Object Format" of the Trace Event Format: complete events ("X") with times
-in microseconds, and metadata events that name the process and its rows."""
+in microseconds, and metadata events that name the process and its rows.
+"""
 
 import json
 from collections.abc import Sequence
@@ -15,9 +16,14 @@ _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "
 
 
 def trace(document: Row) -> Row:
-    """One run of a profile, made of its medians. Kernels stand in the order in which they ran. A
-    phase is as long as it is from end to end when nobody watches; what its kernels do not explain
-    stands behind the last of them. `document` is what `profile MODEL` prints."""
+    """One run of a profile, made of its medians.
+
+    Kernels stand one after another in the order in which they ran. A phase is as long as it is from
+    end to end when nobody watches; what its kernels do not explain stands behind the last of them.
+
+    Args:
+        document: what `profile MODEL` prints.
+    """
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [
         _name("process_name", 0, f"{head}, {document['target']}"),

@@ -40,7 +40,8 @@ FORMATS: dict[str, str] = {
 
 
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
-    """The longest known ending that a file's name has; EngineError, kind "usage", without one."""
+    """The longest known ending that a file's name has; EngineError, kind "usage", if it has
+    none."""
     fits = [ending for ending in known if name.lower().endswith(ending)]
     if not fits:
         said = "What to write is said by the end of the file's name, which none of these is."
@@ -73,9 +74,13 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
 
 
 def picture(ending: str, svg: str) -> bytes:
-    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded. A PNG
-    has two dots a pixel, or as many as fit: of what is larger than programs open, fewer. Raises
-    EngineError of kind "usage" where not even half a dot a pixel fits."""
+    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
+
+    A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
+
+    Raises:
+        EngineError: kind "usage"; not even half a dot a pixel fits.
+    """
     if ending == ".svg":
         return svg.encode()
     import vl_convert

@@ -18,7 +18,8 @@ _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its p
 
 
 def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as GraphML; constants of fewer elements than `fewer_than` are in their readers."""
+    """The graph as GraphML; constants with fewer elements than `fewer_than` are in their
+    readers."""
     graph = fold_constants(graph, fewer_than)
     made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
     rows = node_rows(graph)
@@ -68,9 +69,11 @@ def node_rows(graph: Graph) -> list[dict[str, Any]]:
 
 
 def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as Model Explorer reads it from a JSON file: modules are its layers. The form is
-    that of `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one
-    `GraphCollection`, whose graphs' nodes have a namespace, attributes and incoming edges."""
+    """The graph as Model Explorer reads it from a JSON file: modules are its layers.
+
+    The form is that of `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one
+    `GraphCollection`, whose graphs' nodes have a namespace, attributes and incoming edges.
+    """
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
     rows = {row["id"]: row for row in node_rows(graph)}

@@ -69,7 +69,8 @@ def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
 
     Raises:
         EngineError: kind "usage"; it is none of these, or the module has no such function. Kind
-            "file"; the recording cannot be read."""
+            "file"; the recording cannot be read.
+    """
     if isinstance(what, str | Path):
         what = read(Path(what))
     if isinstance(what, Recording):

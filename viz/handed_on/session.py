@@ -22,8 +22,14 @@ from relascope.viz.sessions.state import FOUND, Session, pipeline_text
 
 
 def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
-    """The file of a session; what it has not found is asked of the engine. `source` is its model on
-    this machine. EngineError where that cannot be imported, or the call was cancelled."""
+    """The file of a session; what it has not found is asked of the engine.
+
+    Args:
+        source: its model, as it stands on this machine.
+
+    Raises:
+        EngineError: the model cannot be imported, or the call was cancelled.
+    """
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)

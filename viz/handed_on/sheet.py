@@ -3,7 +3,8 @@
 The file holds the viewer's own code, a page of tabs around it, and data in blocks: JSON, deflated,
 as base64. A block is read when it is first shown. The page's policy (Content-Security-Policy) lets
 nothing load and no script run but this one, by its hash; what models call their nodes reaches the
-page as text alone."""
+page as text alone.
+"""
 
 import base64
 import hashlib

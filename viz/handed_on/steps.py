@@ -1,7 +1,8 @@
 """The steps of a pipeline, or the passes of a recording, in a file: their list, what each did.
 
 A step does something to functions, and a pipeline has one. What a function was before and after a
-step stands behind a key, whose graph and text an engine or a recording has."""
+step stands behind a key, whose graph and text an engine or a recording has.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -99,9 +100,14 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
 
 @dataclass
 class _Drawings:
-    """What steps did to functions, each once, however many steps did it: graphs by key, with the
-    ids that nodes had before; by a function's name the union that its graphs are drawn in; what was
-    `seen`, with its union; and blocks by what is in them."""
+    """What steps did to functions, each once, however many steps did it.
+
+    Args:
+        graphs: by key, with the ids that nodes had before.
+        unions: by a function's name the one that its graphs are drawn in.
+        seen: with its union.
+        blocks: by what is in them.
+    """
 
     file: Sheet
     answers: Answers

@@ -14,10 +14,16 @@ from relascope.viz.sessions.state import Session
 
 @dataclass(frozen=True)
 class Stop:
-    """One screen of the tour, as an address says it (`query`): what a teacher says here, as
-    Markdown, what to try oneself (`do`), the pass of the default pipeline whose step is chosen
-    (`at`, "" for none), switches within tabs by their names, and whether the show of the joint
-    graph can be begun from here."""
+    """One screen of the tour.
+
+    Args:
+        words: what a teacher says here, as Markdown.
+        do: what to try oneself.
+        query: the screen, as an address says it.
+        at: name of the pass whose step is chosen, of the default pipeline; "" for none.
+        choices: of switches within tabs, by their names.
+        show: whether the show of the joint graph can be begun from here.
+    """
 
     title: str
     words: str

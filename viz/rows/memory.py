@@ -20,7 +20,8 @@ def memory_document(graph: Graph) -> Row | None:
     its last use, "to", which of a result is the one after the last. "id" is of what writes it.
     Sizes are in bytes, None where they are open, and sums are of the others. "faults" are pieces of
     a storage, from one step to another, that two tensors (their places in the list) hold at once,
-    or one whose branch does not allocate it."""
+    or one whose branch does not allocate it.
+    """
     plan = memory_plan(graph)
     if plan is None:
         return None

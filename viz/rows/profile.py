@@ -52,10 +52,12 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
 
 
 def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> Profile:
-    """A profile in which convolutions have their kernels whose weights the build changed. A build
-    may multiply what follows a convolution into its weights, and then the kernel is known to
-    compute what comes after alone. Where as many kernels are called after a convolution and have
-    none as there are convolutions without one, they are each other's, in order."""
+    """A profile in which convolutions have their kernels whose weights the build changed.
+
+    A build may multiply what follows a convolution into its weights, and then the kernel is known
+    to compute what comes after alone. Where as many kernels are called after a convolution and have
+    none as there are convolutions without one, they are each other's, in order.
+    """
     kernels = list(profile.kernels)
     convolutions = {n.id for n in graph if "conv" in n.op}
     named = [i for i, k in enumerate(kernels) if k.nodes and "conv" in k.name]
@@ -144,9 +146,15 @@ def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
 
 
 def computing(document: Row, operator: str) -> list[int]:
-    """The kernels of a `profile_document` that compute an operator, in order of execution, by their
-    indices. It is given by name, or by the end of that behind a dot: "nn.conv2d", "conv2d". Where
-    there are none, raises EngineError of kind "usage", which says what there is."""
+    """The kernels that compute an operator, in order of execution, by their indices.
+
+    Args:
+        document: of `profile_document`.
+        operator: its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
+
+    Raises:
+        EngineError: kind "usage"; there are none, and what there is.
+    """
     found, known = [], []
     for kernel in document["kernels"]:
         known += kernel["operators"]

@@ -3,7 +3,8 @@
 A part of a compile is what one program became, pass by pass, with the same arguments and results.
 An engine opens its first module as a model, and each pass that changed it is a step of a pipeline
 whose program is the module that was recorded after it: so what is done with pipelines (errors,
-bisection, reduction) is done with a recording."""
+bisection, reduction) is done with a recording.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,9 +49,14 @@ class RunOfModule:
 
 @dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that leave what it takes and returns: its `first` module,
-    which the pass `by` left, or was given (`after`), the modules `made` after it, in order, and why
-    no more of them are compared, with the pass (`end`), "" where that is the last one."""
+    """A program on its way through passes that leave what it takes and returns.
+
+    Args:
+        first: its first module.
+        by, after: the pass that left it, or was given it.
+        made: the modules after it, in order.
+        end: why no more of them are compared, with the pass; "" where that is the last.
+    """
 
     first: int
     by: int
@@ -104,9 +110,16 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
 
 
 def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The parts of a recorded compile that have a pass, in order; raises as `check` does. A program
-    that a pass makes only for itself is none: constants that it folds, say. `kernels` says whether
-    kernels that Relax modules have may be run, which are code."""
+    """The parts of a recorded compile that have a pass, in order.
+
+    A program that a pass makes only for itself is none: constants that it folds, say.
+
+    Args:
+        kernels: whether kernels that Relax modules have may be run, which are code.
+
+    Raises:
+        EngineError: as of `check`.
+    """
     kernels = kernels and ir_of(recording) == "relax"
     return tuple(part for part in _all_parts(recording, kernels) if part.made)
 
@@ -256,9 +269,14 @@ def _line(error: EngineError) -> str:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """A recording whose modules an engine runs, from files in a folder. Inputs are random, by the
-    seed, where no files of saved ones are given (`tensors`); `kernels` says that those in the
-    modules are run."""
+    """A recording whose modules an engine runs.
+
+    Args:
+        folder: where modules are written for the engine.
+        seed: of the inputs.
+        tensors: paths of files of saved inputs; random ones where there is none.
+        kernels: run the kernels that the modules have.
+    """
 
     recording: Recording
     folder: Path
@@ -303,10 +321,16 @@ class RecordedNumbers:
         given: Tolerance,
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
-        """What the module after each pass of a part returns, against the first and the one before,
-        a row a pass that left another module; `tell` gets each as it is done. It has "number",
-        "pass", "error" against the first module and "step_error" against the module before the
-        pass, as `viz.rows.tables.judged_row` has them, and "failure", why it cannot be compared."""
+        """What the module after each pass of a part returns, against the first and the one before.
+
+        Args:
+            tell: called with each row as it is done.
+
+        Returns:
+            One row a pass that left another module: "number", "pass", "error" against the first
+            module and "step_error" against the module before the pass, as
+            `viz.rows.tables.judged_row` has them; "failure", why it cannot be compared.
+        """
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)

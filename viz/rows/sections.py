@@ -1,7 +1,8 @@
 """What a result shows, from top to bottom: the same for the page, a file of it and a terminal.
 
 A section is plain data. Tables keep their values: each of the three writes them where it knows how
-wide they may be. A chart has the name of a function of `viz.charts` and what that draws."""
+wide they may be. A chart has the name of a function of `viz.charts` and what that draws.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ _WIDE = 40  # characters; a terminal has wider columns last, but for the first
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
-    """Figures in a row, each with its words, perhaps "unsure"; `large` ones are what a tab says."""
+    """Figures in a row, each with what it is of, and "unsure" where it is; `large` where they are
+    what a tab says."""
     return {"kind": "figures", "items": [list(i) for i in items if i[0]], "large": large}
 
 
@@ -32,9 +34,14 @@ def table(
     note: str = "",
     most: int | None = None,
 ) -> Section:
-    """A table. `columns` are as `viz.rows.columns.renamed` takes them; without, rows stand as they
-    are. `ids` names the node that a click on each row goes to, `note` is a sentence below it, and
-    `most` says how many rows a terminal shows."""
+    """A table.
+
+    Args:
+        columns: as `viz.rows.columns.renamed` takes them; without, rows stand as they are.
+        ids: of each row the node that a click on it goes to.
+        note: a sentence below it.
+        most: rows that a terminal shows.
+    """
     shown = renamed(rows, columns) if columns else list(rows)
     ids = None if ids is None else list(ids)
     return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}
@@ -53,7 +60,8 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
 
 
 def text(parts: Iterable[Section | str]) -> str:
-    """Sections, and texts between them, as a terminal shows them; no charts without a text."""
+    """Sections, and texts between them, as a terminal shows them; charts without a text are left
+    out."""
     texts = (part if isinstance(part, str) else _text(part) for part in parts)
     return "\n\n".join(filter(None, texts))
 

@@ -22,10 +22,16 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 
 @dataclass(frozen=True)
 class StepListRow:
-    """What one row shows. Counts are None while the passes still run; row 0 is the import. `fixed`
-    is what cannot be switched off or taken out, `looking` a pass for looking only, and `waiting`
-    one that was not run, as only the steps before it were asked for. `failure` says why it failed,
-    or what a bisection blames it for, and `error` what is known of the program after it."""
+    """What one row shows. Counts are None while the passes still run; row 0 is the import.
+
+    Args:
+        fixed: it cannot be switched off or taken out.
+        looking: its pass is for looking only.
+        parameters: those that it was given, as its text has them.
+        failure: why it failed, or what a bisection blames it for.
+        waiting: it was not run, as only the steps before it were asked for.
+        error: after it, against what the program computes, where that is known.
+    """
 
     title: str
     summary: str
@@ -174,9 +180,15 @@ def programs_beside(document: Row) -> list[Section]:
 
 @dataclass(frozen=True)
 class StepChange:
-    """How the graph after a step (`matched`, under the ids of the one before) differs from the one
-    that it started from. What is made of that is the same object every time: drawings are kept by
-    it. `place` names the step, and all that it depends on."""
+    """How the graph after a step differs from the one that it started from.
+
+    What is made of that is the same object every time: drawings are kept by it.
+
+    Args:
+        before: the graph that the step started from.
+        matched: the one after it, under the ids of the one before.
+        place: names the step, and all that it depends on.
+    """
 
     before: Graph
     matched: Matched

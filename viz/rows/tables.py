@@ -1,7 +1,8 @@
 """What the page, a file of it and the command line say about a result: the same for all.
 
 Functions take an engine's plain result and return JSON values with the field names that the command
-line promises; those that end in `_sections` or `_table` make of these what people read."""
+line promises; those that end in `_sections` or `_table` make of these what people read.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -209,10 +210,12 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 
 
 def cut_document(cut: Cut) -> Row:
-    """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom. `bytes`
-    is the sum of those of `captures` and `masks`. FLOPs and seconds are estimates (`passes.cost`);
-    the seconds are good for their ratio only, unless `prices` says that they were measured. `held`
-    is `passes.cuts.depth.Depth`."""
+    """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
+
+    `bytes` is the sum of those of `captures` and `masks`. FLOPs and seconds are estimates
+    (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that they were
+    measured. `held` is `passes.cuts.depth.Depth`.
+    """
     by_id = cut.joint.graph.by_id
 
     def row(capture: Capture) -> Row:
@@ -311,8 +314,10 @@ def torch_saved_document(saved: TorchSaved) -> Row:
 
 def frontier_document(joint: Joint) -> Row:
     """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
-    `share` is the estimated time of what is computed again, of the forward's; `proven` says whether
-    the frontier has every cut that is best at some price."""
+
+    `share` is the estimated time of what is computed again, of the forward's; `proven` says
+    whether the frontier has every cut that is best at some price.
+    """
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
@@ -335,10 +340,12 @@ def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
 
 
 def alignment_document(alignment: Alignment) -> Row:
-    """What each PyTorch operator became in two IRs, as `diff` prints it. `groups` has one row a
-    module and PyTorch operator, `operators` one a PyTorch operator, `calls` one an operator of
-    TVM's, and `unmatched` each side's nodes that name no origin. Sides go by their IR; `only` names
-    the one that has what a row tells of, and is None where both do."""
+    """What each PyTorch operator became in two IRs, as `diff` prints it.
+
+    `groups` has one row a module and PyTorch operator, `operators` one a PyTorch operator, `calls`
+    one an operator of TVM's, and `unmatched` each side's nodes that name no origin. Sides go by
+    their IR; `only` names the one that has what a row tells of, and is None where both do.
+    """
     left, right = (g.ir for g in alignment.graphs)
     groups: list[Row] = [
         {

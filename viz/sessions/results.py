@@ -1,6 +1,7 @@
 """What is found of a session's screen: graphs, steps, captures and errors, each as plain values.
 
-The page notes what its engine has answered already; a replay asks for the same and compares."""
+The page notes what its engine has answered already; a replay asks for the same and compares.
+"""
 
 import hashlib
 import json
@@ -82,7 +83,8 @@ def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
 def stages_of(
     ir: str, source: ModelSource, pipeline: Pipeline, kinds: tuple[str, ...]
 ) -> tuple[accuracy.Stage, ...]:
-    """The accuracy report's stages: the source's mode with its pipeline, the other by default."""
+    """The accuracy report's stages: the source's mode with its pipeline, the other mode with the
+    default one."""
     sample = SAMPLES.get(source.model)
     trains = source.training or sample is None or sample.training
     inference, training = pipeline, default_pipeline(ir, True) if trains else None
@@ -243,9 +245,11 @@ def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> R
 
 
 def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
-    """{"where", "then", "now"} for each value that is another now. Errors of tensors are the same
-    where both are within the limit of their precision, or differ by no more than a hundredth:
-    processors round otherwise. Of errors in words the place may differ."""
+    """{"where", "then", "now"} for each value that is another now.
+
+    Errors of tensors are the same where both are within the limit of their precision, or differ by
+    no more than a hundredth: processors round otherwise. Of errors in words the place may differ.
+    """
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         measured: tuple[str, ...] = _SKIPPED
         if "max_abs" in then and "max_abs" in now and then.get("name") == now.get("name"):

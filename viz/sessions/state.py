@@ -32,11 +32,16 @@ _DEEPEST = 50  # values in one another
 
 @dataclass(frozen=True)
 class Setting:
-    """How a field of a session is called elsewhere, and which values it may have: its name in an
-    address, "" where that does not say it; the key of its control in Streamlit's state, "" where it
-    has none of its own; the `least` and `most` of a number, or of how many a tuple has; of a text,
-    or each text of a tuple, the choices, empty for any, or a regular expression (`form`); and
-    whether "" is put into its control (`clears`)."""
+    """How a field of a session is called elsewhere, and which values it may have.
+
+    Args:
+        parameter: its name in an address; "" where an address does not say it.
+        widget: the key of its control in Streamlit's state; "" where it has none of its own.
+        least, most: of a number; of how many a tuple has.
+        choices: of a text, or of each text of a tuple; empty for any.
+        form: a regular expression of the same.
+        clears: whether "" is put into its control.
+    """
 
     parameter: str = ""
     widget: str = ""
@@ -68,12 +73,18 @@ _HASH = "[0-9a-f]{32}"
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model, with which inputs; as of a `ModelSource`. `name` is a sample's, that of a file
-    without its folder, which may be a recording of a compile, or one such as `hf:bert`; `digest` is
-    a file's, as `engine.protocol.source.file_digest` has it. A file's `inputs` are as typed, an
-    exported program's `pins` as `engine.protocol.source.parse_pins` reads them, and `tensors` are
-    digests of files of saved inputs. `module` and `call` are of the submodule that is looked at
-    alone; the `weights` of a library's model are "random" or "", those on this machine."""
+    """Which model, with which inputs; as of a `ModelSource`.
+
+    Args:
+        name: a sample's, that of a file without its folder, or one such as `hf:bert`. The file may
+            be a recording of a compile.
+        digest: of a file, as `engine.protocol.source.file_digest` has it; "" of a sample.
+        inputs: of a file, as typed.
+        module, call: of the submodule that is looked at alone.
+        pins: of an exported program, as `engine.protocol.source.parse_pins` reads them.
+        tensors: of files of saved inputs, their digests.
+        weights: of a model of a library, "random" or "" for those on this machine.
+    """
 
     name: str = _set(FIRST, "model")
     digest: str = _set("", "file", form=f"({_HASH})?")
@@ -121,8 +132,13 @@ _OF_SOURCE = [
 
 @dataclass(frozen=True)
 class CutChoice:
-    """How the joint graph is cut: for strategies that have one, by a `budget` in percent, or the
-    bytes that the chosen cut of the `frontier` keeps; and ids of tensors forced by hand."""
+    """How the joint graph is cut.
+
+    Args:
+        budget: in percent; of the strategies that have one.
+        frontier: bytes that the chosen cut of the frontier keeps.
+        save, recompute: ids of the tensors that are forced by hand.
+    """
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)
@@ -157,13 +173,17 @@ class Compile:
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What is on the screen. `step` is the index of the chosen step, -1 for the imported program
-    and None for the last one; of a recording the number of a pass, None for the first to look at.
-    `selected` is the node or module that is selected in the tab's graph, if any; constants with
-    fewer elements than `fewer_than` are written into their readers' labels; `choices` are of
-    switches within tabs, by their names; `modules` says by a graph's name which were opened (True)
-    and closed in it; and `function` is the one of a recording that is shown, "" for the first that
-    the pass changed."""
+    """What is on the screen.
+
+    Args:
+        step: index of the chosen step, -1 for the imported program; None for the last one. Of a
+            recording the number of a pass; None for the first to look at.
+        selected: the node or module that is selected in the tab's graph; "" where none is.
+        fewer_than: constants with fewer elements are written into their readers' labels.
+        choices: of switches within tabs, by their names.
+        modules: by a graph's name, the modules that were opened (True) and closed in it.
+        function: of a recording, the one that is shown; "" for the first that the pass changed.
+    """
 
     tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
     step: int | None = _set(None, "step", least=-1, most=10_000_000)
@@ -191,10 +211,14 @@ class Timing:
 
 @dataclass(frozen=True)
 class SavedFinding:
-    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off. The
-    pipeline is what was tried, "" in a report; the outcome that of a try, or "right", "wrong" or
-    "cannot be run". `node` and `scope` say where the error first jumps, if that is known, and
-    `failure` why it could not be run."""
+    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off.
+
+    Args:
+        pipeline: what was tried; "" in a report.
+        outcome: of a try; in a report "right", "wrong" or "cannot be run".
+        node, scope: where the error first jumps; "" where that is not known.
+        failure: why it could not be run.
+    """
 
     stage: str = ""
     strategy: str = ""
@@ -262,10 +286,15 @@ FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profi
 
 @dataclass(frozen=True)
 class Session:
-    """Everything that makes a screen again: the text of its pipeline, "" for the default one, those
-    of other IRs and modes that were changed, as `pipeline_key` names them, by IR the version of the
-    TVM that answered, what was found of this screen, as `viz.sessions.results.found` has it, and
-    what was timed, the oldest first."""
+    """Everything that makes a screen again.
+
+    Args:
+        pipeline: its text; "" for the default one.
+        pipelines: those of other IRs and modes that were changed, as `pipeline_key` names them.
+        engines: by IR, the version of the TVM that answered.
+        results: what was found of this screen, as `viz.sessions.results.found` has it.
+        timings: the oldest first, of whatever was timed.
+    """
 
     version: int = VERSION
     ir: str = _set(ENGINES[0], "engine", "ir", choices=ENGINES)
@@ -353,8 +382,14 @@ def _check_results(results: dict[str, Any]) -> None:
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type from JSON's. `kind` is a dataclass, a plain type, `X | None`, `tuple[X,
-    ...]` or `dict[str, X]`. ValueError where it is another begins with `where`."""
+    """A value of a type from JSON's.
+
+    Args:
+        kind: a dataclass, a plain type, `X | None`, `tuple[X, ...]` or `dict[str, X]`.
+
+    Raises:
+        ValueError: it is another; the message begins with `where`.
+    """
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value

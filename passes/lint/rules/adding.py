@@ -8,9 +8,14 @@ _BEFORE_BIND = {("relax", "combine_matmul")}
 
 
 def with_remedy(ir: str, pipeline: Pipeline, remedy: str) -> Pipeline:
-    """Put the passes that remove a hazard behind the last one that is built from. Those that must
-    precede constant weights stand before the step that makes them so; those only for looking, at
-    the end. Raises ValueError where there is no such pass."""
+    """Put the passes that remove a hazard behind the last one that is built from.
+
+    Those that must precede constant weights stand before the step that makes them so; those only
+    for looking, at the end.
+
+    Raises:
+        ValueError: there is no such pass.
+    """
     steps = read_pipeline(ir, remedy).steps
     at = last_built(ir, pipeline) + 1
     if last_built(ir, read_pipeline(ir, remedy)) < 0:

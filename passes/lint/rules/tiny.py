@@ -18,7 +18,8 @@ LEAST_SHARE = 0.05  # of the time of all kernels, or of their number where times
 
 
 def find(subject: Subject) -> Iterator[Finding]:
-    """The tiny kernels together, where they matter; those that a pass joins to others first."""
+    """The tiny kernels together, if they are a part of the whole; those that a pass joins to others
+    first."""
     kernels = subject.kernels or []
     seconds = [taken for _, taken in subject.measured or ()] or [CALL] * len(kernels)
     joined = {p for f in unfused.find(subject) if f.remedy for p in subject.place[f.nodes[0]]}

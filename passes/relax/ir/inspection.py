@@ -53,8 +53,13 @@ def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
 
 def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
     """The program whose "main" takes what the function `name` takes and returns a tuple of its
-    inside: `variables` that are arguments of it, or that it binds, each of one tensor. Dataflow
-    blocks, which hide their variables, are dissolved, so nothing is fused."""
+    inside.
+
+    Dataflow blocks, which hide their variables, are dissolved, so nothing is fused.
+
+    Args:
+        variables: arguments of it, or variables that it binds, each of one tensor.
+    """
     function = program.mod[name]
     open_ = relax.transform.ToNonDataflow()(tvm.IRModule({"main": function}))["main"]
     pairs = zip(_variables(function), _variables(open_), strict=True)

@@ -65,8 +65,11 @@ def is_floating(expr: Any) -> bool:
 
 
 def bindings(function: Any) -> list[Binding]:
-    """Every variable of a function with its value, in order. Raises EngineError of kind "usage"
-    where it branches, matches shapes, or writes into memory."""
+    """Every variable of a function with its value, in order.
+
+    Raises:
+        EngineError: kind "usage"; it branches, matches shapes, or writes into memory.
+    """
     found = []
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -81,7 +84,8 @@ def bindings(function: Any) -> list[Binding]:
 
 
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
-    """What a function with these bindings returns, tuples flattened, as variables and constants."""
+    """What a function with the bindings `bound` returns, nested tuples flattened, as variables and
+    constants."""
     values = {variable.__chandle__(): value for variable, value in bound}
     flat, todo = [], [function.body.body]
     while todo:
@@ -99,9 +103,12 @@ def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
 def function_of(
     params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any], attrs: Any = None
 ) -> Any:
-    """A function of one dataflow block that computes what it returns and nothing else: of the
-    bindings `bound`, in order, those stay that something returned depends on. `returned` are
-    variables or constants, of which it returns a flat tuple."""
+    """A function of one dataflow block that computes what it returns and nothing else.
+
+    Args:
+        bound: bindings in order; those that nothing returned depends on are left out.
+        returned: variables or constants; the function returns a flat tuple of them.
+    """
     needed = {v.__chandle__() for v in returned}
     alive = []
     for variable, value in reversed(bound):
@@ -206,9 +213,15 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 
 class Maker:
-    """Makes the bindings of a function that is rewritten. `taken` are names of variables that stand
-    already; `provenance` grows by the names made here; `variable` is the one whose call is being
-    rewritten."""
+    """Makes the bindings of a function that is rewritten.
+
+    Args:
+        taken: names of variables that stand already.
+        provenance: grows by the names made here.
+
+    Attributes:
+        variable: the one whose call is being rewritten.
+    """
 
     variable: Any = None
 
@@ -269,11 +282,14 @@ call, or None to leave it. `Maker.emit` binds what a place in a nest of calls ne
 
 
 def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
-    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone. The
-    result of a rule (see `Rule`) must have the type of what it replaces.
+    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
-    replaces, and what is made on the way is named after it."""
+    replaces, and what is made on the way is named after it.
+
+    Args:
+        rule: see `Rule`. Its result must have the type of what it replaces.
+    """
     main = program.main
     old = bindings(main)
     maker = Maker({str(v.name) for v, _ in old}, program.provenance)

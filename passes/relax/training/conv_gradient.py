@@ -17,7 +17,8 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     - As many as channels: for each place in the kernel, the sum of gradient times data there.
     - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
       Simard,
-      "High Performance Convolutional Neural Networks for Document Processing", 2006)."""
+      "High Performance Convolutional Neural Networks for Document Processing", 2006).
+    """
     attrs = call.attrs
     data, weight = call.args
     groups = int(attrs.groups)

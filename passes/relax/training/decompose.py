@@ -17,7 +17,8 @@ def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
 
     Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415.
 
-    After: There is no nn.gelu and no nn.gelu_tanh."""
+    After: There is no nn.gelu and no nn.gelu_tanh.
+    """
     return rewrite(program, _gelu)
 
 
@@ -51,7 +52,8 @@ def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
     Hinton, "Layer Normalization", arXiv 1607.06450; Wu and He, "Group Normalization", arXiv
     1803.08494).
 
-    After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm."""
+    After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm.
+    """
     return rewrite(program, _norm)
 
 
@@ -97,7 +99,8 @@ def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
     Mean and variance are the running ones: batch norm in train mode was spelled out at import.
 
     Before: Batch norm is in eval mode.
-    After: There is no nn.batch_norm."""
+    After: There is no nn.batch_norm.
+    """
     return rewrite(program, _batch_norm)
 
 

@@ -31,7 +31,8 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
         grad_out_<index>.
 
     Raises:
-        EngineError: kind "pass", if no output is floating, or the gradient was taken before."""
+        EngineError: kind "pass", if no output is floating, or the gradient was taken before.
+    """
     main = program.main
     if program.grad_outs:
         hint = "take the gradient once; a joint graph by PyTorch comes with its gradients"
@@ -75,7 +76,8 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:
-        EngineError: kind "pass", if an operator on the way has no gradient; names it."""
+        EngineError: kind "pass", if an operator on the way has no gradient; names it.
+    """
     main = program.main
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)
@@ -137,7 +139,8 @@ def _narrowed(
     gradients: Sequence[str],
 ) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
     """A joint function with bfloat16 arguments and gradients, cast inside. `halves` has by name the
-    ones for which float32 stands in; `gradients` are those whose gradients are the last results."""
+    arguments for which float32 stands in; `gradients` are the arguments whose gradients are the
+    last results."""
     wide = {p.__chandle__(): halves[str(p.name)] for p in params if str(p.name) in halves}
     instead: dict[int, Any] = {}
     casts: dict[int, Any] = {}
@@ -216,7 +219,8 @@ _without: set[str] = set()
 def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: Provenance) -> None:
     """Complete TVM's table (`FPrimalGradient`), which is global, by ours for the operators of typed
     bindings, each in a layer that only passes on unless a `Recorder` is at work. EngineError, kind
-    "pass", names an operator on the way to the root without gradient, and its module."""
+    "pass", names an operator between a wanted argument and the root that has no gradient, and its
+    module."""
     depends = {v.__chandle__() for v in wanted}
     for variable, value in bound:
         read = any(v.__chandle__() in depends for v in variables(value))

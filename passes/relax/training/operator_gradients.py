@@ -138,7 +138,8 @@ def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Shared evenly among extreme elements; by max and min, not amax and amin, also among NaN."""
+    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
+    amax and amin do not."""
     (x,) = call.args
     axes, size = _axes(call), list(shape(x))
     kept = [1 if i in axes else d for i, d in enumerate(size)]

@@ -12,9 +12,13 @@ from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
 
 class Recorder:
-    """Names what the gradient of each call is made of after the call, and notes the origin of the
-    variables made here in `provenance`. `refused` says why a gradient could not be taken; TVM's own
-    error says less than this EngineError."""
+    """Names what the gradient of each call is made of after the call, and notes its origin in the
+    program's `provenance`.
+
+    Attributes:
+        provenance: of the variables made here.
+        refused: why a gradient could not be taken; TVM's own error says less than this EngineError.
+    """
 
     def __init__(self, provenance: Provenance) -> None:
         self._known = provenance

@@ -16,10 +16,16 @@ def split(
     program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program, as the gradient leaves it; see
-    `passes.cuts.split_program.SplitProgram`. `graph` is the program's, with `forward_outputs` set,
-    and `exprs` has the Relax variable of each node by its id; the forward saves the nodes of the
-    ids `captures`, and the backward recomputes the rest. EngineError, kind "usage": a node cannot
-    be captured, or the program has no gradients."""
+    `passes.cuts.split_program.SplitProgram`.
+
+    Args:
+        graph: of the program, with `forward_outputs` set.
+        exprs: the Relax variable of each node, by its id.
+        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
+
+    Raises:
+        EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
+    """
     cut = chosen_cut(graph, captures)
     main = program.main
     bound = rewrite.bindings(main)

@@ -1,7 +1,8 @@
 """Sums and differences of a value with itself, as TVM builds them right.
 
 SimplifyExpr fails on its form of `x + x` if x is more than a variable ("contains free variables"),
-and kernels take `x - x` for 0, which is wrong for NaN and infinity."""
+and kernels take `x - x` for 0, which is wrong for NaN and infinity.
+"""
 
 import math
 from typing import Any
@@ -15,8 +16,12 @@ from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rew
 
 def without_doubles(program: RelayProgram, building: bool = False) -> RelayProgram:
     """A program in which no value is added to itself or to an equal one (equal as
-    EliminateCommonSubexpr has it). While `building`, differences of equal values are written
-    otherwise, too, and dropouts count as their inputs."""
+    EliminateCommonSubexpr has it).
+
+    Args:
+        building: differences of equal values are written otherwise, too, and dropouts count as
+            their inputs.
+    """
     number: dict[int, int] = {}
     known: dict[Any, int] = {}
 

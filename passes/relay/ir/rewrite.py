@@ -1,7 +1,8 @@
 """Rewriting a Relay function node by node without recursion.
 
 TVM's `ExprMutator` stops at Python's recursion limit on deep graphs; this walks in post order. It
-serves graph normal form: let bindings and control flow are left as they are."""
+serves graph normal form: let bindings and control flow are left as they are.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -119,12 +120,16 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
 
 
 def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
-    """Rewrite the calls of "main", producers first, and infer types again, of a typed program in
-    graph normal form. `arguments` are variables that "main" takes after those it has.
+    """Rewrite the calls of "main", producers first, and infer types again.
 
     A replacement without a span gets that of the call that it replaces, so its module stays known.
-    `visit` (see `Visit`) may read types of the original call (`call.args[0].checked_type`), not of
-    rewritten arguments, which may have none yet."""
+
+    Args:
+        program: typed and in graph normal form.
+        visit: see `Visit`. It may read types of the original call (`call.args[0].checked_type`),
+            not of rewritten arguments, which may have none yet.
+        arguments: variables that "main" takes after those it has.
+    """
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:

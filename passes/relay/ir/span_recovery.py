@@ -16,10 +16,12 @@ Identity = tuple[str, Any]
 
 
 def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
-    """The program with another module, typed, in which every new call has a place in the model. A
-    call without a span gets that of a removed call with the same inputs, preferably of the same
+    """The program with another module, typed, in which every new call has a place in the model.
+
+    A call without a span gets that of a removed call with the same inputs, preferably of the same
     operator; else of its reader, else of what it reads. Its key begins with `NEAR`, as it need not
-    compute what PyTorch's operator there did."""
+    compute what PyTorch's operator there did.
+    """
     after = mod["main"]
     old, new = _calls(program.main), _calls(after)
     made = {h: e for h, e in new.items() if h not in old}
@@ -51,7 +53,8 @@ def _calls(function: Any) -> dict[int, Any]:
 
 
 def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
-    """The key of each new call without one, by handle; `old` ones are gone, producers are first."""
+    """The key of each new call without one, by handle; `old` calls are gone or rebuilt, `new` ones
+    stand producers first."""
     name = _Names()
     was = [(*name(e), e) for e in old.values()]
     now = {h: name(e) for h, e in new.items()}

@@ -1,7 +1,8 @@
 """What a span says here: a key into `RelayProgram.provenance`.
 
 The importer's keys are `scope|operator|ordinal`; the ordinal counts PyTorch's operators in the
-order in which PyTorch executes them."""
+order in which PyTorch executes them.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +24,11 @@ def key(expr: Any) -> str:
 
 
 def execution_order(expr: Any) -> int:
-    """When PyTorch executed the operator that an expression came from, counted from 0. Raises
-    ValueError where the importer left no number on it."""
+    """When PyTorch executed the operator that an expression came from, counted from 0.
+
+    Raises:
+        ValueError: the importer left no number on it.
+    """
     ordinal = key(expr).rpartition("|")[2]
     if not ordinal.isdigit():
         raise ValueError(f"the span {key(expr)!r} does not say when PyTorch executed it")

@@ -1,6 +1,7 @@
 """An operator that gives its argument on and ends the gradient: PyTorch's `detach`.
 
-Relay has none. `passes.relay.training.gradient` takes it away where it takes the gradient."""
+Relay has none. `passes.relay.training.gradient` takes it away where it takes the gradient.
+"""
 
 from typing import Any
 

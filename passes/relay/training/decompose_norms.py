@@ -20,7 +20,8 @@ def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
     The variance is the mean squared distance to the mean (not the unbiased one), and eps is added
     to it before the root, both as PyTorch does it.
 
-    After: There is no nn.layer_norm."""
+    After: There is no nn.layer_norm.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "nn.layer_norm":
@@ -42,7 +43,8 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
     weight / sqrt(variance + eps) first, whose gradient for the weight is rounded otherwise.
 
     Before: Batch norm is in eval mode.
-    After: There is no nn.batch_norm."""
+    After: There is no nn.batch_norm.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) != "nn.batch_norm":

@@ -22,7 +22,8 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
     does. A dropout of rate 0 draws nothing and is gone.
 
     Before: Dropouts have the spans of the import.
-    After: Each dropout is a product with an argument."""
+    After: Each dropout is a product with an argument.
+    """
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
     drawn = sorted((c for c in found if float(c.attrs.rate) > 0), key=execution_order)
     taken = {p.name_hint for p in program.main.params}

@@ -33,7 +33,8 @@ def root_grad_out(program: RelayProgram) -> RelayProgram:
         grad_out_<index>.
 
     Raises:
-        EngineError: kind "pass", if no output is floating."""
+        EngineError: kind "pass", if no output is floating.
+    """
     main = program.main
     body = main.body
     outputs = list(body.fields) if isinstance(body, relay.Tuple) else [body]
@@ -77,7 +78,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
     After: main is a chain of let bindings that ends in ((outputs), (gradients of all arguments)).
 
     Raises:
-        EngineError: kind "pass", if an operator on the way has no gradient; names it."""
+        EngineError: kind "pass", if an operator on the way has no gradient; names it.
+    """
     main = program.main
     if not program.grad_outs or not isinstance(main.body, relay.Tuple):
         message = "there is no scalar to take the gradient of"

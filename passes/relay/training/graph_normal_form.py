@@ -22,7 +22,8 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
 
     Before: It is right behind the gradient.
     After: main is a graph again and returns a flat tuple: outputs, then the gradients of inputs and
-        parameters."""
+        parameters.
+    """
     mod = relay.transform.ToGraphNormalForm()(tvm.IRModule.from_expr(program.main))
     main = mod["main"]
     if program.gradients or not isinstance(main.body, relay.Tuple):

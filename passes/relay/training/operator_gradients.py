@@ -1,7 +1,8 @@
 """Gradients of single operators: ours beside TVM's, and a record of their use.
 
 TVM's table (`FPrimalGradient`) is global. `prepare` completes it and wraps the operators of one
-program; the layer only passes on, unless a `Recorder` is at work."""
+program; the layer only passes on, unless a `Recorder` is at work.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -23,9 +24,11 @@ _LAYER = 12
 
 
 def _take(call: Any, grad: Any) -> list[Any]:
-    """Adds up what was taken from one place; TVM's own is a loop over the indices. The gradient of
-    take(data, indices, axis) has the indices' axes at `axis`; they move to the front, and scatter
-    into zeros of data's shape."""
+    """Adds up what was taken from one place; TVM's own is a loop over the indices.
+
+    The gradient of take(data, indices, axis) has the indices' axes at `axis`; they move to the
+    front, and scatter into zeros of data's shape.
+    """
     data, indices = call.args
     if call.attrs.axis is None or int(call.attrs.batch_dims):
         raise no_gradient("take", "is known for one axis and no batch axes")
@@ -85,8 +88,12 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
 
 def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
     """What each element of a kernel is laid over along one axis; its elements are a new first axis.
-    `size` is the data's; `kernel` has its elements along this axis and the step between two, and
-    `places` how many there are and the step between two."""
+
+    Args:
+        size: of the data.
+        kernel: its elements along this axis, and the step between two.
+        places: how many there are, and the step between two.
+    """
     (elements, apart), (count, step) = kernel, places
     if elements == step and apart == 1:  # side by side
         size = [*size[:axis], count * step, *size[axis + 1 :]]
@@ -109,7 +116,8 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     channels, batch * places). A depthwise weight's channels are (groups, out / groups) as TVM
     imports them. TVM's own gradient infers too few channels with groups, its conv2d_backward_weight
     runs one group a channel and image, and that operator's legalisation needs types that building
-    does not keep."""
+    does not keep.
+    """
     attrs = call.attrs
     data, weight = call.args
     groups = int(attrs.groups)
@@ -166,9 +174,14 @@ def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
 
 
 def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
-    """The gradient of a convolution's weight from the data that the kernel was laid over and the
-    result's gradient, (batch, channels, rows, columns) each. `sizes` are of both, and of the
-    weight, (out channels, channels a group, height, width)."""
+    """The gradient of a convolution's weight.
+
+    Args:
+        data: (batch, channels, rows, columns) that the kernel was laid over.
+        grad: (batch, out channels, rows, columns), of the result.
+        sizes: of both, and of the weight, (out channels, channels a group, height, width).
+        attrs: the convolution's.
+    """
     (batch, channels, tall, wide), (_, _, rows, columns), (out, _, height, width) = sizes
     groups, padding = int(attrs.groups), [int(p) for p in attrs.padding]
     top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
@@ -324,7 +337,8 @@ def _relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
-    """Only PyTorch's clamp passes gradients on at limits; hardtanh and relu6 pass on NaN's."""
+    """PyTorch's clamp passes the gradient on at its limits, others do not; hardtanh and relu6 pass
+    on NaN's."""
     x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
     operator = _operator(call)
     inside = (relay.greater_equal, relay.less_equal)
@@ -346,7 +360,8 @@ def _operator(call: Any) -> str:
 
 
 def _largest(call: Any, grad: Any) -> list[Any]:
-    """Shared evenly among extreme elements; by max and min, not amax and amin, also among NaN."""
+    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
+    amax and amin do not."""
     x, dtype = call.args[0], call.checked_type.dtype
     size = shape(x)
     axes = call.attrs.axis
@@ -500,8 +515,12 @@ _OWN: dict[str, Gradient] = {
 
 class Recorder:
     """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
-    exactly the reverse order of calls, and each use is checked. `calls` are the program's,
-    producers first; `span_of` gives the span for what a call's gradient is made of, or None."""
+    exactly the reverse order of calls, and each use is checked.
+
+    Args:
+        calls: the calls of the program, producers first.
+        span_of: the span for what the gradient of a call is made of, or None.
+    """
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
         self._expected = list(calls)
@@ -539,10 +558,17 @@ def constant_value(call: Any, index: int) -> Any:
 
 
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
-    """Complete TVM's table for the operators of these typed calls and wrap them with the recording
-    layer. Operators with results that are not floating, through which no gradient flows, need none.
-    `where` names the place of a call for an error. Raises EngineError of kind "pass" if an operator
-    has no gradient, and names it and its module."""
+    """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
+
+    Operators with results that are not floating, through which no gradient flows, need none.
+
+    Args:
+        calls: typed.
+        where: names the place of a call for an error.
+
+    Raises:
+        EngineError: kind "pass", if an operator has no gradient; names it and its module.
+    """
     for call in calls:
         name = op_name(call)
         if name not in _layered and name:

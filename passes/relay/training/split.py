@@ -16,9 +16,15 @@ def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
-    `graph` has `forward_outputs` set, and `exprs` the Relay expression of each node by its id; the
-    forward saves the nodes of the ids `captures`, and the backward recomputes the rest.
-    EngineError, kind "usage": one cannot be captured, or there are no gradients."""
+
+    Args:
+        graph: of the program, with `forward_outputs` set.
+        exprs: the Relay expression of each node, by its id.
+        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
+
+    Raises:
+        EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
+    """
     cut = chosen_cut(graph, captures)
     main = program.main
     results = list(main.body.fields)
@@ -35,7 +41,8 @@ def split(
 def _half(
     program: RelayProgram, name: str, results: Sequence[Any], instead: Mapping[int, Any]
 ) -> RelayProgram:
-    """A function of the given results, its last arguments in the place of some expressions."""
+    """A function of the given results, in which variables, its last arguments, replace some
+    expressions."""
     new = rebuilt(results, instead)
     body = relay.Tuple([new[r.handle.value] for r in results])
     params = [p for p in program.main.params if p.handle.value in new]

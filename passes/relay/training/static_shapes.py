@@ -34,7 +34,8 @@ def static_like(program: RelayProgram) -> RelayProgram:
     One that changes nothing is removed.
 
     Before: Shapes are static.
-    After: No operator reads a tensor for its shape or type alone."""
+    After: No operator reads a tensor for its shape or type alone.
+    """
 
     def visit(call: Any, args: list[Any]) -> Any:
         name = op_name(call)
@@ -57,7 +58,8 @@ def shape_const_dedup(program: RelayProgram) -> RelayProgram:
     two sums to one shape for two.
 
     Before: broadcast_to or collapse_sum_to read constants: static_like makes such.
-    After: Equal shapes are one constant."""
+    After: Equal shapes are one constant.
+    """
     shared: dict[tuple[str, bytes], Any] = {}
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -43,9 +43,13 @@ Derive = Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two programs held against each other. `place` names them, and all that they depend on;
-    `outer` has by side, for a node in a fused function, the node that is drawn for it; `alignment`
-    is of programs in two IRs, by what both say of where nodes came from."""
+    """Two programs held against each other.
+
+    Args:
+        place: names them, and all that they depend on.
+        outer: of each side, for a node in a fused function the node that is drawn for it.
+        alignment: of programs in two IRs, by what both say of where nodes came from.
+    """
 
     place: str
     matching: Matching

@@ -33,7 +33,8 @@ def joint_of(screen: Screen) -> cuts.Joint:
 
 
 def chosen(screen: Screen) -> CutChoice:
-    """What is chosen on the page; nothing is forced by hand where the strategy leaves no choice."""
+    """What is chosen now, wherever on the page it was; nothing is forced by hand where the strategy
+    leaves no choice."""
     state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
     choice = CutChoice(name, state.get("keep_budget"), state.get("keep_frontier"))
@@ -41,7 +42,8 @@ def chosen(screen: Screen) -> CutChoice:
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
-    """The chosen cut and the joint graph in its colours; EngineError ("usage") if there is none."""
+    """The chosen cut, and the joint graph in its colours; EngineError, kind "usage", if the graph
+    cannot be cut so."""
     joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:

@@ -27,7 +27,8 @@ def control() -> None:
 
 
 def request_of(screen: Screen) -> BuildRequest:
-    """What is timed, as chosen under "Compile & time"; EngineError ("target") if none runs here."""
+    """What is timed, as chosen under "Compile & time"; EngineError, kind "target", if nothing runs
+    here."""
     state = st.session_state
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]

@@ -80,10 +80,14 @@ def boundary(
 ) -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
-    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting` becomes
-    a progress bar with Cancel, and the page is run again when the answer is here. Where a page has
-    two request caches, `key` tells their buttons apart. Of a `picture` the outline stands in its
-    place. The key `asked`, of what was asked for, is let go where the person cancels it."""
+    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
+    becomes a progress bar with Cancel, and the page is run again when the answer is here.
+
+    Args:
+        key: where a page has two request caches, it tells their buttons apart.
+        picture: whether it is a graph that is waited for; its outline stands in its place.
+        asked: the key of what was asked for, which is let go where the person cancels it.
+    """
     try:
         yield
     except Waiting:
@@ -228,8 +232,10 @@ def switch_to_training() -> None:
 
 
 def plain_text(text: str) -> str:
-    """Text as Markdown that shows it as it is. What Streamlit finds in text by itself (addresses,
-    `:icons:`, arrows) is written as code."""
+    """Text as Markdown that shows it as it is.
+
+    What Streamlit finds in text by itself (addresses, `:icons:`, arrows) is written as code.
+    """
     words = " ".join(text.split("\n"))
     parts = _FOUND.split(words)
     parts[::2] = [_SIGNS.sub(r"\\\g<0>", part) for part in parts[::2]]

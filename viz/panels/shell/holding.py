@@ -1,7 +1,8 @@
 """The values of controls: kept while a control is not drawn, and not lost on the way.
 
 Each message of the browser says what all its controls show, also the one that comes by the clock,
-and also while a value that was set here is on its way there. It must not undo that."""
+and also while a value that was set here is on its way there. It must not undo that.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,10 +31,12 @@ class _Controls:
 
 @contextmanager
 def keeping_widget_values() -> Iterator[None]:
-    """Around a run of the page: a control `keep_…` that is not drawn keeps its value. One that
-    stands on the screen is left alone: a value that is set is sent to the browser, over what is
-    being typed or clicked there. On the screen is what the browser has spoken of: what was only
-    drawn may be lost on the way, for the next run takes back what waits to be sent."""
+    """Around a run of the page: a control `keep_…` that is not drawn keeps its value.
+
+    One that stands on the screen is left alone: a value that is set is sent to the browser, over
+    what is being typed or clicked there. On the screen is what the browser has spoken of: what was
+    only drawn may be lost on the way, for the next run takes back what waits to be sent.
+    """
     mine = _controls()
     own, mine.own = mine.own, False
     _put_again(own)
@@ -56,8 +59,10 @@ def put(key: str, value: Any) -> None:
 
 
 def pressed(label: str, key: str, place: Any = st, kind: str = "button", **more: Any) -> bool:
-    """Draw a button (or a form's, by `kind`); whether it was pressed, told once. Streamlit forgets
-    a press when a run is cut short before it draws the button."""
+    """Draw a button (or a form's, by `kind`); whether it was pressed, told once.
+
+    Streamlit forgets a press when a run is cut short before it draws the button.
+    """
     presses, draw = _controls().pressed, getattr(place, kind)
     draw(label, key=key, on_click=presses.add, args=(key,), **more)
     known = key in presses

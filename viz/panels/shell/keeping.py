@@ -275,8 +275,10 @@ def so_far(screen: Screen) -> Session:
 
 
 def keep(screen: Screen) -> None:
-    """After everything is drawn: keep the session, and have the address say what it is. Where the
-    model cannot be opened, both stay as they were before, as until it is known."""
+    """After everything is drawn: keep the session, and have the address say what it is.
+
+    Where the model cannot be opened, both stay as they were before, as until it is known.
+    """
     state = st.session_state
     session, before = so_far(screen), state.get("session")
     other = before is not None and before.model != session.model

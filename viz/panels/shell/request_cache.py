@@ -3,7 +3,8 @@
 A panel asks for a result with every argument spelled out. What is known is returned at once; what
 is not is started, and `Waiting` says so if it takes longer than a moment. One job runs at a time,
 and the next is only started when a panel still asks for it, so nothing piles up behind a model
-that the user has already left. Knows nothing of Streamlit."""
+that the user has already left. Knows nothing of Streamlit.
+"""
 
 import time
 import weakref
@@ -56,8 +57,12 @@ class RequestCache:
         weakref.finalize(self, client.close)
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
-        """The engine's answer. Raises Waiting where it is not here after `patience` seconds (ask
-        again at the next), and EngineError where that was the answer (`forget` it to try again)."""
+        """The engine's answer.
+
+        Raises:
+            Waiting: it is not here after `patience` seconds; ask again on the next rerun.
+            EngineError: the engine's answer was this error; `forget` it to try again.
+        """
         request = Request(method, arguments)
         until = time.monotonic() + patience
         while True:
@@ -83,8 +88,11 @@ class RequestCache:
         return Request(method, arguments) in self._answers
 
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
-        """What `make` returns, remembered by `key` like an answer: the same object every time. A
-        drawing is kept by the graph it was made of, so that must not be made anew on each rerun."""
+        """What `make` returns, remembered by `key` like an answer: the same object every time.
+
+        A drawing is kept by the graph it was made of, so what is made of an answer must not be
+        made anew on every rerun.
+        """
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())

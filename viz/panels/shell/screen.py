@@ -21,9 +21,16 @@ def look_at(module: str, call: int = 1) -> None:
 
 @dataclass(frozen=True)
 class Screen:
-    """One model in one mode, seen through one pipeline. `label` is what people call it, a sample's
-    name, or a file's without its folder; constants with fewer elements than `fewer_than` are
-    written into their readers' labels."""
+    """One model in one mode, seen through one pipeline.
+
+    Args:
+        ir: "relay" or "relax".
+        source: the model with its inputs.
+        label: what people call it: a sample's name, or a file's name without its folder.
+        pipeline: the passes, in order.
+        fewer_than: constants with fewer elements are written into their readers' labels.
+        cache: that answers for it.
+    """
 
     ir: str
     source: ModelSource

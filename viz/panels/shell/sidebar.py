@@ -84,9 +84,13 @@ def of_recording() -> None:
 
 
 def choose_ir(problem: EngineError | None) -> str:
-    """Draw the choice of IR, "relay" or "relax"; `problem` says why Relay cannot be loaded, and
-    None that it can. The page opens in what was chosen last, in Relay the first time; without
-    Relay, in Relax. A reload of the page and a link keep the choice by the address's `engine`."""
+    """Draw the choice of IR; "relay" or "relax".
+
+    Args:
+        problem: why Relay cannot be loaded; None where it can. The page then opens in what was
+            chosen last, in Relay the first time; where Relay cannot be loaded, in Relax. A reload
+            of the page and a link keep the choice by the address's `ir`.
+    """
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
@@ -308,7 +312,9 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
 
 def _upload() -> None:
     """A file of one's own, kept in a folder of this session. It is not unpickled in this process.
-    With a recording of a compile the page begins anew."""
+
+    With a recording of a compile the page begins anew.
+    """
     uploads = st.file_uploader(
         "A file, dropped here or anywhere",
         key="upload",

@@ -1,7 +1,8 @@
 """Engines: one for each browser session.
 
 An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
-is lost by that: a request cache keeps its answers, and asks in full when the person comes back."""
+is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
+"""
 
 import ctypes
 import gc
@@ -78,9 +79,11 @@ class Engines:
 
 @st.cache_resource(show_spinner=False)
 def settled() -> None:
-    """See to it, once in a process, that memory is looked after in passing. What was imported
-    stays, and is not looked at again. Graphs are many small objects without circles: each look
-    through all of them takes a tenth of a second, and finds nothing."""
+    """See to it, once in a process, that memory is looked after in passing.
+
+    What was imported stays, and is not looked at again. Graphs are many small objects without
+    circles: each look through all of them takes a tenth of a second, and finds nothing.
+    """
     _keep_heaps_few()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)

@@ -41,7 +41,8 @@ def table(
         more: of `st.dataframe`.
 
     Returns:
-        Indices of the rows that are chosen."""
+        Indices of the rows that are chosen.
+    """
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):

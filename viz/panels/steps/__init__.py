@@ -35,8 +35,14 @@ _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 @dataclass
 class _StepState:
-    """What is known so far of the chosen step: its index, what it changed, the screen without steps
-    that end the engine's process (`alive`), and what to raise where the graph would stand."""
+    """What is known so far of the chosen step.
+
+    Args:
+        index: of the step.
+        alive: the screen with a pipeline without what ends the engine's process.
+        change: what the step changed.
+        problem: what to raise where the graph would stand.
+    """
 
     index: int
     alive: Screen

@@ -4,7 +4,8 @@ Python side of a small component, whose other half is `viz/component/step_list.j
 keeps the pipeline and the selection, the component draws them and tells what was done: chosen,
 switched, moved by mouse or keys, taken out. It tells again, with its number, what Python has not
 said to have done: Streamlit makes one run of what is done while another runs, and would keep the
-last of it alone."""
+last of it alone.
+"""
 
 import uuid
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,8 @@
 
 What the section shows of measurements it reads from the records on disk, so it shows the same after
 a reload, after Cancel, and after a kill. While the engine tunes, only a small part of the page runs
-again, once a second."""
+again, once a second.
+"""
 
 import time
 from dataclasses import dataclass, replace

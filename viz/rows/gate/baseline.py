@@ -2,7 +2,8 @@
 
 Baselines are documents of `engine.jobs.baseline.take`. Structure is held exactly, sizes within a
 percent; times are held only on the machine where the baseline was made, by the best of several
-runs, which is what other work on the machine disturbs least."""
+runs, which is what other work on the machine disturbs least.
+"""
 
 import difflib
 import json
@@ -49,8 +50,13 @@ _TIMES = ("compile", "speed")
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """One sentence of a comparison, without its kind, which is in `KINDS`; the verdict is "worse",
-    "better", or "other" where neither can be said."""
+    """One sentence of a comparison.
+
+    Args:
+        kind: in `KINDS`.
+        verdict: "worse", "better", or "other" where neither can be said.
+        text: the sentence, without its kind.
+    """
 
     kind: str
     verdict: str
@@ -64,8 +70,13 @@ class BaselineDifference:
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs, in the order of `KINDS`; notes to be read first, on what was not held and why;
-    and the kinds that were not held (`skipped`)."""
+    """What differs.
+
+    Args:
+        differences: in the order of `KINDS`.
+        notes: what is to be known first: what was not held, and why.
+        skipped: kinds that were not held.
+    """
 
     differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()

@@ -16,8 +16,10 @@ BAD = {
 
 
 def culprits(rows: Iterable[Row]) -> list[Row]:
-    """One row a pass, what breaks most models first; `models` are named once each. Of several
-    suspects none is sure, so each of them counts as `suspected`."""
+    """One row a pass, what breaks most models first; `models` are named once each.
+
+    Of several suspects none is sure, so each of them counts as `suspected`.
+    """
     found: dict[str, dict[str, set[str]]] = {}
     for row in rows:
         if row["outcome"] not in BAD:

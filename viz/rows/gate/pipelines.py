@@ -10,8 +10,9 @@ ROUNDING = ("ToMixedPrecision", "FastMath", "FastMathTransform")
 
 
 def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
-    """The document of `pipelines`, of rows of `engine.jobs.bulk`. `whole`: keys of whole pipelines,
-    which were bisected. `failing`: whether one of these that is not right fails the command."""
+    """The document of `pipelines`, of rows of `engine.jobs.bulk`. `whole`: keys of those of whole
+    pipelines, which were bisected. `failing`: whether one of these that is not right fails the
+    command."""
     official = [r for r in rows if r["key"] in whole]
     return {
         "rows": [{**r, "result": result(r)} for r in rows],

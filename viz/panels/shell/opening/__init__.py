@@ -1,6 +1,7 @@
 """Files that are opened: dropped anywhere on the page, chosen, or opened again.
 
-The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it."""
+The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it.
+"""
 
 from functools import partial
 from pathlib import Path

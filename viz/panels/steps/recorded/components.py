@@ -1,7 +1,8 @@
 """What draws a recording in the browser: the list of its passes, and two texts side by side.
 
 The list draws only the rows that can be seen, for a compile runs thousands of passes; what is
-folded, filtered and searched for is the browser's own, which takes a stranger's texts as text."""
+folded, filtered and searched for is the browser's own, which takes a stranger's texts as text.
+"""
 
 import hashlib
 import json

@@ -1,6 +1,7 @@
 """In the tab "Passes" of a recording that has modules: their numbers, by an engine of the same TVM.
 
-None is started before a button asks for it."""
+None is started before a button asks for it.
+"""
 
 from collections.abc import Callable
 

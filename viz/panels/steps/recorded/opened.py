@@ -27,8 +27,13 @@ _REST = 0.15  # seconds that a pass is looked at before the next one is worked o
 
 @dataclass
 class OpenedRecording:
-    """A recording, read: path and digest of its file (`engine.protocol.source.file_digest`), rows
-    of `viz.rows.recording.pass_rows`, and its `recording_document`."""
+    """A recording, read.
+
+    Args:
+        path: of its file; digest: of that file, as `engine.protocol.source.file_digest` has it.
+        rows: one a run of a pass, as `viz.rows.recording.pass_rows` has them.
+        document: of `viz.rows.recording.recording_document`.
+    """
 
     path: str
     digest: str
