@@ -36,9 +36,10 @@ def attention(
     so there nothing is hidden, and the result is replaced.
     """
     if enable_gqa:  # several heads share keys and values
-        heads = query.shape[-3] // key.shape[-3]
         key, value = (
-            t.unsqueeze(-3).expand(*t.shape[:-2], heads, *t.shape[-2:]).flatten(-4, -3)
+            t.unsqueeze(-3)
+            .expand(*t.shape[:-2], query.shape[-3] // t.shape[-3], *t.shape[-2:])
+            .flatten(-4, -3)
             for t in (key, value)
         )
     scores = query @ key.transpose(-2, -1)
