@@ -1,4 +1,4 @@
-"""From the flat graph of a trace to an FX graph of ATen operators, which Relax's importer reads.
+"""From the flat graph of a trace to an FX graph of ATen operators, which both importers read.
 
 The trace is walked node by node, so every FX node knows the operator and the module that it came
 from. What a trace computes of shapes is computed here: shapes are static. Each FX node carries its
@@ -7,7 +7,7 @@ type, found by running the operator on tensors without memory.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -116,17 +116,6 @@ def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Rel
     return _FxWriter(model, known, frontend).run()
 
 
-def note_types(model: Model) -> None:
-    """Write onto a trace from a file the types that a live one records; see `trace_to_fx`.
-
-    What stands behind an operator that `trace_to_fx` refuses has none.
-    """
-    writer = _FxWriter(model, lambda name: True, "Relay")
-    with suppress(EngineError):
-        writer.run()
-    note_values(model, writer.values)
-
-
 def note_values(model: Model, values: Mapping[str, Any]) -> None:
     """Write onto a trace from a file the types of what its values became; see `FxTrace.values`."""
     live = not isinstance(model.module, torch.jit.ScriptModule)
@@ -213,7 +202,7 @@ class _FxWriter:
         if kind == "aten::__getitem__":
             return self.unpacked(inputs[0], None)[inputs[1]]
         if kind == "prim::dtype":
-            return _dtype_number(self.value(inputs[0]).dtype)
+            return dtype_number(self.value(inputs[0]).dtype)
         if kind == "prim::device":
             return torch.device("cpu")
         if not kind.startswith("aten::") and kind not in DYNAMIC_INT8:
@@ -555,5 +544,6 @@ def _typed_argument(kind: str, value: Any) -> Any:
     return value
 
 
-def _dtype_number(dtype: torch.dtype) -> int:
+def dtype_number(dtype: torch.dtype) -> int:
+    """What a trace calls a dtype."""
     return BFLOAT16 if dtype is torch.bfloat16 else _DTYPES.index(dtype)

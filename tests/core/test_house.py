@@ -37,7 +37,7 @@ LINES = {
     "bench": 4295,
     "commands": 3349,
     "core": 1243,
-    "engine": 42298,
+    "engine": 42001,
     "passes": 10647,
     "recorder": 1424,
     "samples": 550,

@@ -74,16 +74,6 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     return _FORMS[base](given) if base in _FORMS else None
 
 
-def may_have_form(base: str) -> bool:
-    """Whether an operator, such as "add", has a form for some arguments."""
-    return (
-        base in _FORMS
-        or base in (*_IN_TRAINING, *_BY_OPTIONS, *_NEED_AXES.split(), *_CONVOLUTIONS)
-        or base in ("einsum", "embedding")
-        or base.startswith(("max_pool", "upsample"))
-    )
-
-
 def _lacks_axes(name: str, given: Given) -> bool:
     """Whether an operator along an axis is given a tensor that has none."""
     first = given.get("self", given.get("input"))
@@ -402,5 +392,3 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),
 }
 """By an operator's name."""
-OPTIONS = frozenset({*_BY_OPTIONS, "embedding", "scaled_dot_product_attention"})
-"""Operators of which engines ignore options that a form reads."""

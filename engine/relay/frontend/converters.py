@@ -5,22 +5,25 @@ another default): they are right, or refuse and name the operator and its module
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import operator
+from collections.abc import Callable, Mapping
 from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import tvm
+import torch
+from torch.fx import Node
 from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
-from tvm.topi.utils import get_const_tuple
+from tvm.relay.frontend.common import set_span
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
-from relascope.engine.pytorch.in_place import changed_buffers
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.forms import given_to
+from relascope.engine.pytorch.trace_to_fx import FxTrace, dtype_number
 from relascope.engine.relay.frontend.core_operators import (
     COMPOSED,
     COMPOSED_IN_TRAINING,
@@ -33,31 +36,24 @@ from relascope.passes.relay.ir.stop_gradient import stop_gradient
 Convert = Callable[..., Any]
 """From an operator's inputs and their types to what it becomes."""
 
+_PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose them themselves
 _OTHER_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 
 
 class Converter(CoreOperators, TypedConverter):
-    """See the module's text. TVM's frontend makes it, and gives all arguments but the first two.
-
-    Args:
-        origins: where an operator comes from, by its source name in the frontend.
+    """See the module's text.
 
     Attributes:
+        masks: of the dropouts that are on and of other draws, in order.
         updates: the new value of each buffer that the model changes, by name; further results.
     """
 
-    def __init__(
-        self, model: Model, origins: dict[str, TraceOrigin], *args: Any, **kwargs: Any
-    ) -> None:
-        self.model, self.origins = model, origins
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self.updates: dict[str, Any] = {}
-        # TVM's frontend gives results other debug names, so operators are known by their origins.
-        self._changed = {
-            model.flat.origins[n]: b for n, b in changed_buffers(model.flat, model.buffers).items()
-        }
-        self._depth, self._node = 0, None
         self.masks: list[Mask] = []
-        super().__init__(*args, **kwargs)
+        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+        super().__init__(SimpleNamespace(mod=None), dtype)  # lists of TVM's are in no trace
 
     def create_convert_map(self) -> None:
         """TVM's map with ours, beside methods that have the name of one of TVM's."""
@@ -68,7 +64,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
-        ours |= dict.fromkeys(("detach", "detach_"), self.detached)
+        ours |= {"detach": self.detached}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         bases = {n.partition(".")[0] for n in draws.NAMES.split()}
@@ -77,70 +73,69 @@ class Converter(CoreOperators, TypedConverter):
         self.convert_map = {k: self.typed(c) for k, c in self.convert_map.items()}
 
     def knows(self, name: str) -> bool:
-        """Whether it converts an operator, such as "add.Tensor"; in place or not."""
-        base, _, overload = name.partition(".")
-        if name == "bernoulli.default":
+        """Whether it converts an operator, such as "add.Tensor"."""
+        base = name.partition(".")[0]
+        if name == "bernoulli.default" or name in COMPOSED.split():
             return False
-        training = self.model.differentiable
-        pure = base if base.endswith("__") else base.removesuffix("_")
-        composed = f"{pure}.{overload}" in COMPOSED.split()
-        if composed or (training and pure in COMPOSED_IN_TRAINING.split()):
+        if self.model.differentiable and base in COMPOSED_IN_TRAINING.split():
             return False
-        forms = (base, pure)
-        return "::" in base or any(f"aten::{f}" in self.convert_map for f in forms)
+        return f"aten::{base}" in self.convert_map
 
-    # How TVM's frontend calls it.
+    def convert(self, trace: FxTrace, variables: Mapping[str, Any]) -> list[Any]:
+        """The outputs of a trace, then the new values of buffers.
 
-    def report_missing_conversion(self, op_names: set[str]) -> None:
-        for name in sorted(op_names):
-            try:
-                super().report_missing_conversion({name})
-            except NotImplementedError as unknown:
-                flat = self.model.flat
-                node = next((n for n in flat.graph.nodes() if n.kind() == name), None)
-                where = flat.origin(node).where if node is not None else name
-                message, hint = unlike.unknown("Relay", name)
-                raise EngineError("operator", message, where, hint) from unknown
+        Args:
+            variables: for the trace's arguments, by name.
 
-    def convert_operators(self, operators: list[Any], outputs: Any, ret_names: Any) -> Any:
-        self._depth += 1
-        for name, node in operators:
-            self._node = node
-            try:
-                if node.kind() == "aten::copy_":  # TVM's looks for a slice that was written
-                    outputs[name] = self.copy([outputs[v.debugName()] for v in node.inputs()])
-                else:
-                    super().convert_operators([(name, node)], outputs, [])
-                self.check(node, outputs)
-                if (buffer := self._changed.get(self.origin_of(node))) is not None:
-                    self.update(buffer, outputs[name])
-            except EngineError:
-                raise
-            except Exception as wrong:
-                raise unlike.unconverted(
-                    "Relay", node.kind(), self.origin_of(node), wrong
-                ) from wrong
-        self._depth -= 1
-        results = super().convert_operators([], outputs, ret_names)
-        return results if self._depth else [*results, *self.updates.values()]
+        Raises:
+            EngineError: kind "operator"; names the operator and its module.
+        """
+        env: dict[Node, Any] = {}
+        arguments = iter(trace.arguments)
+        for node in trace.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = variables[next(arguments)]
+            elif node.op == "get_attr":
+                env[node] = _constant(trace.constants[str(node.target)])
+            elif node.op == "call_function":
+                self.node = node
+                self.current_op, self.source_map = [node], {node: span_key(node.meta["origin"])}
+                try:
+                    made = self.checked(self.called(env))
+                except EngineError:
+                    raise
+                except Exception as wrong:
+                    origin = node.meta["origin"]
+                    raise unlike.unconverted("Relay", origin.operator, origin, wrong) from wrong
+                env[node] = set_span(made, self.source_map[node])
+        outputs: Any = trace.graph.output_node().args[0]
+        for name, value in trace.updates.items():
+            self.update(name, env[value])
+        return [*(tvm_frontend._wrap_const(env[n]) for n in outputs), *self.updates.values()]
+
+    def called(self, env: Mapping[Node, Any]) -> Any:
+        """What the call of an operator becomes, or an item of several results."""
+        node: Any = self.node
+        if node.target is operator.getitem:
+            several, index = env[node.args[0]], node.args[1]
+            is_tuple = isinstance(several, relay.Expr)
+            return relay.TupleGetItem(several, index) if is_tuple else several[index]
+        schema: Any = node.target._schema
+        given = given_to(schema, node.args, node.kwargs)
+        result = node.meta["val"]
+        if not node.all_input_nodes and isinstance(result, torch.Tensor):
+            given["dtype"] = result.dtype  # TVM's has other dtypes where none is given
+        inputs, types = [], []
+        for argument in schema.arguments:
+            value = None if argument.name in _PLACES else given[argument.name]
+            types.append(_type(value))
+            inputs.append(_replaced(value, env))
+        return self.convert_map[str(schema.name)](inputs, types)
 
     def update(self, name: str, value: Any) -> None:
-        if self._depth > 1:
-            self.refuse("A buffer is changed inside a branch or loop.", "Change it outside.")
         dtype = str(self.model.buffers[name].dtype).removeprefix("torch.")
         same = self.infer_type(value).dtype == dtype
         self.updates[name] = value if same else relay.cast(value, dtype)
-
-    def infer_type_with_prelude(self, val: Any) -> Any:
-        """TVM's adds a whole library of list functions to each small module that it types."""
-        try:
-            return self.infer_type(val)
-        except tvm.TVMError:
-            return super().infer_type_with_prelude(val)
-
-    def infer_shape_with_prelude(self, inputs: Any) -> Any:
-        kind = self.infer_type_with_prelude(inputs)
-        return get_const_tuple(kind.shape) if hasattr(kind, "shape") else kind
 
     def number(self, value: float, like: Any) -> Any:
         dtype = self.infer_type(like).dtype
@@ -166,11 +161,10 @@ class Converter(CoreOperators, TypedConverter):
 
     def draw(self, inputs: Any, input_types: Any) -> Any:
         """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
-        drawn = draws.draw_in_trace(self._node)
-        if drawn is None or self._depth > 1:
+        drawn = draws.draw_in_fx(self.node)
+        if drawn is None:
             self.refuse(*unlike.DRAWS)
-        place = self.origin_of(self._node).ordinal
-        self.masks.append(replace(draws.named(drawn, self.masks), ordinal=place))
+        self.masks.append(draws.named(drawn, self.masks))
         return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
 
     def recurrent(self, theirs: Convert) -> Convert:
@@ -247,11 +241,11 @@ class Converter(CoreOperators, TypedConverter):
 
     def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
         """Move a running statistic, an argument of the operator that is converted now."""
-        node = self.current_op[-1]
-        name = getattr(running, "name_hint", "")
+        name, read = getattr(running, "name_hint", ""), self.node.args[position]
+        norm = torch.ops.aten.batch_norm.default
         if name not in self.model.buffers or any(
-            use.user.kind() != "aten::batch_norm" or not use.user.inputsAt(5).toIValue()
-            for use in node.inputsAt(position).uses()
+            user.target is not norm or not user.args[5]
+            for user in read.users  # type: ignore[union-attr]
         ):
             self.refuse(*unlike.SHARED_STATISTICS)
         old = self.updates.get(name, running)
@@ -268,10 +262,6 @@ class Converter(CoreOperators, TypedConverter):
             )
             self.refuse(message, "Put it in eval mode, or build it without running statistics.")
         return super().instance_norm(inputs, input_types)
-
-    def scaled_dot_product_attention(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's drops options; outside of branches and loops it is written with other operators."""
-        self.refuse("Attention in a branch or loop cannot be imported.", unlike.REWRITE)
 
     # Arithmetic.
 
@@ -425,11 +415,6 @@ class Converter(CoreOperators, TypedConverter):
             return super().type_as(inputs, input_types)
         return np.dtype(input_types[1]).type(inputs[0]).item()
 
-    def copy(self, inputs: Any, input_types: Any = ()) -> Any:
-        """Of a whole tensor."""
-        into = self.infer_type(inputs[0])
-        return relay.broadcast_to(relay.cast(inputs[1], into.dtype), into.shape)
-
     # Pooling and resizing.
 
     def windows(self, inputs: Any, dilation: Any, ceil: bool) -> tuple[Any, Any, list[int], bool]:
@@ -508,6 +493,38 @@ class Converter(CoreOperators, TypedConverter):
         if isinstance(widths, list) and any(widths[6:]):
             self.refuse("Padding more than three axes cannot be imported.", "Pad in two steps.")
         return super().pad_common(mode, pad_value, inputs, input_types)
+
+
+def span_key(origin: TraceOrigin) -> str:
+    """The source name of the spans of what an operator becomes."""
+    return f"{origin.scope}|{origin.operator}|{origin.ordinal}"
+
+
+def _constant(tensor: torch.Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    if not tensor.dim():
+        return tensor.item()
+    half = tensor.dtype == torch.bfloat16
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return relay.const((tensor.float() if half else tensor).numpy(), dtype)
+
+
+def _replaced(value: Any, env: Mapping[Node, Any]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_replaced(v, env) for v in value]
+    if isinstance(value, torch.dtype):
+        return dtype_number(value)
+    return env[value] if isinstance(value, Node) else value
+
+
+_KINDS = {bool: "bool", int: "int32", float: "float32", list: "ListType", tuple: "ListType"}
+
+
+def _type(value: Any) -> str:
+    """The type of an argument, as TVM's frontend calls it."""
+    if isinstance(value, Node):
+        return str(value.meta["val"].dtype).removeprefix("torch.")
+    return _KINDS.get(type(value), "UnsupportedType")
 
 
 def _mean(data: Any, axes: list[int]) -> Any:

@@ -1,15 +1,17 @@
 """Checks every result of an operator against its type in PyTorch."""
 
+import operator
 from typing import Any, NoReturn
 
+import torch
+from torch.fx import Node
 from tvm import relay, tir
 from tvm.relay.frontend import pytorch as tvm_frontend
-from tvm.relay.frontend.common import set_span
 from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.pytorch.flat_trace import TraceOrigin
+from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.unlike import REWRITE, by_values
 
@@ -21,18 +23,16 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
     """TVM's converter, with operands and results of PyTorch's types.
 
     Attributes:
-        origins: where an operator comes from, by its source name in the frontend.
+        node: whose operator is converted.
     """
 
     model: Model
-    origins: dict[str, TraceOrigin]
+    node: Node
     convert_map: dict[str, Any]
 
-    def origin_of(self, node: Any) -> TraceOrigin:
-        return self.origins.get(self.source_map.get(node, ""), TraceOrigin("", node.kind(), -1))
-
     def refuse(self, message: str, hint: str = "") -> NoReturn:
-        raise EngineError("operator", message, self.origin_of(self.current_op[-1]).where, hint)
+        source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
+        raise EngineError("operator", message, source.meta["origin"].where, hint)
 
     def typed(self, convert: Any) -> Any:
         """An operator that casts its operands first where PyTorch does.
@@ -42,12 +42,12 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         """
 
         def converted(inputs: Any, input_types: Any) -> Any:
-            node = self.current_op[-1]
-            name = _base(node.kind())
-            wanted = _type_of(next(node.outputs()))
+            value: Any = self.node.meta["val"]
+            first = value[0] if isinstance(value, list | tuple) else value
+            name, wanted = _base(self.node), str(first.dtype).removeprefix("torch.")
             tensors = [i for i, v in enumerate(inputs) if isinstance(v, relay.Expr)]
             kinds = {i: getattr(self.infer_type(inputs[i]), "dtype", "") for i in tensors}
-            dtype = self._operand_dtype(name, wanted.dtype if wanted else "", kinds)
+            dtype = self._operand_dtype(name, wanted, kinds)
             inputs, input_types = list(inputs), list(input_types)
             for i in tensors if dtype else ():
                 if kinds[i] != dtype and (kinds[i] == "bool" or "float" in dtype):
@@ -67,43 +67,38 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         first = next(iter(kinds.values()))
         return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
 
-    def check(self, node: Any, outputs: dict[str, Any]) -> None:
-        """Check a node's results against PyTorch's types; cast integers of another width, and what
-        a change in place makes to the changed tensor's dtype.
+    def checked(self, made: Any) -> Any:
+        """A result of PyTorch's type: integers of another width are cast.
 
         Raises:
             EngineError: kind "operator"; another shape or dtype, or a result that is left out.
         """
-        source = node.input().node() if node.kind() == "prim::ListUnpack" else node
-        kind, where = source.kind(), self.origin_of(source).where
-        for value in node.outputs():
-            name, wanted = value.debugName(), _type_of(value)
-            made = outputs.get(name)
-            if made is None and wanted and value.uses():
-                message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
-                raise EngineError("operator", message, where, REWRITE)
-            typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
-            if not isinstance(typed, relay.TensorType):
-                continue
-            if any(isinstance(d, tir.Any) for d in typed.shape):
-                raise by_values(kind, self.origin_of(source), self.model)
-            if wanted is None:
-                continue
-            found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
-            if found.shape == wanted.shape and self._castable(kind, found.dtype, wanted.dtype):
-                outputs[name] = set_span(_cast(made, wanted.dtype), self.source_map[node])
-            elif found != wanted:
-                message = f"Relay's PyTorch frontend makes {found} of {kind}, and PyTorch {wanted}."
-                raise EngineError("operator", message, where, REWRITE)
+        value: Any = self.node.meta["val"]
+        source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
+        kind = source.meta["origin"].operator
+        if made is None and self.node.users:
+            message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
+            self.refuse(message, REWRITE)
+        typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
+        if not isinstance(typed, relay.TensorType) or not isinstance(value, torch.Tensor):
+            return made
+        if any(isinstance(d, tir.Any) for d in typed.shape):
+            raise by_values(kind, source.meta["origin"], self.model)
+        found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
+        wanted = tensor_type(value)
+        if found.shape == wanted.shape and self._castable(found.dtype, wanted.dtype):
+            return _cast(made, wanted.dtype)
+        if found != wanted:
+            message = f"Relay's PyTorch frontend makes {found} of {kind}, and PyTorch {wanted}."
+            self.refuse(message, REWRITE)
+        return made
 
-    def _castable(self, kind: str, found: str, wanted: str) -> bool:
+    def _castable(self, found: str, wanted: str) -> bool:
         if found == wanted:
             return False
         if "int" in found and "int" in wanted:
             return True
-        if wanted == "bool" and found == "int32":
-            return _base(kind) in _OF_BOOLS.split()
-        return _base(kind) != kind.removeprefix("aten::")
+        return wanted == "bool" and found == "int32" and _base(self.node) in _OF_BOOLS.split()
 
 
 def _cast(made: Any, dtype: str) -> Any:
@@ -112,15 +107,7 @@ def _cast(made: Any, dtype: str) -> Any:
     return relay.cast(made, dtype)
 
 
-def _base(kind: str) -> str:
-    """An operator's name without "aten::", and without the mark of a change in place."""
-    name = kind.removeprefix("aten::")
-    return name if name.endswith("__") else name.removesuffix("_")
-
-
-def _type_of(value: Any) -> TensorType | None:
-    """The type that a trace records of a value: that of a tensor, if whole."""
-    kind = value.type()
-    if kind.kind() != "TensorType" or kind.sizes() is None or kind.dtype() is None:
-        return None
-    return TensorType(tuple(kind.sizes()), str(kind.dtype()).removeprefix("torch."))
+def _base(node: Node) -> str:
+    """An operator's name, such as "add"."""
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else str(schema.name).removeprefix("aten::")

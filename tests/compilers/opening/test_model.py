@@ -31,7 +31,6 @@ from relascope.engine.protocol.source import (
 )
 from relascope.engine.pytorch import submodules
 from relascope.engine.pytorch.inputs.sets import inputs_of
-from relascope.engine.pytorch.known_operators import in_known_operators
 from relascope.engine.pytorch.model import (
     Opened,
     flat_tensors,
@@ -66,7 +65,7 @@ def test_all_operators_that_are_not_known_are_named():
     given = ("x",), (torch.randn(4, 4),), ModelSource("own"), quiet
     model = model_from_module(Whole(), *given)
     with pytest.raises(EngineError) as caught:
-        in_known_operators(model, lambda name: "linalg" not in name, "Relay")
+        trace_to_fx(model, lambda name: "linalg" not in name, "Relay")
     assert caught.value.message == (
         "Relay's PyTorch frontend does not know these operators: aten::linalg_cholesky (made of "
         "aten::linalg_cholesky_ex, aten::_linalg_check_errors) 2 times, in one, in other; "
@@ -117,7 +116,7 @@ def opens(path, module, x, known=lambda name: True):
     else:
         model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
     with model.flat.naming_parts(model.module):
-        in_known_operators(model, known, "Relay")
+        trace_to_fx(model, known, "Relay")
 
 
 ODD = {
