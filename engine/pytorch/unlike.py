@@ -16,7 +16,6 @@ DRAWS = (
     "The model draws random numbers, which no other program can draw alike.",
     "Draw them outside and give them to the model as an input.",
 )
-OTHER_DROPOUT = ("This kind of dropout cannot be imported.", "Use nn.Dropout.")
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are no buffers of its own.",
     "Let no other part of the model read or compute them, or put it in eval mode.",

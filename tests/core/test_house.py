@@ -37,7 +37,7 @@ LINES = {
     "bench": 4295,
     "commands": 3349,
     "core": 1243,
-    "engine": 42001,
+    "engine": 41976,
     "passes": 10647,
     "recorder": 1424,
     "samples": 550,

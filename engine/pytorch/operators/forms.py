@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from relascope.core.errors import EngineError
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
 from relascope.engine.pytorch.operators.compositions import name_of, times_log
@@ -362,6 +363,13 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
+def _other_dropout(x: Tensor, rate: float, train: bool) -> Tensor:
+    if rate and train:
+        message = "This kind of dropout cannot be imported."
+        raise EngineError("operator", message, hint="Use nn.Dropout.")
+    return x
+
+
 _BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
     **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
     **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
@@ -375,10 +383,13 @@ _IN_TRAINING: dict[str, Form] = {
 
 _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "add": _scaled(1),
+    "alpha_dropout": lambda given: _other_dropout,
     "arange": _arange,
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,
+    "feature_alpha_dropout": lambda given: _other_dropout,
+    "feature_dropout": lambda given: _other_dropout,
     "index": _index,
     "index_put": _put,
     "linear": _linear,

@@ -162,8 +162,6 @@ class Converter(ExportedProgramImporter):
             self.divide: "div.Tensor_mode",
             self.extreme(self.op.max): "amax.default",
             self.extreme(self.op.min): "amin.default",
-            self.other_dropout: "alpha_dropout.default feature_alpha_dropout.default "
-            "feature_dropout.default",
             self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
             "clamp_max.default clamp_max.Tensor",
             self.nearest: "upsample_nearest2d.vec",
@@ -294,13 +292,6 @@ class Converter(ExportedProgramImporter):
         self.masks.append(mask)
         self.mask_variables.append(variable(mask.name, mask.shape, mask.held))
         return self.mask_variables[-1]
-
-    def other_dropout(self, node: Node) -> Any:
-        """Dropouts that draw and scale otherwise."""
-        data, rate, train = self.retrieve_args(node)
-        if train and rate:
-            self.refuse(node, *unlike.OTHER_DROPOUT)
-        return data
 
     def random(self, node: Node) -> Any:
         """What cannot be drawn without the model."""

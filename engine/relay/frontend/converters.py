@@ -37,7 +37,6 @@ Convert = Callable[..., Any]
 """From an operator's inputs and their types to what it becomes."""
 
 _PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose them themselves
-_OTHER_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 
 
 class Converter(CoreOperators, TypedConverter):
@@ -63,7 +62,7 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"div": self.divide, "round": self.round, "pow": self.power}
-        ours |= {n: self.other_dropout for n in _OTHER_DROPOUTS}
+        ours |= dict.fromkeys(("to", "_to_copy", "type_as"), self.to)
         ours |= {"detach": self.detached}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
@@ -147,13 +146,6 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's ignores the train flag that the trace records: off must mean rate 0."""
         data, rate, train = inputs
         return relay.op.nn.dropout(data, float(rate) if train else 0.0)
-
-    def other_dropout(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes them for plain dropout, which draws and scales otherwise."""
-        data, rate, train = inputs
-        if train and rate:
-            self.refuse(*unlike.OTHER_DROPOUT)
-        return data
 
     def random(self, inputs: Any, input_types: Any) -> Any:
         """What cannot be drawn without the model."""
@@ -361,13 +353,10 @@ class Converter(CoreOperators, TypedConverter):
 
     def to(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out casts to bool and to small integers."""
-        data = inputs[0]
-        code = next((i for i in inputs[1:3] if isinstance(i, int) and not isinstance(i, bool)), 6)
-        dtype = tvm_frontend._convert_dtype_value(code)
+        value: Any = self.node.meta["val"]
+        data, dtype = inputs[0], str(value.dtype).removeprefix("torch.")
         if not isinstance(data, relay.Expr):
-            return super().to(inputs, input_types)
-        if len(inputs) > 1 and all(not isinstance(i, int) for i in inputs[1:3]):
-            return data  # to another device only
+            return np.dtype(dtype).type(data).item()
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
     def like(self, name: str) -> Convert:
@@ -408,12 +397,6 @@ class Converter(CoreOperators, TypedConverter):
         data, chunks, axis = inputs[0], int(inputs[1]), int(inputs[2])
         length = int(self.infer_shape(data)[axis])
         return relay.split(data, list(range(0, length, math.ceil(length / chunks)))[1:], axis)
-
-    def type_as(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's casts no number that it knows."""
-        if isinstance(inputs[0], relay.Expr):
-            return super().type_as(inputs, input_types)
-        return np.dtype(input_types[1]).type(inputs[0]).item()
 
     # Pooling and resizing.
 

@@ -47,19 +47,10 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         }
         ours |= {f"grid_sampler_{n}d": self.grid_sampler for n in (2, 3)}
         ours |= {"_softmax": self.softmax, "_log_softmax": self.log_softmax}
-        ours |= {"_to_copy": self.to_copy, "_unsafe_view": self.convert_map["aten::view"]}
+        ours |= {"_unsafe_view": self.convert_map["aten::view"]}
         ours |= {"convolution": self.convolution, "bitwise_or": self.make_elemwise("bitwise_or")}
         ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2]), "squeeze": self.squeeze}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
-
-    def to_copy(self, inputs: Any, input_types: Any) -> Any:
-        data, code = inputs[:2]
-        if code is None:
-            return data
-        dtype = tvm_frontend._convert_dtype_value(code)
-        if not isinstance(data, relay.Expr):
-            return relay.const(data, dtype)
-        return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
     def convolution(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes one number an axis only."""
