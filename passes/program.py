@@ -40,9 +40,10 @@ class Mask:
 
     @property
     def scale(self) -> float:
-        """What a dropout multiplies an element by that stays: 1/(1-p), divided as PyTorch does."""
+        """What a dropout multiplies an element by that stays: 1/(1-p), divided as PyTorch does. If
+        none stays, it is 1, for TVM makes 0 of NaN that is multiplied by a constant 0."""
         kind = np.float64 if self.dtype == "float64" else np.float32
-        return float(kind(1) / kind(1 - self.rate)) if self.rate < 1 else 0.0
+        return float(kind(1) / kind(1 - self.rate)) if self.rate < 1 else 1.0
 
 
 @dataclass(frozen=True)

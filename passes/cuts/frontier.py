@@ -6,6 +6,7 @@ record segmentation in large shared databases", JACM 1976). Each question is one
 """
 
 import heapq
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,11 +83,12 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Fronti
     first, last = prices.most(), prices.least()
     points = {p.saved: p for p in (first, last)}
     gaps: list[tuple[float, int, FrontierPoint, FrontierPoint]] = []
+    order = itertools.count()  # of gaps as wide as one another
 
     def look(left: FrontierPoint, right: FrontierPoint) -> None:
         width = (left.bytes - right.bytes) * (right.seconds - left.seconds)
         if width > 0:
-            heapq.heappush(gaps, (-width, len(points), left, right))
+            heapq.heappush(gaps, (-width, next(order), left, right))
 
     look(first, last)
     for _ in range(most):

@@ -9,12 +9,14 @@ import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.dropout_masks import DRAWING, MaskDrawing, draw_masks
+from relascope.engine.dispatch import add_tvm_dispatch
 from relascope.passes.program import Mask
 
 __all__ = [
     "kernel",
     "test_a_kernel_that_draws_other_numbers_is_not_used",
     "test_masks_are_those_of_dropout",
+    "test_nan_stays_where_a_dropout_keeps_nothing",
     "test_the_kernel_draws_the_numbers_of_pytorchs_generator",
 ]
 
@@ -76,6 +78,18 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
         scaled = found[mask.name] * torch.tensor(mask.scale)
         assert torch.equal(scaled, torch.nn.functional.dropout(ones, mask.rate))
     assert torch.equal(torch.rand(3), after)
+
+
+class Nothing(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 1.0)
+
+
+def test_nan_stays_where_a_dropout_keeps_nothing(request: pytest.FixtureRequest) -> None:
+    module, engine = Nothing(), request.path.parents[1].name
+    add_tvm_dispatch(module, (torch.ones(2, 2),), engine=engine)
+    x = torch.tensor([[1.0, float("nan")], [float("inf"), -2.0]])
+    assert torch.equal(module(x).isnan(), Nothing()(x).isnan())
 
 
 def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:

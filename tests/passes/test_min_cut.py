@@ -10,6 +10,7 @@ from graphs import graph_of
 from joints import choices, messy, seconds, small, split_graph, views
 from relascope.passes.cost import is_product, is_random, is_reduction
 from relascope.passes.cuts import budget as budgets
+from relascope.passes.cuts import frontier as frontiers
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
 from relascope.passes.cuts.flow import cheapest
 from relascope.passes.cuts.min_cut import PRICE, SHARE, min_cut
@@ -337,6 +338,26 @@ def test_a_graph_of_10000_nodes_is_cut_with_work_that_its_size_explains():
     found = cut(graph, "min_cut")
     assert calls_of(lambda: cut(graph, "min_cut")) < 4.5 * calls_of(lambda: cut(small, "min_cut"))
     assert 0 < found.bytes < cut(graph, "keep_all").bytes
+
+
+def test_gaps_of_the_frontier_may_be_as_wide_as_one_another(monkeypatch):
+    graph = messy(0, 9)
+    most, middle, least = (
+        frontiers.FrontierPoint(b, 100.0 - b, frozenset({str(b)})) for b in (100, 50, 0)
+    )
+
+    class Prices(frontiers.Prices):
+        def most(self):
+            return most
+
+        def least(self):
+            return least
+
+        def between(self, left, right):
+            return middle if (left, right) == (most, least) else None
+
+    monkeypatch.setattr(frontiers, "Prices", Prices)
+    assert [*frontiers.frontier(Joint(graph))] == [most, middle, least]
 
 
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():

@@ -17,7 +17,7 @@ _aten = torch.ops.aten
 
 def traced_constant(values: Any) -> Tensor:
     with _disable_current_modes():
-        return torch.from_numpy(np.ascontiguousarray(values))
+        return torch.from_numpy(np.asarray(values, order="C"))  # of no axes, too
 
 
 # Along an axis.

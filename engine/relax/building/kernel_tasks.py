@@ -48,6 +48,9 @@ def stages(target: Any) -> Stages:
     known = {"llvm": "cpu_generic", "cuda": "cuda"}
     theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
     legalize = theirs.legalize_passes(target)
+    # FuseOps makes a function without a kernel of one that reads a field of a tuple it computes.
+    after = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "LegalizeOps")
+    legalize.insert(after, relax.transform.CanonicalizeBindings())
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
     return Stages(
         (split_slices, *theirs.library_dispatch_passes(target), *legalize[:at]),

@@ -6,21 +6,8 @@ from answers import refused
 from compiling import *  # noqa: F403
 from compiling import MLP, compiled, silent
 from relascope.engine.building.options import BuildOptions
-from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import runtime
 from relascope.passes.catalogue import default_pipeline
-
-
-def test_cuda_graphs_are_recorded_of_what_depends_on_no_address_of_the_callers(session):
-    pipeline = default_pipeline("relax", False)
-    program = session.program_after(ModelSource("bert_layer"), pipeline)
-    recorded = {}
-    for target in ("cuda -arch=sm_90", "cuda -arch=sm_90 -graphs=cuda"):
-        made = runtime.executable(program, BuildOptions(target))
-        recorded[target] = str(made.as_text()).count("vm.builtin.cuda_graph.run_or_capture in")
-    plain, graphs = recorded.values()
-    assert plain == 0
-    assert graphs > 0
 
 
 def test_a_gpus_products_by_pytorchs_library(session):

@@ -1,4 +1,4 @@
-"""Fields of splits are read as slices."""
+"""Fields of tuples are read where kernels are fused."""
 
 import torch
 import tvm
@@ -6,6 +6,8 @@ from torch import nn
 from tvm import relax
 
 from edge_values import forward_agrees
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.split_slices import split_slices
 
 
@@ -34,3 +36,20 @@ def test_of_an_open_size_only_splits_along_other_axes_are_slices():
         builder.emit_func_output(builder.emit(relax.Tuple([builder.emit(p) for p in parts])))
     after = str(split_slices(builder.get()))
     assert (after.count("R.strided_slice"), after.count("R.split")) == (1, 1)
+
+
+def test_indices_that_are_computed_are_read_where_kernels_are_fused():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([5], "float32"))
+    i = relax.Var("i", relax.TensorType([5], "int64"))
+    with builder.function("main", [x, i]):
+        with builder.dataflow():
+            behind = builder.emit(relax.op.add(i, relax.const(5, "int64")))
+            below = builder.emit(relax.op.less(i, relax.const(0, "int64")))
+            at = builder.emit(relax.op.where(below, behind, i))
+            made = builder.emit_output(builder.emit(relax.op.index_tensor(x, [at])))
+        builder.emit_func_output(made)
+    built = runtime.make(builder.get(), BuildOptions("llvm -schedules=relascope"))
+    given = map(tvm.runtime.from_dlpack, (torch.arange(5.0), torch.tensor([0, -1, 2, -5, 4])))
+    made = relax.VirtualMachine(built, tvm.cpu())["main"](*given)
+    assert made.numpy().tolist() == [0.0, 4.0, 2.0, 0.0, 4.0]
