@@ -1,5 +1,6 @@
 """What building has in common for every TVM; each runtime says what is its TVM's own."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +76,7 @@ class BuildOptions:
         return replace(self, records=TuningRecords(place, records.stamp(place)))
 
 
+_ERROR = re.compile(r"[A-Z]\w*Error: ")
 _LEFT = "cannot emit this Relax operator"
 
 
@@ -126,7 +128,8 @@ class Builder:
 def _reason(lines: list[str]) -> str:
     at = next((i for i, line in enumerate(lines) if "module verification failed" in line), None)
     if at is None or at + 1 >= len(lines):
-        return lines[-1]
+        # A module or a graph may stand behind it.
+        return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1])
     return f"LLVM refuses the code that TVM wrote ({lines[at + 1].rstrip('!')})"
 
 

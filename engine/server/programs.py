@@ -103,7 +103,7 @@ class Programs:
         a program that came without PyTorch."""
         loaded = self.loaded(source, progress)
         model, program = loaded.model, loaded.state.program
-        types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name}
+        types = {n.name: n.outputs[0] for n in loaded.state.graph if n.name and n.outputs}
         arguments = tuple((n, types[n]) for n in (*program.inputs, *program.params) if n in types)
         about = source, loaded.state.graph, model.parameter_elements, arguments
         said = model.notes, model.calls, loaded.changes, model.meant

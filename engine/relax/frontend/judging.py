@@ -26,7 +26,9 @@ def _told(text: str, name: str) -> tuple[Any, str]:
     try:
         mod = from_relay(text, name)
     except EngineError as error:
-        return None, error.message.rstrip(".")
+        why = error.message.rstrip(".").partition("told in Relax: ")[2] or error.message
+        operators = why.partition("has no counterpart here of ")[2]
+        return None, operators or f"what Relax cannot hold ({why})"
     return mod, unknown(mod)
 
 

@@ -1,4 +1,5 @@
-"""Build Relay functions with `relay.build`, and run them on torch tensors in TVM's graph executor.
+"""Build Relay functions with `relay.build`, and run them on torch tensors in TVM's graph executor;
+those with control flow in its virtual machine.
 
 The executor is pointed at the memory of inputs and fresh outputs. Copies are made of what is not
 aligned as TVM's kernels expect, or not contiguous, and around a reshape that the executor
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
@@ -37,6 +39,7 @@ from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records
 from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
+from relascope.engine.relay.building.machine import VmModule, has_control_flow
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import (
@@ -79,7 +82,7 @@ class Compiled:
         self.arguments = arguments_of(function)
         self.outputs = tensor_types(function.ret_type)
         self.library = library
-        self._device = tvm.device(str(parse(target).kind), target_text.gpu_index(target))
+        self._device = _device(target)
         self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
@@ -208,7 +211,32 @@ def as_tensor(array: Any) -> torch.Tensor:
         kind.bits = 1
 
 
+class InMachine:
+    """A function with control flow that was built (see `executables.Compiled`)."""
+
+    def __init__(self, machine: VmModule, target: str, function: Any) -> None:
+        self.arguments = arguments_of(function)
+        self.used = tuple(self.arguments)
+        self._machine, self._device = machine, _device(target)
+
+    def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        given = (executables.ready(values, name, kind) for name, kind in self.arguments.items())
+        results = self._machine([as_array(value, self._device)[0] for value in given])
+        return tuple(as_tensor(result).clone() for result in results)
+
+    def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
+        return None  # the machine does not say
+
+
+def _device(target: str) -> Any:
+    return tvm.device(str(parse(target).kind), target_text.gpu_index(target))
+
+
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
+    if has_control_flow(mod := _module_of(program, name)):
+        names = tuple(str(p.name_hint) for p in mod["main"].params)
+        machine = _machines.build(mod, names, options)
+        return InMachine(machine, options.target, program.mod[name])
     made = Compiled(library(program, options, name), options.target, program.mod[name])
     return cuda_graphs.as_target_says(made, options.target)
 
@@ -225,6 +253,10 @@ def library(
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
+    if has_control_flow(_module_of(program, name)):
+        message = "A program with control flow is run by Relay's virtual machine"
+        hint = "Take a part of it without `if`, recursion and functions as values."
+        raise EngineError("target", f"{message}, which has no library.", options.target, hint)
     function = program.mod[name]
     builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
@@ -232,6 +264,20 @@ def library(
     if program.tvm_passes:
         options = replace(options, opt_level=0)
     return builder.build(prepared(program, function, options), names, options)
+
+
+def _module_of(program: RelayProgram, name: str) -> tvm.IRModule:
+    """A module with a function of a program as "main", and those that it may call."""
+    mod = copied(program.mod)
+    mod["main"] = program.mod[name]
+    return mod
+
+
+def _machine(mod: tvm.IRModule, options: BuildOptions) -> VmModule:
+    plain = target_text.without(options.target, (SCHEDULES, *LIBRARIES, cuda_graphs.GRAPHS))
+    about = {"opt_level": options.opt_level, "disabled_pass": list(options.disabled)}
+    with tvm.transform.PassContext(**about):
+        return VmModule(mod, parse(plain), _device(plain))
 
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
@@ -324,6 +370,7 @@ def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
 
 
 _builder = _new_builder()
+_machines = Builder(_machine, tvm.ir.structural_hash, tvm.ir.structural_equal)
 
 
 def arguments_of(function: Any) -> dict[str, TensorType]:

@@ -5,6 +5,7 @@ This file is copied into reports; see `engine.faults.replay`.
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from relascope.engine.relay.building.machine import VmModule, has_control_flow
 from relascope.engine.relay.kernels import erf
 
 erf.register()
@@ -77,20 +79,30 @@ class Run:
         shapes = {n: (tuple(int(d) for d in t.shape), str(t.dtype)) for n, t in kinds.items()}
         # SimplifyExpr is of level 0, and dies of what it makes of `x + x`.
         disabled = [] if optimised else ["SimplifyExpr"]
-        with tvm.transform.PassContext(opt_level=3 if optimised else 0, disabled_pass=disabled):
-            library = relay.build(mod, target=target)
         device = tvm.device(target.split()[0].replace("llvm", "cpu"), 0)
-        self._module = graph_executor.GraphModule(library["default"](device))
-        for name, value in filled(values, shapes).items():
-            if self._module.get_input_index(name) >= 0:  # else no result depends on it
-                self._module.set_input(name, tvm.nd.array(np.ascontiguousarray(value)))
+        given = {n: array(np.asarray(v, order="C")) for n, v in filled(values, shapes).items()}
+        with tvm.transform.PassContext(opt_level=3 if optimised else 0, disabled_pass=disabled):
+            if has_control_flow(mod):
+                machine = VmModule(mod, tvm.target.Target(target), device)
+                self._run = lambda: machine([*given.values()])
+                return
+            library = relay.build(mod, target=target)
+        module = graph_executor.GraphModule(library["default"](device))
+        for name, value in given.items():
+            if module.get_input_index(name) >= 0:  # else no result depends on it
+                module.set_input(name, value)
+
+        def run() -> list[Any]:
+            module.run()
+            return [module.get_output(i) for i in range(module.get_num_outputs())]
+
+        self._run = run
 
     def __call__(self) -> None:
-        self._module.run()
+        self._made = self._run()
 
     def results(self) -> list[np.ndarray]:
-        count = self._module.get_num_outputs()
-        return [self._module.get_output(i).numpy() for i in range(count)]
+        return [one.numpy() for one in self._made]
 
 
 runner = Run

@@ -17,6 +17,7 @@ from relascope.engine.files.tvm_json import check_relay_json
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relay.draw.to_graph import tensor_types
+from relascope.engine.relay.frontend.branches import branches_of, forced
 from relascope.engine.relay.frontend.judge import judge_of
 from relascope.engine.relay.frontend.programs import imported
 from relascope.engine.server.program_model import Imported
@@ -53,7 +54,9 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = read(pieces, path.name)
         _check(mod, path.name)
         typed = relay.transform.InferType()(_pinned(mod, source))
-        made = imported(typed, pieces.params, path.name)
+        branches = branches_of(typed)
+        typed = forced(typed, dict(source.sides)) if source.sides else typed
+        made = replace(imported(typed, pieces.params, path.name), branches=branches)
     own = {n: t.numpy() for n, t in made.tensors.items()}
     return replace(made, judge=judge_of(lambda: str(tvm.ir.save_json(typed)), path.name, own))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import tvm
 from tvm import relay, te
 
@@ -15,13 +16,19 @@ from limits import ELEMENTWISE
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect, node_accuracy
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.results import Branches
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.targets import BLAS
 from relascope.engine.relay.draw.to_graph import to_graph
+from relascope.engine.relay.faults import replay
 from relascope.engine.relay.frontend import judge
+from relascope.engine.relay.frontend.branches import branches_of
 from relascope.engine.relay.frontend.modules import read_program
 from relascope.engine.relay.session import RelaySession
 from relascope.passes.pipeline import Pipeline
@@ -122,7 +129,7 @@ def test_what_pytorch_has_not_is_held_against_the_program_and_the_notes_say_so(t
     source = source_from_file(tmp_path / "mod.relay")
     info = RelaySession().load(source, True, progress=silent)
     assert info.against == "the imported program"
-    assert "no counterpart here of nn.fast_softmax" in info.unjudged
+    assert "PyTorch has no counterpart of nn.fast_softmax" in info.unjudged
 
 
 def test_its_gradients_are_held_against_itself(tmp_path):
@@ -297,3 +304,66 @@ def test_arguments_are_in_order_and_named_apart(tmp_path):
     (tmp_path / "mod.json").write_text(tvm.ir.save_json(mod))
     with pytest.raises(EngineError, match="have one name"):
         read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+
+
+def branching():
+    """`loop` calls itself until it counted to 5; of the branches of "main", an input decides two,
+    one of them between functions, and a computed value one."""
+    kind = relay.TensorType((2, 3))
+    x, up = relay.var("x", kind), relay.var("up", shape=(), dtype="bool")
+    i, z, y, w = relay.var("i", shape=(), dtype="int32"), *(relay.var(n, kind) for n in "zyw")
+    one, loop = relay.const(1.0), relay.GlobalVar("loop")
+    again = relay.Call(loop, [i + relay.const(1), z + one])
+    mod = tvm.IRModule({loop: relay.Function([i, z], relay.If(i < relay.const(5), again, z), kind)})
+    chosen = relay.If(
+        up, relay.Function([y], y * relay.const(3.0)), relay.Function([w], relay.negative(w))
+    )
+    first = relay.If(up, x + one, relay.Call(chosen, [x]))
+    large = relay.greater(relay.sum(first), relay.const(0.0))
+    body = relay.Call(loop, [relay.const(0), relay.If(large, relay.tanh(first), relay.exp(first))])
+    mod["main"] = relay.Function([x, up], relay.Tuple([body, relay.logical_not(up)]))
+    return relay.transform.InferType()(mod)
+
+
+def expected(x, up, large=None):
+    first = x + 1 if up else -x
+    large = first.sum() > 0 if large is None else large
+    return (np.tanh(first) if large else np.exp(first)) + 5
+
+
+def test_branches_recursion_and_functions_as_values_are_run(tmp_path):
+    (tmp_path / "mod.json").write_text(tvm.ir.save_json(branching()))
+    source, session = source_from_file(tmp_path / "mod.json"), RelaySession()
+    info = session.load(source, True, progress=silent)
+    assert info.branches == Branches(("up",), ("if_0",), 1)
+    x = np.array([[0.5, -1.0, 2.0], [0.1, 0.0, -0.3]], "float32")
+    for sides in ((), (("if_0", True),), (("if_0", False),)):
+        program = read_program(tmp_path / "mod.json", replace(source, sides=sides), silent).program
+        for up in (True, False):
+            values = {"x": torch.from_numpy(x), "up": torch.tensor(up)}
+            for target in ("llvm", f"llvm {BLAS} -schedules=relascope"):
+                made, no = runtime.build(program, BuildOptions(target)).run(values)
+                wanted = expected(x, up, *(side for _, side in sides))
+                np.testing.assert_allclose(made.numpy(), wanted, atol=ELEMENTWISE)
+                assert no.item() is not up
+            again = replay.Run(program.mod, {n: v.numpy() for n, v in values.items()}, "llvm")
+            again()
+            np.testing.assert_allclose(again.results()[0], wanted, atol=ELEMENTWISE)
+    checked = session.check(
+        BuildRequest(source, Pipeline.parse("cse|fuse"), QUICK), progress=silent
+    )
+    assert all(c.max_rel < 1e-5 for c in checked)
+    with refused("target", "which has no library"):
+        runtime.library(program, BuildOptions("llvm"))
+
+
+def test_a_function_of_its_own_that_calls_itself_is_refused():
+    kind, f = relay.TensorType((2,)), relay.Var("f")
+    x, z = relay.var("x", kind), relay.var("z", kind)
+    small = relay.less(relay.sum(z), relay.const(9.0))
+    inner = relay.Function([z], relay.If(small, relay.Call(f, [z + z]), z), kind)
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.Let(f, inner, relay.Call(f, [x])), kind))
+    program = RelayProgram(relay.transform.InferType()(mod), {}, ("x",), 1)
+    assert branches_of(program.mod) == Branches((), (), 1)
+    with refused("target", "f inside of another calls itself"):
+        runtime.build(program, BuildOptions("llvm"))
