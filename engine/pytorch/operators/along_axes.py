@@ -359,9 +359,19 @@ def _avg_pool3d(
     """By planes, then across them."""
     given = (kernel, stride or kernel, padding)
     sizes, steps, around = ([*g] * (3 // len(g)) for g in map(np.atleast_1d, given))
+    sizes, steps, around = ([int(n) for n in way] for way in (sizes, steps, around))
+    if divisor is not None and x.is_floating_point():  # zeros beside windows change no sum
+        room: list[int] = []
+        for extent, size, step, before in zip(x.shape[-3:], sizes, steps, around, strict=True):
+            left = extent + 2 * before - size
+            count = left // step + 1
+            if ceil_mode and left % step and count * step < extent + before:
+                count += 1
+            room[:0] = before, before + max(0, (count - 1) * step - left)
+        sums = _avg_pool3d(torch.nn.functional.pad(x, room), sizes, steps) * math.prod(sizes)
+        return sums / divisor
     if ceil_mode or divisor is not None or (any(around) and not count_include_pad):
         raise NotImplementedError("means of parts of windows")
-    sizes, steps, around = ([int(n) for n in way] for way in (sizes, steps, around))
     if not x.is_floating_point():  # means of means would be rounded twice
         count = sizes[0] * sizes[1] * sizes[2]
         sums = torch.round(_avg_pool3d(x.to(torch.float64), sizes, steps, around) * count)
