@@ -347,7 +347,7 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     return (x * y).sum(dim)
 
 
-def _avg_pool3d(
+def avg_pool3d(
     x: Tensor,
     kernel: list[int],
     stride: Any = (),
@@ -368,13 +368,13 @@ def _avg_pool3d(
             if ceil_mode and left % step and count * step < extent + before:
                 count += 1
             room[:0] = before, before + max(0, (count - 1) * step - left)
-        sums = _avg_pool3d(torch.nn.functional.pad(x, room), sizes, steps) * math.prod(sizes)
+        sums = avg_pool3d(torch.nn.functional.pad(x, room), sizes, steps) * math.prod(sizes)
         return sums / divisor
     if ceil_mode or divisor is not None or (any(around) and not count_include_pad):
         raise NotImplementedError("means of parts of windows")
     if not x.is_floating_point():  # means of means would be rounded twice
         count = sizes[0] * sizes[1] * sizes[2]
-        sums = torch.round(_avg_pool3d(x.to(torch.float64), sizes, steps, around) * count)
+        sums = torch.round(avg_pool3d(x.to(torch.float64), sizes, steps, around) * count)
         return torch.div(sums, count, rounding_mode="trunc").to(x.dtype)
     planes = x.reshape(-1, *x.shape[-3:])
     planes = torch.nn.functional.avg_pool2d(planes, sizes[1:], steps[1:], around[1:])
@@ -433,7 +433,7 @@ def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) ->
 ALONG: dict[str, Callable[..., Any]] = {
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
-    "avg_pool3d.default": _avg_pool3d,
+    "avg_pool3d.default": avg_pool3d,
     "adaptive_max_pool2d.default": _adaptive_max_pool,
     "adaptive_max_pool3d.default": _adaptive_max_pool,
     "block_diag.default": _block_diag,

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.attention import fused_attention
-from relascope.engine.pytorch.operators.along_axes import cosine_similarity, padded
+from relascope.engine.pytorch.operators.along_axes import avg_pool3d, cosine_similarity, padded
 from relascope.engine.pytorch.operators.compositions import name_of, times_log
 
 _aten = torch.ops.aten
@@ -385,6 +385,7 @@ _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "add": _scaled(1),
     "alpha_dropout": lambda given: _other_dropout,
     "arange": _arange,
+    "avg_pool3d": lambda given: None if given["divisor_override"] is None else avg_pool3d,
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,
