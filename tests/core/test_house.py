@@ -37,7 +37,7 @@ LINES = {
     "bench": 4295,
     "commands": 3349,
     "core": 1243,
-    "engine": 42182,
+    "engine": 42183,
     "passes": 10650,
     "recorder": 1424,
     "samples": 550,

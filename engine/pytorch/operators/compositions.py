@@ -518,8 +518,9 @@ def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Ten
         given = (v if isinstance(v, Tensor) else torch.full([], v) for v in (x, y))
         x, y = torch.broadcast_tensors(*_both(*given))  # gradients are added up in the end
         factor, at = x.detach(), y.detach()
-        of = torch.finfo(at.dtype)
-        most, least = (torch.full_like(at, v) for v in (of.max, of.tiny))
+        of, dtype = torch.finfo(at.dtype), str(at.dtype).removeprefix("torch.")
+        bounds = (np.full([1] * at.dim(), v, dtype) for v in (of.max, of.tiny))
+        most, least = map(traced_constant, bounds)
         nothing, far = factor == 0, (at <= edge) | at.isinf()
         slope = torch.where(far, torch.where(at == edge, -most, most), log(at))
         none = torch.where(at < edge, math.inf, 1.0)  # infinity by which makes NaN
