@@ -17,6 +17,9 @@ from relascope.engine.building.executables import Compiled, OwnMemory, Tensors, 
 GRAPHS = "-graphs=cuda"
 """What a CUDA target says to have each function recorded once, and launched as a whole."""
 
+ON_GPU = (("cuda",), "CUDA graphs are NVIDIA's.")
+"""See `target_text.refuse_elsewhere`."""
+
 _WARM_UP = 2
 
 
@@ -82,16 +85,6 @@ def record(
     with torch.cuda.graph(graph):
         results = run()
     return graph.replay, results
-
-
-def refuse_elsewhere(target: str) -> None:
-    """Refuse a target that is not of NVIDIA's GPUs.
-
-    Raises:
-        EngineError: kind "target".
-    """
-    if GRAPHS in target.split() and target.split()[0] != "cuda":
-        raise EngineError("target", "CUDA graphs are NVIDIA's.", target, f"Leave out {GRAPHS}.")
 
 
 def as_target_says(function: OnDevice, target: str) -> Compiled:

@@ -21,6 +21,9 @@ from relascope.engine.protocol.tuning import RECORDS
 OPENBLAS = "-libs=openblas"
 """What a CPU target says to have its matmuls done so."""
 
+ON_CPU = (("llvm",), "OpenBLAS is a library for CPUs.")
+"""See `target_text.refuse_elsewhere`."""
+
 FUNCTIONS = {"float32": "scipy_cblas_sgemm", "float64": "scipy_cblas_dgemm"}
 """By the type of the elements, the function of the library."""
 
@@ -74,17 +77,6 @@ def load() -> None:
         raise EngineError("target", message, OPENBLAS, hint)
     library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     library.scipy_openblas_set_num_threads(1)
-
-
-def refuse_elsewhere(target: str) -> None:
-    """Refuse a target that is not a CPU's.
-
-    Raises:
-        EngineError: kind "target".
-    """
-    if OPENBLAS in target.split() and target.split()[0] != "llvm":
-        message, hint = "OpenBLAS is a library for CPUs.", f"Leave out {OPENBLAS}."
-        raise EngineError("target", message, target, hint)
 
 
 def cpu_ways(blas: str) -> dict[str, str]:

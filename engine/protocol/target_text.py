@@ -1,7 +1,7 @@
 """A target as a person writes it: a kind and options, TVM's and those that relascope adds."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from relascope.core.errors import EngineError
 
@@ -63,6 +63,21 @@ def without(target: str, ours: Collection[str]) -> str:
         return part in ours or part.lstrip("-").partition("=")[0] in ours
 
     return " ".join(part for part in target.split() if not is_ours(part))
+
+
+def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]]) -> None:
+    """Refuse an option of ours that is not for a target's kind.
+
+    Args:
+        ours: by option, such as "-graphs=cuda", the kinds that it is for, and what others are told.
+
+    Raises:
+        EngineError: kind "target".
+    """
+    kind, *options = target.split()
+    for option, (kinds, why) in ours.items():
+        if option in options and kind not in kinds:
+            raise EngineError("target", why, target, f"Leave out {option}.")
 
 
 def library(target: str, ours: Collection[str]) -> str:

@@ -23,6 +23,14 @@ Run = Callable[[], Collection[np.ndarray]]
 """A program with its arguments in place; runs it once. Results are flat."""
 
 
+def calling_themselves(calls: Mapping[str, Collection[str]]) -> list[str]:
+    """Functions that call themselves, also by way of others; `calls` has whom each one calls."""
+    import networkx  # slow to import
+
+    reached = networkx.transitive_closure(networkx.DiGraph({n: [*c] for n, c in calls.items()}))
+    return [name for name in calls if reached.has_edge(name, name)]
+
+
 @dataclass(frozen=True)
 class Judge:
     """Who says what the outputs of a program are to be. Gradients are the imported program's.

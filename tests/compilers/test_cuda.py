@@ -16,6 +16,7 @@ from relascope.engine.building import cuda_compiler, cuda_graphs
 from relascope.engine.building.executables import OwnMemory
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.protocol.target_text import refuse_elsewhere
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.tvm.cuda_stubs import read_needs, stub_library
 
@@ -229,4 +230,4 @@ def test_without_the_option_a_function_stays_as_it_is():
     function = Function()
     assert cuda_graphs.as_target_says(function, "cuda -libs=blas") is function
     with refused("target", "CUDA graphs are NVIDIA.s"):
-        cuda_graphs.refuse_elsewhere("llvm -graphs=cuda")
+        refuse_elsewhere("llvm -graphs=cuda", {cuda_graphs.GRAPHS: cuda_graphs.ON_GPU})

@@ -7,11 +7,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relascope.core.errors import EngineError
-from relascope.engine.building import cuda_graphs
-from relascope.engine.building.cuda_graphs import GRAPHS
+from relascope.engine.building.cuda_graphs import GRAPHS, ON_GPU
 from relascope.engine.building.devices import Tvm
-from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
+from relascope.engine.cpu_kernels.openblas import ON_CPU, OPENBLAS, cpu_ways
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.protocol.tuning import RECORDS
@@ -28,6 +26,13 @@ DLIGHT = "-schedules=dlight"
 """What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
 
 _OURS = (BLAS, OPENBLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
+_GPUS = ("cuda", "metal", "opencl", "vulkan")
+_KINDS = {
+    OPENBLAS: ON_CPU,
+    GRAPHS: ON_GPU,
+    SCHEDULES: (("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
+    DLIGHT: (_GPUS, "DLight schedules a GPU's kernels."),
+}
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
 """Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
 most of the time of building: ten times as long for a layer norm over 8x256 elements."""
@@ -42,7 +47,7 @@ def parse(target: str) -> Any:
             it, or an option of ours is not for this kind.
     """
     kind, options = target_text.split(target)
-    _check_ours(kind, target)
+    target_text.refuse_elsewhere(target, _KINDS)
     ours = [n for n in options if n == target_text.GPU or f"-{n}={options[n]}" in _OURS]
     found: dict[str, Any] = {"kind": kind}
     found |= target_text.typed({n: t for n, t in options.items() if n not in ours})
@@ -51,18 +56,6 @@ def parse(target: str) -> Any:
         if SCHEDULES in target.split():
             found.update(dict.fromkeys(FLAGS, True))
     return _TVM.new_target(target, lambda: tvm.target.Target(found))
-
-
-def _check_ours(kind: str, target: str) -> None:
-    refuse_elsewhere(target)
-    cuda_graphs.refuse_elsewhere(target)
-    gpus = ("cuda", "metal", "opencl", "vulkan")
-    for option, kinds, why in (
-        (SCHEDULES, ("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
-        (DLIGHT, gpus, "DLight schedules a GPU's kernels."),
-    ):
-        if option in target.split() and kind not in kinds:
-            raise EngineError("target", why, target, f"Leave out {option}.")
 
 
 _DLIGHTS = "DLight's schedules"

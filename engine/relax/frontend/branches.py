@@ -8,6 +8,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.protocol.results import Branches
+from relascope.engine.server.program_model import calling_themselves
 
 
 def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
@@ -64,10 +65,6 @@ def _calling_themselves(mod: Any) -> list[Any]:
     """The recursive functions, whose sides cannot be forced: that would have no end."""
     functions = {str(v.name_hint): f for v, f in _functions(mod).items()}
     calls = {n: {str(g.name_hint) for g in _met(f, tvm.ir.GlobalVar)} for n, f in functions.items()}
-    for _ in calls:
-        calls = {
-            n: called.union(*(calls.get(c, ()) for c in called)) for n, called in calls.items()
-        }
     bindings = (
         binding
         for function in functions.values()
@@ -77,4 +74,4 @@ def _calling_themselves(mod: Any) -> list[Any]:
         if isinstance(binding.value, relax.Function)
     )
     local = [b.value for b in bindings if any(map(b.var.same_as, _met(b.value, tvm.ir.Var)))]
-    return [*(f for n, f in functions.items() if n in calls[n]), *local]
+    return [*(functions[n] for n in calling_themselves(calls)), *local]

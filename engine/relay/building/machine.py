@@ -1,6 +1,6 @@
 """Relay modules with control flow, on TVM's virtual machine: its graph executor has none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tvm
@@ -8,6 +8,7 @@ from tvm import relay
 from tvm.runtime.vm import VirtualMachine
 
 from relascope.core.errors import EngineError
+from relascope.passes.relay.ir.rewrite import everything
 
 _CONTROL = (relay.If, relay.Match, relay.RefCreate)
 _FUNCTIONS = (tvm.ir.Op, tvm.ir.GlobalVar, relay.Function, relay.Constructor)
@@ -15,16 +16,17 @@ _FUNCTIONS = (tvm.ir.Op, tvm.ir.GlobalVar, relay.Function, relay.Constructor)
 
 def has_control_flow(mod: tvm.IRModule) -> bool:
     """Whether a function of a module branches, keeps state, or calls what it computes."""
-    called = (call.op for call in _met(mod, relay.Call))
-    return bool(_met(mod, _CONTROL)) or not all(isinstance(op, _FUNCTIONS) for op in called)
+    return any(
+        isinstance(one, _CONTROL)
+        or (isinstance(one, relay.Call) and not isinstance(one.op, _FUNCTIONS))
+        for one in _everything(mod)
+    )
 
 
-def _met(mod: tvm.IRModule, kind: Any) -> list[Any]:
-    found: list[Any] = []
+def _everything(mod: tvm.IRModule) -> Iterator[Any]:
     for function in mod.functions.values():
         if isinstance(function, relay.Function):
-            relay.analysis.post_order_visit(function, found.append)
-    return [one for one in found if isinstance(one, kind)]
+            yield from everything(function)
 
 
 class VmModule:
@@ -36,13 +38,12 @@ class VmModule:
     """
 
     def __init__(self, mod: tvm.IRModule, target: Any, device: Any) -> None:
-        for let in _met(mod, relay.Let):
-            if let.var in relay.analysis.free_vars(let.value):
-                message = (
-                    f"The function {let.var.name_hint} inside of another calls itself, on which "
-                )
+        for one in _everything(mod):
+            if isinstance(one, relay.Let) and one.var in relay.analysis.free_vars(one.value):
+                message = f"The function {one.var.name_hint} inside of another calls itself"
+                why = f"{message}, on which TVM's passes fail."
                 hint = "Make it a function of the module."
-                raise EngineError("target", f"{message}TVM's passes fail.", str(target.kind), hint)
+                raise EngineError("target", why, str(target.kind), hint)
         # Which it needs, and does itself from level 1 on.
         for step in (relay.transform.ToANormalForm(), relay.transform.LambdaLift()):
             mod = step(relay.transform.InferType()(mod))

@@ -55,7 +55,7 @@ from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import copied, op_name
+from relascope.passes.relay.ir.rewrite import copied, everything, op_name
 
 erf.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
@@ -233,7 +233,7 @@ def _device(target: str) -> Any:
 
 
 def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
-    if has_control_flow(mod := _module_of(program, name)):
+    if has_control_flow(mod := _module_of(program, program.mod[name])):
         names = tuple(str(p.name_hint) for p in mod["main"].params)
         machine = _machines.build(mod, names, options)
         return InMachine(machine, options.target, program.mod[name])
@@ -253,10 +253,6 @@ def library(
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    if has_control_flow(_module_of(program, name)):
-        message = "A program with control flow is run by Relay's virtual machine"
-        hint = "Take a part of it without `if`, recursion and functions as values."
-        raise EngineError("target", f"{message}, which has no library.", options.target, hint)
     function = program.mod[name]
     builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
@@ -266,10 +262,10 @@ def library(
     return builder.build(prepared(program, function, options), names, options)
 
 
-def _module_of(program: RelayProgram, name: str) -> tvm.IRModule:
+def _module_of(program: RelayProgram, function: Any) -> tvm.IRModule:
     """A module with a function of a program as "main", and those that it may call."""
     mod = copied(program.mod)
-    mod["main"] = program.mod[name]
+    mod["main"] = function
     return mod
 
 
@@ -281,7 +277,15 @@ def _machine(mod: tvm.IRModule, options: BuildOptions) -> VmModule:
 
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
-    """A function of a program as it is given to TVM to build: alone, with what it calls put in."""
+    """A function of a program as it is given to TVM to build: alone, with what it calls put in.
+
+    Raises:
+        EngineError: kind "target"; it has control flow, which only `build` takes.
+    """
+    if has_control_flow(_module_of(program, function)):
+        message = "Relay's virtual machine runs control flow, and its kernels are not taken apart."
+        hint = "Take a part of it without `if`, recursion and functions as values."
+        raise EngineError("target", message, options.target, hint)
     if len(program.mod.functions) > 1:
         function = _alone(program, function)
     program = without_doubles(replace(program, mod=tvm.IRModule({"main": function})), building=True)
@@ -356,8 +360,7 @@ def _has_tangent(function: Any) -> bool:
     If LLVM may reorder arithmetic, this TVM's calls the C library's `tan` with vectors: wrong
     results.
     """
-    met: list[Any] = []
-    relay.analysis.post_order_visit(function, met.append)
+    met = everything(function)
     ratios = [c for c in met if op_name(c) == "divide"]
     return any(op_name(c) == "tan" for c in met) or any(
         {op_name(a) for a in c.args} == {"sin", "cos"} for c in ratios

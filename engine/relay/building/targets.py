@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from relascope.engine.building import cuda_graphs
-from relascope.engine.building.cuda_graphs import GRAPHS
+from relascope.engine.building.cuda_graphs import GRAPHS, ON_GPU
 from relascope.engine.building.devices import Tvm
-from relascope.engine.cpu_kernels.openblas import OPENBLAS, cpu_ways, refuse_elsewhere
+from relascope.engine.cpu_kernels.openblas import ON_CPU, OPENBLAS, cpu_ways
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.protocol.tuning import RECORDS
@@ -40,8 +39,7 @@ def parse(target: str) -> Any:
             CUDA graphs are not for this kind.
     """
     target_text.split(target)
-    refuse_elsewhere(target)
-    cuda_graphs.refuse_elsewhere(target)
+    target_text.refuse_elsewhere(target, {OPENBLAS: ON_CPU, GRAPHS: ON_GPU})
     # TVM's rules know MKL; the second library's name tells `engine.relay.kernels.blas` whom to
     # call.
     named = " ".join(f"{BLAS},openblas" if w == OPENBLAS else w for w in target.split())

@@ -7,6 +7,8 @@ import tvm
 from tvm import relay
 
 from relascope.engine.protocol.results import Branches
+from relascope.engine.server.program_model import calling_themselves
+from relascope.passes.relay.ir.rewrite import everything
 
 
 def branches_of(mod: tvm.IRModule) -> Branches:
@@ -42,9 +44,7 @@ def _free(mod: tvm.IRModule) -> dict[int, str]:
     themselves, which then had no end. Names by handles."""
     functions = {str(v.name_hint): f for v, f in _functions(mod).items()}
     calls = {n: {str(g.name_hint) for g in _met(f, tvm.ir.GlobalVar)} for n, f in functions.items()}
-    for _ in calls:
-        calls = {n: c.union(*(calls.get(other, ()) for other in c)) for n, c in calls.items()}
-    again = [f for n, f in functions.items() if n in calls[n]]
+    again = [functions[n] for n in calling_themselves(calls)]
     lets = [let for f in functions.values() for let in _met(f, relay.Let)]
     again += [let.value for let in lets if let.var in relay.analysis.free_vars(let.value)]
     looped = {branch.handle.value for f in again for branch in _met(f, relay.If)}
@@ -67,6 +67,4 @@ def _functions(mod: tvm.IRModule) -> dict[Any, Any]:
 
 def _met(function: Any, kind: Any) -> list[Any]:
     """Expressions of a kind in a function, those inside of others first."""
-    found: list[Any] = []
-    relay.analysis.post_order_visit(function, found.append)
-    return [e for e in found if isinstance(e, kind)]
+    return [e for e in everything(function) if isinstance(e, kind)]

@@ -21,6 +21,7 @@ from relascope.engine.relay.frontend.branches import branches_of, forced
 from relascope.engine.relay.frontend.judge import judge_of
 from relascope.engine.relay.frontend.programs import imported
 from relascope.engine.server.program_model import Imported
+from relascope.passes.relay.ir.rewrite import everything
 
 _FOREIGN_NAMES = """
     vm. memory. call_lowered on_device device_copy debug contrib.
@@ -143,9 +144,7 @@ def _check(mod: Any, name: str) -> None:
         if not isinstance(function, relay.Function):
             message = f"{name} has {where}, which is a kernel of its own: that is code, and is not "
             raise EngineError("file", message + "run.", where, _HINT)
-        met: list[Any] = []
-        relay.analysis.post_order_visit(function, met.append)
-        for one in met:
+        for one in everything(function):
             if isinstance(one, relay.Function):
                 keys = [str(k) for k in one.attrs.keys()] if one.attrs else []  # noqa: SIM118
                 if strange := [k for k in keys if k not in _ATTRS]:

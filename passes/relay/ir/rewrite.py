@@ -22,10 +22,16 @@ Visit = Callable[[Any, list[Any]], Any]
 None to keep the call (with its rewritten arguments)."""
 
 
+def everything(root: Any) -> list[Any]:
+    """Every expression below `root`, producers first, each once, with those of nested functions."""
+    nodes: list[Any] = []
+    relay.analysis.post_order_visit(root, nodes.append)
+    return nodes
+
+
 def post_order(root: Any) -> list[Any]:
     """Every expression below `root`, producers first, each once, nested functions left out."""
-    nodes: list[Any] = []
-    relay.analysis.post_order_visit(root, lambda expr: nodes.append(expr))
+    nodes = everything(root)
     if any(isinstance(n, relay.Function) and not n.same_as(root) for n in nodes):
         outside = _reachable_outside(root)
         nodes = [n for n in nodes if n.handle.value in outside]

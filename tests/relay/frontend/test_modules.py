@@ -353,8 +353,9 @@ def test_branches_recursion_and_functions_as_values_are_run(tmp_path):
         BuildRequest(source, Pipeline.parse("cse|fuse"), QUICK), progress=silent
     )
     assert all(c.max_rel < 1e-5 for c in checked)
-    with refused("target", "which has no library"):
-        runtime.library(program, BuildOptions("llvm"))
+    for ask in (session.profile, session.tasks, session.compile):
+        with refused("target", "its kernels are not taken apart"):
+            ask(BuildRequest(source, Pipeline(), "llvm"), progress=silent)
 
 
 def test_a_function_of_its_own_that_calls_itself_is_refused():
