@@ -209,7 +209,7 @@ def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
     press(page, "run")
     table = page.dataframe[0].value
     assert len(table) == rows
-    assert "1.32× slower than eager" in list(table["against eager"])
+    assert "1.32× slower than eager" in list(table["against the baseline"])
     assert len(page.dataframe[1].value) == (1 if mode == "inference" else 2)
     assert "keeps the machine busy" in words(page)
 

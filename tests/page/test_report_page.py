@@ -6,6 +6,7 @@ import pytest
 
 from page import open_tab, press, settle, words
 from relascope.engine.measure.timing import Measured, row, unsteady
+from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.targets import Target
 from relascope.viz.rows.timings import short, verdicts
 
@@ -47,6 +48,15 @@ STEADY = [10.0, 10.1, 9.9, 10.0, 10.2]
 )
 def test_a_headline_says_no_more_than_its_data(ours, eager, text, sure):
     assert said(ours, eager) == (text, sure)
+
+
+def test_a_module_of_tvm_is_told_beside_the_program_that_it_was():
+    ours, theirs = (Measured(tuple((ms / 1e3,) for ms in runs)) for runs in (STEADY, [20.0] * 5))
+    rows = [
+        row(IMPORTED, "forward", theirs, None, None, None),
+        row("relay, cpu", "forward", ours, theirs, 0.0, None),
+    ]
+    assert verdicts(rows)[1].text.endswith("faster than the imported program")
 
 
 def test_targets_are_told_by_whose_kernels_they_take():

@@ -66,15 +66,6 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{op} ×{n}" if n > 1 else op for op, n in counts.items()) or "nothing"
 
 
-def speed_text(ratio: float | None) -> str:
-    """A ratio to eager in words: `1.32× slower than eager`, `2.20× faster than eager`."""
-    if ratio is None:
-        return "baseline"
-    if 0.995 <= ratio <= 1.005:
-        return "as fast as eager"
-    return f"{ratio:.2f}× slower than eager" if ratio > 1 else f"{1 / ratio:.2f}× faster than eager"
-
-
 def work_text(part: float, whole: float) -> str:
     """A share of work as people read it: `none`, `less than 0.1 %`, `4.2 %`."""
     share = 100 * part / whole if whole else 0.0

@@ -16,7 +16,7 @@ from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.columns import renamed
-from relascope.viz.rows.formats import milliseconds, speed_text
+from relascope.viz.rows.formats import milliseconds
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _EQUAL = 1.05  # times as long: as fast as eager, for a person
@@ -37,7 +37,7 @@ HISTORY_COLUMNS = (*_RUN.split(), *COLUMNS, "target", *_SPREAD, "min_ms", "runs"
 
 
 _SHOWN = (
-    "what; phase; median: median_ms; q1?: q1_ms; q3?: q3_ms; against eager?: said; "
+    "what; phase; median: median_ms; q1?: q1_ms; q3?: q3_ms; against the baseline?: said; "
     "ratio?: ratio_to_eager; of minima?: ratio_of_minima; ours over it?: ours_over; "
     "max abs error?: max_abs_error; peak memory?: peak_bytes; captures held?: capture_bytes; "
     "build?: build_seconds; target?"
@@ -58,40 +58,41 @@ class TimingVerdict:
 
 
 def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
-    """Of each row what it says against eager; None of eager itself, and where there is none. The
-    spread of a ratio reaches from the lower quartile over the rounds to the upper, and to the ratio
-    of the best runs: on a busy machine these disagree. A ratio is told as one number where its
-    spread is narrow and on one side of 1."""
-    eager = {r.phase: r for r in rows if r.ratio_to_eager is None}
-    return [_verdict(r, eager.get(r.phase)) for r in rows]
+    """What each row says against the baseline of its phase (eager, or the imported program); None
+    of a baseline. The spread of a ratio reaches from the lower quartile over the rounds to the
+    upper, and to the ratio of the best runs, which disagree on a busy machine. A ratio is told as
+    one number where its spread is narrow and on one side of 1."""
+    baselines = {r.phase: r for r in rows if r.ratio_to_eager is None}
+    return [_verdict(r, r.ratio_to_eager, baselines.get(r.phase)) for r in rows]
 
 
-def _verdict(row: TimeRow, eager: TimeRow | None) -> TimingVerdict | None:
-    ratio = row.ratio_to_eager
-    if ratio is None:
+def _verdict(row: TimeRow, ratio: float | None, baseline: TimeRow | None) -> TimingVerdict | None:
+    if ratio is None or baseline is None:
         return None
     spread = (ratio, row.ratio_q1, row.ratio_q3, row.ratio_of_minima)
     known = sorted(r for r in spread if r is not None)
     low, high = known[0], known[-1]
-    busy = not row.steady or (eager is not None and not eager.steady)
+    busy = not (row.steady and baseline.steady)
     wide = busy or high > _WIDE * low
-    text = _against_eager(ratio, low, high, wide)
+    text = _against(baseline.what.removeprefix("pytorch "), ratio, low, high, wide)
     return TimingVerdict(f"{text}; the machine is busy" if busy else text, not wide)
 
 
-def _against_eager(ratio: float, low: float, high: float, wide: bool) -> str:
-    """A ratio to eager's time that lies between two others, in words."""
+def _against(baseline: str, ratio: float, low: float, high: float, wide: bool) -> str:
+    """A ratio to a baseline's time that lies between two others, in words."""
     if low > 1 / _EQUAL and high < _EQUAL:
-        return speed_text(1.0)
-    if not wide and (high < 1 or low > 1):
-        return speed_text(ratio)
+        return f"as fast as {baseline}"
+    if not wide and low > 1:
+        return f"{ratio:.2f}× slower than {baseline}"
+    if not wide and high < 1:
+        return f"{1 / ratio:.2f}× faster than {baseline}"
     if 1 / _NEARLY < ratio < _NEARLY and low < 1 < high:
-        return "about equal to eager"
+        return f"about equal to {baseline}"
     if high < 1 / _EQUAL:
-        return f"{_times(1 / high)} to {_times(1 / low)} faster than eager"
+        return f"{_times(1 / high)} to {_times(1 / low)} faster than {baseline}"
     if low > _EQUAL:
-        return f"{_times(low)} to {_times(high)} slower than eager"
-    return f"{low:.2f} to {high:.2f} of eager's time"
+        return f"{_times(low)} to {_times(high)} slower than {baseline}"
+    return f"{low:.2f} to {high:.2f} of {baseline}'s time"
 
 
 def _times(factor: float) -> str:
