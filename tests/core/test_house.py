@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4295,
+    "bench": 3989,
     "commands": 3349,
     "core": 1243,
     "engine": 42180,
