@@ -5,9 +5,8 @@ part is a script of this folder in a process of its own, which is killed at its 
 it started, and each row is written at once to `bench/results/<gpu>.json`, and as tables to the
 `.md` beside it. It needs no network: docs/targets.md says how to take it to a machine without one.
 
-A dry run goes to `out/gpu-dry-run.json` and says so in every line: what ran on the CPU has no
-times, and nothing of it is a GPU's figure. Returns 1 where a part does not come to its end or a bar
-is missed.
+A dry run tries the parts on the CPU, with few rounds and without bars of time, and keeps nothing.
+Returns 1 where a part does not come to its end or a bar is missed.
 """
 
 import argparse
@@ -37,31 +36,20 @@ WHOLE = 1200.0
 SLOW = 15.0
 """How many times as long a part may take where the CPU stands in."""
 _WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG
-_DRY = "Dry run: no GPU was used, and nothing here is a GPU's figure."
-_TIMES = re.compile(r"(ms|_s|share|of_peak|ratio|seconds|most|bar)$")
-"""What a row says of times; a dry run leaves it out."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the bench: a script with its words, and what a dry run does besides.
-
-    Args:
-        limit: seconds until its process is killed.
-        script: with its words, in which GPU stands for the target.
-        built: words of `launches.py`, which builds for GPUs that are not here; "" for nothing.
-        open: what a dry run leaves open.
-    """
+    """A part of the bench: a script with its words, in which GPU stands for the target, and the
+    seconds until its process is killed."""
 
     name: str
     title: str
     engine: str
     limit: float
     script: str
-    built: str = ""
-    open: str = ""
 
     @property
     def key(self) -> str:
@@ -69,8 +57,8 @@ class Part:
         return f"{self.name}, {self.engine}" if self.engine else self.name
 
 
-def _parts(name: str, title: str, limits: dict[str, float], *about: str) -> tuple[Part, ...]:
-    return tuple(Part(name, title, engine, limit, *about) for engine, limit in limits.items())
+def _parts(name: str, title: str, limits: dict[str, float], script: str) -> tuple[Part, ...]:
+    return tuple(Part(name, title, engine, limit, script) for engine, limit in limits.items())
 
 
 def _both(limit: float) -> dict[str, float]:
@@ -80,48 +68,36 @@ def _both(limit: float) -> dict[str, float]:
 _TIMED = "--threads 0 --repeats 20 --target=GPU"
 _PLAIN = "--target 'cuda !-libs !-graphs'"
 """TVM's own kernels; by default products are the library's."""
-_SAMPLES = "mlp bert_layer resnet"
 PARTS = (
-    *_parts(
-        "boot", "Who can use the GPU", {"torch": 20.0, **_both(50.0)}, "gpu.py --boot", "",
-        "No real driver was loaded, and no function ran on a GPU.",
-    ),
+    *_parts("boot", "Who can use the GPU", {"torch": 20.0, **_both(50.0)}, "gpu.py --boot"),
     *_parts(
         "kernel", "A small kernel", _both(30.0), "accuracy.py mlp --inference --dtype float32 "
-        "--target GPU", "mlp --inference",
-        "Nothing was launched on a GPU; the CPU ran the same functions.",
+        "--target GPU",
     ),
     *_parts(
         "truth", "Errors against PyTorch, float32", _both(130.0),
-        f"accuracy.py {_SAMPLES} --dtype float32 --target GPU", _SAMPLES,
-        "No number of a GPU's was compared; the CPU's were.",
+        "accuracy.py mlp bert_layer resnet --dtype float32 --target GPU",
     ),
     *_parts(
         "timing", "Time beside PyTorch", _both(130.0),
-        f"speed.py bert_layer resnet bert --rival {_TIMED}", "bert_layer",
-        "Nothing was timed on a GPU; two sizes went through the same rounds on the CPU.",
+        f"speed.py bert_layer resnet bert --rival {_TIMED}",
     ),
     *_parts(
         "graphs", "Functions as CUDA graphs", _both(90.0),
-        f"speed.py bert_layer {_TIMED} --target 'cuda !-graphs'", "",
-        "No graph was recorded or launched.",
+        f"speed.py bert_layer {_TIMED} --target 'cuda !-graphs'",
     ),
     *_parts(
         "cublas", "Products by cuBLAS, and by TVM's own kernels", _both(45.0),
         f"speed.py bert_layer --inference {_TIMED} {_PLAIN}",
-        "bert_layer --inference --target 'cuda -arch=sm_80 -libs=LIBRARY'",
-        "cuBLAS was not called; the CPU's libraries went the same way.",
     ),
     *_parts(
         "profile", "Kernel by kernel, against measured peaks", _both(60.0),
         "kernels.py bert_layer resnet --inference --sizes --slowest 8 --threads 0 --repeats 10 "
-        "--target GPU", "",
-        "No kernel of a GPU's was timed, and no peak of one measured; the CPU's were.",
+        "--target GPU",
     ),
     *_parts(
         "memory", "Peak memory of cuts", _both(45.0), "speed.py bert_layer --training --tokens 128 "
-        "--cut keep_all --cut min_cut --threads 0 --repeats 2 --target GPU", "",
-        "A GPU's allocator was not asked; the CPU's tensors were counted.",
+        "--cut keep_all --cut min_cut --threads 0 --repeats 2 --target GPU",
     ),
 )  # fmt: skip
 """In the order in which they run; their limits together stay below `WHOLE`."""
@@ -131,25 +107,20 @@ class Record:
     """What parts said, by their keys; those that run again take the place of what they said before.
 
     Args:
-        path: of the JSON file; the tables are written beside it, as `.md`.
-        gpu: its name, "" in a dry run.
+        path: of the JSON file, beside which the tables are written as `.md`; None in a dry run.
+        gpu: its name.
 
     Raises:
-        ValueError: the file is there and of something else: of another GPU, or a dry run where this
-            is none, or the other way round. In a dry run also where results of GPUs are kept.
+        ValueError: the file is there and of another GPU.
     """
 
-    def __init__(self, path: Path, gpu: str, dry: bool) -> None:
+    def __init__(self, path: Path | None, gpu: str) -> None:
         self.path = path
-        if dry and path.resolve().parent.name == "results":
-            raise ValueError(f"{path}: results of GPUs are kept there, and this is a dry run.")
-        self.document: Row = {"dry_run": dry, "gpu": gpu or None, "parts": {}}
-        if path.exists():
-            old = json.loads(path.read_text(encoding="utf-8"))
-            if (old.get("dry_run"), old.get("gpu")) != (dry, gpu or None):
-                what = "a dry run's" if old.get("dry_run") else f"of {old.get('gpu')}"
-                raise ValueError(f"{path} is {what}: name another file with -o.")
-            self.document = old
+        self.document: Row = {"gpu": gpu, "parts": {}}
+        if path and path.exists():
+            self.document = json.loads(path.read_text(encoding="utf-8"))
+            if self.document["gpu"] != gpu:
+                raise ValueError(f"{path} is of {self.document['gpu']}: name another with -o.")
 
     def begin(self, part: Part, limit: float) -> Row:
         """The part's place in the record, which `write` writes down as it stands."""
@@ -161,6 +132,8 @@ class Record:
 
     def write(self) -> None:
         """To the file, whole or not at all, and as tables."""
+        if self.path is None:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.document, indent=1) + "\n"
         tables = self.path.with_suffix(".md")
@@ -172,9 +145,8 @@ class Record:
 
 def markdown(document: Row) -> str:
     """The record as tables."""
-    dry = document["dry_run"]
-    lines = [f"# {_DRY if dry else document['gpu']}", ""]
-    lines += [f"Written by `bench/gpu.py{' --dry-run' * dry}` from the `.json` beside it.", ""]
+    lines = [f"# {document['gpu']}", ""]
+    lines += ["Written by `bench/gpu.py` from the `.json` beside it.", ""]
     for key, part in document["parts"].items():
         took = f", {part['seconds']} s of {part['limit_s']} s" if "seconds" in part else ""
         lines += [f"## {part['title']} ({key})", "", f"{part['state']}{took}, {part['on']}", ""]
@@ -209,12 +181,11 @@ def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
                 "leave --dry-run out" if gpu else "with --dry-run it goes as far as it can without"
             )
             raise ValueError(f"{why} There is {'a' if gpu else 'no'} GPU here: {use}.")
-        default = ROOT / "out/gpu-dry-run.json" if args.dry_run else default
-        record = Record(args.output or default, gpu, args.dry_run)
+        record = Record(None if args.dry_run else args.output or default, gpu)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{gpu or 'DRY RUN: no GPU is used.'} {record.path}")
+    print(f"{gpu} {record.path}" if gpu else "DRY RUN: no GPU is used, and nothing is kept.")
     began, wrong, environment = time.monotonic(), 0, {}
     for part, limit in zip(parts, limits, strict=True):
         of_engine = not args.engine or part.engine in args.engine or part.engine == "torch"
@@ -227,7 +198,8 @@ def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
         for row in rows(part, args.dry_run, limit, environment):
             environment |= row.pop("environment", {})
             words = ", ".join(f"{k} {v}" for k, v in row.items() if v is not None)
-            if row.get("missed"):
+            missed = row.get("missed", "")
+            if missed and (gpu or "--repeats" not in part.script or "failed: " in missed):
                 wrong += 1
                 print(f"MISSED: {part.key}: {words}")
             if "state" in row:
@@ -239,7 +211,7 @@ def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
                 kept["rows"].append(row)
             print(f"  {words}", flush=True)
             record.write()
-    print(f"{time.monotonic() - began:.0f} s; see {record.path.with_suffix('.md')}")
+    print(f"{time.monotonic() - began:.0f} s; {record.path or 'nothing'} was written")
     return 1 if wrong else 0
 
 
@@ -248,31 +220,13 @@ def rows(part: Part, dry: bool, limit: float, environment: dict[str, str]) -> It
     if limit < 1:
         yield {"state": "not run: the time of all parts was over"}
         return
-    script, engine = part.script.replace("GPU", "llvm" if dry else "cuda"), part.engine
-    if dry:  # the other targets are a GPU's, and times are not kept: few rounds of what is small
+    script = part.script.replace("GPU", "llvm" if dry else "cuda")
+    if dry:  # the other targets are a GPU's; few rounds of what is small
         script = re.sub(r" --target ('[^']*'|-\S+)| --sizes| --tokens 128", "", script)
         script = re.sub(r"--repeats \d+", "--repeats 2", script)
         script += " --tokens 14" if script.startswith("speed.py") else ""
-    lines = [f"{script} {'' if '--boot' in script else '--engine '}{engine}"]
-    built = part.built.replace("LIBRARY", "blas" if engine == "relax" else "cublas")
-    lines += [f"launches.py {built} --engine {engine}"] if dry and built else []
-    end, state = time.monotonic() + limit, "done"
-    for line, how in zip(lines, ("on the CPU", "built, not run"), strict=False):
-        timed = dry and "--repeats" in line
-        for row in _run(shlex.split(line), dry, end - time.monotonic(), environment):
-            if "state" in row:
-                state = row["state"]
-            elif not dry or "said" in row:
-                yield from () if timed else (row,)
-            else:
-                row = {k: v for k, v in row.items() if not _TIMES.search(k)}
-                late = timed and not row.get("missed", "").startswith("failed")
-                yield {"DRY RUN": how, **row, **({"missed": ""} if late else {})}
-        if state != "done":
-            break
-    if dry and state == "done":
-        yield {"said": f"NOT DONE: {part.open}"}
-    yield {"state": state}
+    engine = part.engine if "--boot" in script else f"--engine {part.engine}"
+    yield from _run(shlex.split(f"{script} {engine}"), dry, limit, environment)
 
 
 def _run(words: list[str], dry: bool, limit: float, environment: dict[str, str]) -> Iterator[Row]:

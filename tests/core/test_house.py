@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3989,
+    "bench": 3881,
     "commands": 3349,
     "core": 1243,
     "engine": 42180,
     "passes": 10656,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25778,
+    "viz": 25770,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
