@@ -37,7 +37,7 @@ LINES = {
     "bench": 3881,
     "commands": 3349,
     "core": 1243,
-    "engine": 42180,
+    "engine": 42142,
     "passes": 10656,
     "recorder": 1424,
     "samples": 550,

@@ -1,17 +1,16 @@
 """A Relax function that can be profiled, kernel by kernel.
 
 The virtual machine calls a function of ours around every call (`set_instrument`). Variables are
-named after their nodes, and passes keep names up to FuseOps; members of its groups are found as the
-same calls of the same values. If a step of this fails, no kernel is said to compute anything.
+named after their nodes, and passes keep names up to FuseOps; the members of its groups are found by
+running it once more, on calls that are told apart. If a step of this fails, no kernel is said to
+compute anything.
 """
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
 
@@ -24,7 +23,7 @@ from relascope.engine.relax.kernels.blas import symbol_of
 from relascope.engine.relax.kernels.openblas import LIBRARY
 from relascope.passes.relax.ir.rewrite import bindings, substituted
 
-_NODE = "node_"
+_NODE, _PLACE = "node_", "place_"
 
 
 class Profiled:
@@ -193,57 +192,47 @@ def _calls(mod: Any) -> list[tuple[str, Any]]:
 
 
 def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
-    """By kernel of "main", the numbers of its nodes. Both functions compute the same calls of the
-    same values, the second in FuseOps' groups."""
-    values = _Values()
+    """By kernel of "main", the numbers of its nodes; None where FuseOps, once more, makes other
+    kernels of the same module."""
+    again = relax.transform.FuseOps()(_apart(before))
     numbers: dict[int, frozenset[int]] = {}
-    pending: set[int] = set()
-    places: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
-    tokens: dict[int, Any] = {
-        p.__chandle__(): ("argument", i) for i, p in enumerate(before["main"].params)
-    }
+    pending: list[int] = []
     for place, (variable, value) in enumerate(bindings(before["main"])):
-        number = _number(variable)
         if isinstance(value, tvm.ir.Call):
-            places[values.key(value, tokens)].append(place)
             numbers[place] = frozenset()
-            tokens[variable.__chandle__()] = ("call", place)
-            pending.add(place)
-        else:
-            tokens[variable.__chandle__()] = values.token(value, tokens)
-        if number is not None:
+            pending.append(place)
+        if (number := _number(variable)) is not None:
             # What a pass bound on the way to a node stands right before it.
-            for one in pending:
-                numbers[one] = frozenset({number})
+            numbers |= dict.fromkeys(pending, frozenset({number}))
             pending.clear()
     found: list[tuple[str, frozenset[int]]] = []
-    tokens = {p.__chandle__(): ("argument", i) for i, p in enumerate(after["main"].params)}
-    for variable, value in bindings(after["main"]):
-        group = _called(value, after)
-        inner = dict(tokens)
-        computed: set[int] = set()
-        if group is None:
-            steps: Sequence[tuple[Any, Any]] = [(variable, value)]
-        else:
-            for parameter, given in zip(group.params, value.args, strict=True):
-                inner[parameter.__chandle__()] = values.token(given, tokens)
-            steps = bindings(group)
-        for name, step in steps:
-            if isinstance(step, tvm.ir.Call):
-                left = places.get(values.key(step, inner))
-                if not left:
-                    return None
-                place = left.popleft()
-                inner[name.__chandle__()] = ("call", place)
-                computed |= numbers[place]
-            else:
-                inner[name.__chandle__()] = values.token(step, inner)
-        result = variable if group is None else group.body.body
-        tokens[variable.__chandle__()] = values.token(result, inner)
-        symbol = _symbol(value)
-        if symbol:
-            found.append((symbol, frozenset(computed)))
+    calls, others = _calls(after), _calls(again)
+    if len(calls) != len(others):
+        return None
+    for (symbol, _), (own, value) in zip(calls, others, strict=True):
+        group = _called(value, again)
+        inside = [own] if group is None else [_symbol(step) for _, step in bindings(group)]
+        places = [int(name.removeprefix(_PLACE)) for name in inside if name]
+        found.append((symbol, frozenset().union(*(numbers[place] for place in places))))
     return found
+
+
+def _apart(mod: Any) -> Any:
+    """A module in which each call of "main" is of a function of its own, named by its place."""
+    main, builder, bound = mod["main"], relax.BlockBuilder(mod), []
+    for place, (variable, value) in enumerate(bindings(main)):
+        if symbol_of(value):
+            (callee, *rest), name = value.args, f"{_PLACE}{place}"
+            if isinstance(callee, tvm.ir.GlobalVar):
+                callee = builder.add_func(mod[callee].with_attr(_PLACE, place), name)
+            else:
+                callee = relax.ExternFunc(name)
+            value = tvm.ir.Call(value.op, [callee, *rest], value.attrs, value.ty_args)
+        bound.append(relax.VarBinding(variable, value))
+    body = relax.SeqExpr([relax.DataflowBlock(bound)], main.body.body)
+    made = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    functions = {**builder.get().functions, mod.get_global_var("main"): made}
+    return relax.transform.Normalize()(tvm.IRModule(functions))
 
 
 def _called(value: Any, mod: Any) -> Any | None:
@@ -258,30 +247,3 @@ def _number(variable: Any) -> int | None:
     name = str(variable.name)
     digits = name.removeprefix(_NODE)
     return int(digits) if name.startswith(_NODE) and digits.isdigit() else None
-
-
-class _Values:
-    """Names values by how they are computed, the same in two functions.
-
-    A call is known by its place in the first function, so names do not grow with the graph.
-    """
-
-    def key(self, call: Any, tokens: Mapping[int, Any]) -> tuple[Any, ...]:
-        """What a call computes: equal keys are equal calls of equal values."""
-        op = str(getattr(call.op, "name_hint", "") or getattr(call.op, "name", ""))
-        return op, str(call.ty), tuple(self.token(a, tokens) for a in call.args)
-
-    def token(self, expr: Any, tokens: Mapping[int, Any]) -> Any:
-        """A value's name, given those of variables."""
-        if isinstance(expr, tvm.ir.Var):
-            return tokens[expr.__chandle__()]
-        if isinstance(expr, tvm.ir.GlobalVar):
-            return "function", str(expr.name_hint)
-        if isinstance(expr, relax.Tuple):
-            return "tuple", tuple(self.token(f, tokens) for f in expr.fields)
-        if isinstance(expr, relax.TupleGetItem):
-            source = self.token(expr.tuple_value, tokens)
-            if source[0] == "tuple":
-                return source[1][int(expr.index)]
-            return "item", source, int(expr.index)
-        return "other", int(tvm_ffi.structural_hash(expr))
