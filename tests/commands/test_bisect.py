@@ -469,18 +469,14 @@ def test_the_page_finds_the_pass_and_marks_it(page, marked):
     assert len(log) <= most(len(default_pipeline("relay", False)))
 
 
-def test_the_page_takes_a_tolerance(page):
-    settle(page.number_input(key="keep_seed").set_value(faulty_session.WRONG_FOLD).run())
-    page.number_input(key="keep_bisect_rtol").set_value(0.6)
-    press(page, "bisect_button")
-    assert page.success[0].value.startswith("Nothing to find")
-
-
-def test_the_page_repeats_and_has_memory_as_a_kind(page):
+def test_the_page_takes_a_tolerance_repeats_and_has_memory_as_a_kind(page):
     settle(page.number_input(key="keep_seed").set_value(faulty_session.FLAKY_FOLD).run())
     page.number_input(key="keep_bisect_runs").set_value(4)
     press(page, "bisect_button")
     assert "in 2 of 4 runs" in page.error[0].value
+    page.number_input(key="keep_bisect_rtol").set_value(0.6)
+    press(page, "bisect_button")
+    assert page.success[0].value.startswith("Nothing to find")
     page.number_input(key="keep_seed").set_value(faulty_session.TAKING_FOLD)
     settle(page.selectbox(key="keep_bisect_kind").set_value("keeping memory").run())
     press(page, "bisect_button")

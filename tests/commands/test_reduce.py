@@ -559,17 +559,15 @@ def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch)
     assert "float64" in text
 
 
-def test_the_page_says_what_cannot_be_narrowed(page):
+def test_the_page_says_what_cannot_be_narrowed_and_asks_anew_of_another_pipeline(page):
     bisect(page, 0)
     assert "reduce_button" not in keys(page)
     bisect(page, faulty_session.WHOLE_FOLD)
     press(page, "reduce_button")
     assert "cannot be narrowed" in page.warning[-1].value
-
-
-def test_another_pipeline_asks_anew(page):
     bisect(page, faulty_session.WRONG_FOLD)
     press(page, "reduce_button")
+    assert [i for i in page.info if "the fault shows" in i.value]
     bisect(page, faulty_session.RAISING_FOLD)
     assert not [i for i in page.info if "the fault shows" in i.value]
 

@@ -24,51 +24,34 @@ def fold(page):
     return settle(page.run())
 
 
-def view(page, name):
-    put(page, keep_change_view=name)
-
-
-def test_each_node_stands_with_its_origin(fold):
+def test_what_a_step_did_is_listed_filtered_counted_and_written(fold):
     table = fold.dataframe[0].value
     rows = dict(zip(table["node"], table["where it came from, or went"], strict=True))
     assert rows == {
         "transpose": "left out: its readers read layers.0.weight",
         "nn.dense": "reads layers.0.weight, not transpose",
     }
-
-
-def test_what_became_of_a_node_has_the_graphs_colour_and_sign(fold):
     styled = fold.dataframe[0].proto.arrow_data.styler
     for what, sign in (("removed", "− removed"), ("changed", "~ changed")):
         assert f"background-color: {palette.STYLES['light'][what].fill}" in styled.styles
         assert sign.encode() in styled.display_values
+    settle(fold.text_input(key="change_filter").set_value("Layers.0.weight, not").run())
+    assert list(fold.dataframe[0].value["node"]) == ["nn.dense"]
+    put(fold, keep_change_view="Operators")
+    first = fold.dataframe[0].value.iloc[0]
+    assert (first["operator"], first["before"], first["after"]) == ("transpose", 1, 0)
+    assert "<b>7 → 6</b> nodes" in words(fold)
+    assert "FLOPs, estimated" in words(fold)
+    put(fold, keep_change_view="Text")
+    assert any("-  %3' = transpose;" in c.value for c in fold.code)
+    settle(fold.toggle(key="keep_whole_text").set_value(True).run())
+    assert any("%3 = nn.dense;" in c.value and "transpose" not in c.value for c in fold.code)
 
 
 def test_a_long_table_has_the_signs_alone():
     rows = [{"what": "added", "node": "add"}] * (table._COLOURED + 1)
     shown = table._signed(rows, "what")
     assert shown[-1] == {"what": "+ added", "node": "add"} and len(shown) == len(rows)
-
-
-def test_the_list_can_be_filtered(fold):
-    settle(fold.text_input(key="change_filter").set_value("Layers.0.weight, not").run())
-    assert list(fold.dataframe[0].value["node"]) == ["nn.dense"]
-
-
-def test_counts_and_sizes_before_and_after(fold):
-    view(fold, "Operators")
-    table = fold.dataframe[0].value
-    first = table.iloc[0]
-    assert (first["operator"], first["before"], first["after"]) == ("transpose", 1, 0)
-    assert "<b>7 → 6</b> nodes" in words(fold)
-    assert "FLOPs, estimated" in words(fold)
-
-
-def test_the_text_stands_as_a_difference_and_whole(fold):
-    view(fold, "Text")
-    assert any("-  %3' = transpose;" in c.value for c in fold.code)
-    settle(fold.toggle(key="keep_whole_text").set_value(True).run())
-    assert any("%3 = nn.dense;" in c.value and "transpose" not in c.value for c in fold.code)
 
 
 def test_a_step_that_changed_nothing_says_so_and_can_be_hidden(fold):

@@ -66,7 +66,9 @@ def strategy(page, name):
 
 
 def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
+    gradient.session_state["keep_frontier"] = 1_000_000  # chosen for another model
     strategy(gradient, "frontier")
+    assert gradient.session_state["keep_frontier"] == 2048
     slider = gradient.select_slider(key="keep_frontier")
     assert slider.options[0].startswith("0 B")
     assert "none again" in slider.options[-1]
@@ -78,12 +80,6 @@ def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
     open_tab(gradient, "In your code")
     assert any("--strategy frontier --budget 0" in c.value for c in gradient.code)
     assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
-
-
-def test_a_frontier_chosen_for_another_model_moves_to_a_cut_of_this_one(gradient):
-    gradient.session_state["keep_frontier"] = 1_000_000
-    strategy(gradient, "frontier")
-    assert gradient.session_state["keep_frontier"] == 2048
 
 
 def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
@@ -105,10 +101,6 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     press(gradient, "undo_r")
     assert "<b>2</b> captures" in words(gradient)
     assert "undo_r" not in {b.key for b in gradient.button}
-
-
-def test_what_is_forced_for_nothing_is_said(gradient, cards):
-    strategy(gradient, "min_cut")
     select(gradient, "r")
     cards.press(gradient, "save")
     assert "To save r changes nothing. The strategy saves it" in words(gradient)
@@ -136,14 +128,17 @@ def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient, cards
     assert not gradient.error
 
 
-def test_a_node_of_the_backward_and_an_input_say_why_they_are_not_for_saving(gradient, cards):
+def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
+    def rows():
+        return list(gradient.session_state["captures_table"]["selection"]["rows"])
+
+    for node_id, row in (("r", [1]), ("d0", [0])):
+        select(gradient, node_id)
+        assert rows() == row and cards.card.node == node_id
     for node_id, word in (("gd", "backward computes it"), ("x", "given it")):
         select(gradient, node_id)
-        assert word in cards.text
-        assert cards.able == {}
-
-
-def test_a_row_selects_its_node(gradient, cards):
+        assert rows() == [] and cards.card.node == node_id
+        assert word in cards.text and cards.able == {}
     gradient.session_state["captures_table"] = {
         "selection": {"rows": [1], "columns": [], "cells": []}
     }
@@ -165,24 +160,6 @@ def test_a_point_of_the_chart_chooses_its_cut_or_its_strategy():
         assert not page.run().exception
         assert page.session_state["keep_strategy"] == (strategy or "frontier")
         assert page.session_state["keep_frontier"] == 32
-
-
-def test_a_node_that_is_selected_chooses_its_row_and_one_without_a_row_none(gradient, cards):
-    def rows():
-        return list(gradient.session_state["captures_table"]["selection"]["rows"])
-
-    select(gradient, "r")
-    assert rows() == [1]
-    select(gradient, "d0")
-    assert rows() == [0] and cards.card.node == "d0"
-    select(gradient, "gd")
-    assert rows() == [] and cards.card.node == "gd"
-
-
-def test_where_the_partitioner_does_not_run_it_says_why(gradient):
-    gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
-    settle(gradient.run())
-    assert "does not take this module" in words(gradient)
 
 
 def test_the_chosen_tensor_lights_up_what_hangs_on_it():
@@ -239,6 +216,8 @@ def test_the_minimum_cut_is_chosen_first_and_the_price_of_work_can_be_measured(g
     assert "of its estimated time" in words(gradient)
     gradient.segmented_control(key="keep_prices").set_value("measured")
     assert "of its measured time" in words(settle(gradient.run()))
+    gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
+    assert "does not take this module" in words(settle(gradient.run()))
 
 
 def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):

@@ -20,7 +20,7 @@ from relascope.viz.rows.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
 
-def test_the_first_look_shows_the_sample_and_its_facts(page):
+def test_the_first_look_shows_the_sample_and_its_facts_and_another_can_be_chosen(page):
     text = words(page)
     assert "<b>7</b> nodes" in text
     assert "<b>640</b> parameters" in text
@@ -28,6 +28,10 @@ def test_the_first_look_shows_the_sample_and_its_facts(page):
     assert "TVM 0.0.test" in text
     operators = page.dataframe[0].value
     assert list(operators["operator"]) == ["nn.dense", "nn.relu", "transpose"]
+    settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
+    assert not page.error
+    # A sample without tokens has no field for them.
+    assert not [n for n in page.sidebar.number_input if n.label == "Tokens"]
 
 
 def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
@@ -59,23 +63,6 @@ def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(p
     assert "Only <code>layers.0</code>" in words(page)
     assert page.session_state["session"].model.module == "layers.0"
     assert not [b for b in page.button if b.key == "way_back"]
-
-
-def test_every_sample_can_be_chosen(page):
-    box = page.sidebar.selectbox(key="keep_model")
-    box.set_value("mlp")
-    settle(page.run())
-    assert not page.error
-    # A sample without tokens has no field for them.
-    assert not [n for n in page.sidebar.number_input if n.label == "Tokens"]
-
-
-def test_what_is_set_in_one_tab_outlives_a_look_at_another(page):
-    open_tab(page, "Compile & time")
-    settle(page.number_input(key="keep_repeats").set_value(7).run())
-    open_tab(page, "Graph")
-    open_tab(page, "Compile & time")
-    assert page.number_input(key="keep_repeats").value == 7
 
 
 class Done:
@@ -115,34 +102,27 @@ def test_next_change_walks_over_what_the_step_touched(page):
         assert page.button(key="next_change").label == expected
 
 
-def test_a_pasted_pipeline_is_used_and_a_malformed_one_is_explained(page):
-    open_tab(page, "Passes")
-    use = next(b for b in page.button if b.label == "Use it")
-    page.text_input(key="keep_pipeline_text").set_value("cse|-bind|fold")
-    use.click()
-    settle(page.run())
-    assert page.code[0].value == "cse|-bind|fold"
-    assert step(page) == (3, 3)
-    page.text_input(key="keep_pipeline_text").set_value("cse|nope")
-    settle(next(b for b in page.button if b.label == "Use it").click().run())
-    assert "nope" in page.error[0].value
-    settle(next(s for s in page.selectbox if s.label == "Pipeline").set_value("relascope's").run())
-    assert page.code[0].value == str(INFERENCE)
-
-
-def test_a_pipeline_of_tvms_is_chosen_or_pasted_with_a_pass_out(page):
+def test_a_pipeline_is_pasted_or_chosen_and_a_malformed_one_is_explained(page):
     open_tab(page, "Passes")
 
     def chosen():
         return next(s for s in page.selectbox if s.label == "Pipeline")
 
+    def paste(text):
+        page.text_input(key="keep_pipeline_text").set_value(text)
+        press(page, "use_pipeline")
+
     assert chosen().value == "relascope's"
-    chosen().set_value("TVM's O3")
-    settle(page.run())
+    paste("cse|-bind|fold")
+    assert page.code[0].value == "cse|-bind|fold"
+    assert step(page) == (3, 3)
+    paste("cse|nope")
+    assert "nope" in page.error[0].value
+    settle(chosen().set_value("relascope's").run())
+    assert page.code[0].value == str(INFERENCE)
+    settle(chosen().set_value("TVM's O3").run())
     assert page.code[0].value == "FoldConstant|FuseOps" and chosen().value == "TVM's O3"
-    page.text_input(key="keep_pipeline_text").set_value("tvm:O3|-FuseOps")
-    next(b for b in page.button if b.label == "Use it").click()
-    settle(page.run())
+    paste("tvm:O3|-FuseOps")
     assert page.code[0].value == "FoldConstant|-FuseOps" and chosen().value is None
 
 
@@ -155,7 +135,7 @@ def test_a_pass_that_failed_says_why(page):
     assert "looked at the shape" in [c.value.strip() for c in page.code]
 
 
-def test_gradient_invites_to_training_and_then_shows_the_cut(page):
+def test_gradient_invites_to_training_and_then_shows_the_cut_of_each_strategy(page):
     open_tab(page, "Gradient & cut")
     assert not page.dataframe
     press(page, "to_training")
@@ -166,21 +146,11 @@ def test_gradient_invites_to_training_and_then_shows_the_cut(page):
     captures = page.dataframe[0].value
     assert list(captures["name"]) == ["nn.dense", "nn.relu"]
     assert list(captures["bytes"]) == [1024, 1024]
-
-
-def test_another_strategy_is_another_cut_and_the_halves_are_shown(page):
-    training(page)
-    open_tab(page, "Gradient & cut")
     settle(page.selectbox(key="keep_strategy").set_value("inputs_only").run())
     assert "<b>2</b> nodes recomputed" in words(page)
     for view in ("Forward", "Backward"):
         settle(page.segmented_control(key="keep_cut_view").set_value(view).run())
         assert not page.error
-
-
-def test_a_budget_is_moved_by_a_slider_and_stands_in_the_command(page):
-    training(page)
-    open_tab(page, "Gradient & cut")
     settle(page.selectbox(key="keep_strategy").set_value("budget").run())
     assert "<b>1</b> captures" in words(page)
     settle(page.slider(key="keep_budget").set_value(0).run())
@@ -313,20 +283,16 @@ def test_a_target_can_be_typed_and_built_for_without_its_device(page):
     assert any("     1  fma.rn.f32;" in c.value for c in page.code)
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_ways_are_compared_in_one_table(page, mode):
-    if mode == "training":
-        training(page)
+def test_ways_are_compared_in_one_table(page):
     open_tab(page, "Compile & time")
     settle(page.button_group(key="keep_ways").set_value(["library", "layout"]).run())
     press(page, "run")
     table = page.dataframe[0].value
-    forward = table[table["phase"] == "forward"]
     ways = ["relay, cpu", "relay, library", "relay, layout"]
-    assert list(forward["what"]) == ["pytorch eager", *ways]
-    assert list(forward["of minima"])[1:] == [1.44, 0.67, 0.67]
-    assert list(forward["peak memory"])[1] == "4.0 KiB"
-    assert list(forward["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
+    assert list(table["what"]) == ["pytorch eager", *ways]
+    assert list(table["of minima"])[1:] == [1.44, 0.67, 0.67]
+    assert list(table["peak memory"])[1] == "4.0 KiB"
+    assert list(table["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
     assert "library, forward" in words(page)
 
 

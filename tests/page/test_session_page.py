@@ -69,11 +69,6 @@ def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
     assert "changes no settings" in words(settle(again.run()))
 
 
-def test_an_address_names_neither_code_nor_folders(page):
-    for model in ("python:/tmp/evil.py:model", "hf:/etc"):
-        assert "no model is called" in words(opened(model=model))
-
-
 def test_a_bad_address_is_said_in_a_sentence(page):
     page = opened(model="nothing", step="x", tab="Passes", batch="7", node="no_such")
     assert "step=x" in page.warning[0].value.replace("\\", "")
@@ -82,6 +77,8 @@ def test_a_bad_address_is_said_in_a_sentence(page):
     settle(page.sidebar.segmented_control(key="keep_mode").set_value("Training").run())
     assert "step=x" not in words(settle(page.run())).replace("\\", "")
     assert "Drop the file on the page" in words(opened(model="/tmp/x.pt2"))
+    for model in ("python:/tmp/evil.py:model", "hf:/etc"):  # it names neither code nor folders
+        assert "no model is called" in words(opened(model=model))
 
 
 def test_forced_tensors_that_are_gone_can_be_taken_back(page):
