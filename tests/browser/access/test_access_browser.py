@@ -137,7 +137,6 @@ def test_the_tab_key_reaches_every_control_and_shows_where_it_is(opened, tab):
     open_tab(page, tab)
     assert walk(page) == ([], [])
     assert page.evaluate("window.reached.size") > 10
-    assert page.problems == []
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -215,7 +214,6 @@ def test_nothing_is_cut_off_or_stands_over_another(opened, width, dark):
             buttons = page.get_by_role("button", name=name, exact=True)
             assert all(b.is_visible() for b in buttons.all()), (tab, name)
     assert wrong == {}
-    assert page.problems == []
 
 
 def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
@@ -268,4 +266,3 @@ def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
     page.wait_for_function("document.fullscreenElement")
     to("[data-act=full]")
     page.wait_for_function("!document.fullscreenElement")
-    assert page.problems == []
