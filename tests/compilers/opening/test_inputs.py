@@ -109,6 +109,13 @@ def test_a_type_is_read_as_it_is_written():
     assert kinds[0] == ("ids", InputType((1, 14), "int64", 0, 30521))
     assert kinds[1] == ("x", TensorType((2, 3), "float16"))
     assert ", ".join(input_text(*kind) for kind in kinds) == text
+    assert parse_inputs("1x14:float32, ids=2x3:int64; scalar\nlast = 4 x 5") == (
+        ("", TensorType((1, 14), "float32")),
+        ("ids", TensorType((2, 3), "int64")),
+        ("", TensorType((), "float32")),
+        ("last", TensorType((4, 5), "float32")),
+    )
+    assert parse_inputs("  ") == ()
     assert parse_pins("x.0=4, s77 = 5\n") == (("x.0", 4), ("s77", 5))
 
 
@@ -120,6 +127,9 @@ def test_a_type_is_read_as_it_is_written():
         (parse_inputs, "x=2:int64:5..4", "5..4 is no range"),
         (parse_inputs, "x=2:int64:0..9999999999999999999", "is no range"),
         (parse_inputs, f"x={'9' * 5000}", "Cannot read"),
+        *((parse_inputs, text, "Cannot read") for text in ("axb", "1x-2", "1 2")),
+        (parse_inputs, "1x14:float31", "is no dtype"),
+        (parse_inputs, "x=1,x=2", "Two"),
         (parse_pins, "x.0=-4", "Cannot read the size"),
         (parse_pins, "x.0=4, x.0=4", "Two sizes"),
         (parse_pins, f"x.0={'9' * 5000}", "Cannot read the size"),

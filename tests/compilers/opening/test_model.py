@@ -2,8 +2,6 @@
 
 import pickle
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +20,7 @@ from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import replay
 from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.measure.compare import comparison
-from relascope.engine.protocol.source import (
-    INPUTS,
-    ModelSource,
-    parse_inputs,
-    source_from_file,
-    with_tensors,
-)
+from relascope.engine.protocol.source import INPUTS, ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch import submodules
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.model import (
@@ -362,29 +354,6 @@ def test_integers_are_compared_exactly_at_any_size():
 # What a person types.
 
 
-def test_input_types_are_read():
-    assert parse_inputs("1x14x768:float32, ids=2x3:int64; scalar\nlast = 4 x 5") == (
-        ("", TensorType((1, 14, 768), "float32")),
-        ("ids", TensorType((2, 3), "int64")),
-        ("", TensorType((), "float32")),
-        ("last", TensorType((4, 5), "float32")),
-    )
-    assert parse_inputs("  ") == ()
-
-
-@pytest.mark.parametrize("text", ["1x14:float31", "axb", "1x-2", "x=1,x=2", "1 2"])
-def test_input_types_that_cannot_be_read(text):
-    with pytest.raises(EngineError) as caught:
-        parse_inputs(text)
-    assert caught.value.kind == "input"
-    assert caught.value.hint
-
-
-def test_source_module_needs_no_torch():
-    code = "import sys, relascope.engine.protocol.source as _; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 # Samples.
 
 
@@ -498,36 +467,24 @@ def test_a_file_is_loaded_with_its_recorded_inputs(trace):
     assert [tuple(t.shape) for t in model.inputs] == [(3, 8), (3, 8)]
     expected = flat_tensors(module(*model.inputs))
     assert all(map(torch.allclose, model.forward(), expected))
-    names = [n for n, _ in module.named_parameters() if n != "unused"]
+    # A tied weight is one parameter.
+    names = [n for n, _ in module.named_parameters() if n not in ("unused", "head.weight")]
     assert list(model.parameters) == names
     assert list(model.buffers) == ["blocks.0.scale", "blocks.1.scale"]
-
-
-def test_modules_keep_their_whole_path_through_a_file(trace):
-    fresh = load_model(source_from_file(trace), quiet).flat
-    scopes = {(o.scope, o.operator) for o in fresh.origins.values()}
-    assert ("blocks.0.fc", "aten::linear") in scopes
-    assert ("blocks.1.norm", "aten::layer_norm") in scopes
-    assert ("head", "aten::linear") in scopes
-    assert ("", "aten::add") in scopes
-
-
-def test_a_tied_weight_is_one_parameter(trace):
-    model = load_model(source_from_file(trace), quiet)
-    assert "head.weight" not in model.parameters
-    assert len([v for v in model.flat.graph.inputs()]) == 2 + len(model.flat.tensors)
-
-
-def test_a_file_in_float64(trace):
-    model = load_model(source_from_file(trace, dtype="float64"), quiet)
-    assert model.forward()[0].dtype == torch.float64
-    assert all(p.dtype == torch.float64 for p in model.parameters.values())
-
-
-def test_given_input_types_win_and_may_be_named(trace):
-    source = source_from_file(trace, "shift=5x8, x=5x8:float32")
-    model = load_model(source, quiet)
+    assert len(list(model.flat.graph.inputs())) == 2 + len(model.flat.tensors)
+    # Modules keep their whole path.
+    scopes = {(o.scope, o.operator) for o in model.flat.origins.values()}
+    assert scopes >= {
+        ("blocks.0.fc", "aten::linear"),
+        ("blocks.1.norm", "aten::layer_norm"),
+        ("head", "aten::linear"),
+        ("", "aten::add"),
+    }
+    # Types that are given win, and may be named.
+    given = source_from_file(trace, "shift=5x8, x=5x8:float32", dtype="float64")
+    model = load_model(given, quiet)
     assert model.outputs_flat[0].shape == (5, 8)
+    assert {t.dtype for t in (*model.forward(), *model.parameters.values())} == {torch.float64}
 
 
 def test_a_file_without_recorded_inputs_asks_for_them(trace):
@@ -561,7 +518,6 @@ def test_recorded_inputs_run_no_code(trace, tmp_path):
     [
         ("3x8", "input", "takes 2 inputs (x, shift), not 1"),
         ("y=3x8, x=3x8", "input", "no input 'y'"),
-        ("3x9, 3x8", "input", "mat1 and mat2"),
     ],
 )
 def test_wrong_input_types(trace, text, kind, words):
@@ -573,7 +529,7 @@ def test_wrong_input_types(trace, text, kind, words):
 
 
 def test_a_shape_error_names_the_operator(trace):
-    with refused(where="aten::linear in fc", says="x: float32[3, 9]"):
+    with refused("input", "mat1 and mat2", where="aten::linear in fc", says="x: float32[3, 9]"):
         load_model(source_from_file(trace, "3x9, 3x8"), quiet)
 
 
@@ -707,12 +663,6 @@ def test_an_input_named_like_a_parameter_is_renamed(tmp_path):
     model = load_model(source_from_file(path), quiet)
     assert model.input_names == ("x_",)
     assert list(model.parameters) == ["x"]
-
-
-def test_errors_survive_the_way_between_processes(tmp_path):
-    with pytest.raises(EngineError) as caught:
-        source_from_file(tmp_path / "none.pt")
-    assert pickle.loads(pickle.dumps(caught.value)).to_json() == caught.value.to_json()
 
 
 class Around(torch.nn.Module):
