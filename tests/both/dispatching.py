@@ -97,15 +97,6 @@ def test_gradients_of_inputs_and_parameters_are_pytorchs(net):
         assert (ours - theirs).abs().max() <= GRADIENT * theirs.abs().max()
 
 
-def test_outputs_keep_their_form(net):
-    add_tvm_dispatch(net, sample())
-    out = net(sample())
-    assert list(out) == ["y", "words", "h"]
-    assert out["words"] == "kept"
-    assert isinstance(out["h"], tuple)
-    assert out["h"][1] is None
-
-
 def test_train_eval_and_no_grad_each_do_what_the_module_does(net):
     add_tvm_dispatch(net, sample())
     x = sample()

@@ -1,20 +1,23 @@
-"""What the tests of examples of both IRs share: the documented text, and the numbers."""
+"""The tests of examples that both IRs share: the documented text, and how numbers are compared.
+
+A file that imports them defines `otherwise`, the passes that change what is computed."""
 
 import re
 from io import StringIO
 
 import numpy as np
+import pytest
 import torch
 
 from answers import quiet, refused
 from limits import EPSILON, OUTPUT
 from place import ROOT
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.commands import text as texts
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.stepwise import Stepwise
-from relascope.passes.catalogue import default_pipeline, info
+from relascope.passes.catalogue import default_pipeline, info, names
 from relascope.passes.pipeline import Step
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
@@ -25,21 +28,26 @@ def apply(entry, example):
     return entry.applied(example.program, Step(entry.name, True, example.params))
 
 
-def documented(ir, name):
-    text = (ROOT / PAGES[ir]).read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", names(ENGINE))
+def test_the_documentation_shows_what_the_pass_does(session, name):
+    text = (ROOT / PAGES[ENGINE]).read_text(encoding="utf-8")
     section = re.search(rf"^### {name}$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
-    return re.search(r"^```\n(.*?)\n```$", section[1], re.MULTILINE | re.DOTALL)[1]
+    documented = re.search(r"^```\n(.*?)\n```$", section[1], re.MULTILINE | re.DOTALL)[1]
+    assert documented == texts.example_block(plain(session.example(name, progress=quiet)))
 
 
-def printed(session, name):
-    return texts.example_block(plain(session.example(name, progress=quiet)))
+@pytest.mark.parametrize("name", names(ENGINE))
+def test_the_pass_does_something_to_its_example(session, otherwise, name):
+    example = session.example(name, progress=quiet)
+    assert example.before != example.after
+    assert bool(example.differs) == (name in otherwise)
 
 
-def stepwise(ir):
+def test_a_script_runs_passes_one_by_one():
     out = StringIO()
-    run = Stepwise(ir, ModelSource("mlp"), out)
+    run = Stepwise(ENGINE, ModelSource("mlp"), out)
     imported = len(run.graph)
-    for step in default_pipeline(ir, False):
+    for step in default_pipeline(ENGINE, False):
         if step.enabled:
             run.do(step.name, **dict(step.params))
     with refused(says="no_such_pass"):

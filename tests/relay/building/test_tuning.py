@@ -13,9 +13,7 @@ from tvm.contrib.popen_pool import PopenPoolExecutor
 
 from answers import quiet, refused
 from limits import LIMITS
-from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
-from relascope.engine.client import EngineClient
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.request import BuildRequest
@@ -113,23 +111,6 @@ def test_what_was_found_is_built_and_right(session, dtype):
     assert max(c.max_rel for c in found) < LIMITS[dtype][0]
 
 
-@pytest.mark.exhaustive
-def test_a_second_run_goes_on(session):
-    tasks = session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
-    key = next(t.key for t in tasks if t.arguments[0].shape == (2, 256))
-    for _ in range(2):
-        session.tune(BuildRequest(MLP, PIPELINE, PLAIN, 1), (key,), 2, progress=quiet)
-    trials = records.read(place_of(session)).of(key)
-    assert [t.trial for t in trials] == [1, 2, 3, 4]
-    task = next(
-        t
-        for t in session.tasks(BuildRequest(MLP, PIPELINE, PLAIN, 1), progress=quiet)
-        if t.key == key
-    )
-    assert task.trials == 4
-    assert task.best_ms == records.read(place_of(session)).with_record_ms(key)
-
-
 def test_a_program_in_training_has_the_tasks_of_both_halves(session):
     source = ModelSource("mlp", batch=2, training=True)
     pipeline = default_pipeline("relay", True)
@@ -177,29 +158,6 @@ def test_a_target_that_does_not_run_here_is_refused(session):
     target = "llvm -mtriple=aarch64-linux-gnu"
     with refused(match="Nothing can be measured", hint="tracker"):
         session.tune(BuildRequest(MLP, PIPELINE, target, 1), (), 1, progress=quiet)
-
-
-@pytest.mark.exhaustive
-def test_a_killed_session_loses_at_most_the_batch_in_flight(session):
-    source = ModelSource("mlp", batch=3)
-    place = place_of(session)
-    before = len(records.read(place).trials)
-    with EngineClient("relay") as client:
-        job = client.submit("tune", BuildRequest(source, PIPELINE, PLAIN, 1), (), 500)
-        deadline = time.monotonic() + 300
-        while len(records.read(place).trials) < before + 4:
-            assert time.monotonic() < deadline
-            assert not job.done
-            time.sleep(0.1)
-        os.kill(client.pid, 9)
-        with pytest.raises(EngineError):
-            job.result(30)
-    after = records.read(place)
-    assert len(after.trials) >= before + 4
-    assert not after.notes
-    session.tune(
-        BuildRequest(source, PIPELINE, PLAIN, 1), (after.trials[-1].task,), 1, progress=quiet
-    )
 
 
 def test_a_trial_measures_a_configuration_and_the_whole_kernel(session):
