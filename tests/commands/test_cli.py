@@ -8,7 +8,6 @@ import csv
 import io
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 
 import page_session
 import relascope.commands.main as cli
-from command_line import FAKE, document, run, run_apart
+from command_line import FAKE, document, on_terminal, run, run_apart
 from limits import GRADIENT
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
@@ -55,15 +54,6 @@ def test_gradients_holds_one_way_against_the_other():
     text = run("gradients", "mlp", "--engine", "relax").stdout
     assert "captures by keep_all" in text and "2, 2.0 KiB" in text
     assert list(r["gradient"] for r in document("gradients", "mlp")["gradients"]) == ["tvm"]
-
-
-def test_models_lists_every_sample_without_an_engine():
-    rows = document("models", real=True)["models"]
-    assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
-    for row in rows:
-        assert row["engines"] == ["relay", "relax"]
-        assert row["parameters"] > 0
-        assert isinstance(row["training"], bool)
 
 
 def test_passes_lists_the_catalogue_and_the_pipelines():
@@ -409,12 +399,9 @@ def test_lint_names_the_place_and_the_pass():
     assert "Constant work" in said
     assert "layers.0.weight" in said
     assert "Costs are estimated" in said
-
-
-def test_lint_with_times_leaves_out_what_the_build_removed():
+    # With times, what the build removed is left out: no kernel computes the transpose.
     data = document("lint", "mlp", "--passes", "", "--measure")
-    assert data["measured"]
-    assert data["findings"] == []  # no kernel computes the transpose
+    assert data["measured"] and data["findings"] == []
     said = run("lint", "mlp", "--passes", "", "--measure").stdout
     assert f"None of {len(LINTERS)} linters finds anything." in said
 
@@ -498,7 +485,13 @@ def test_without_json_there_is_an_aligned_table(command):
 def test_a_process_prints_one_document_and_nothing_else():
     done = run_apart("models", "--json", real=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == document("models")
+    rows = json.loads(done.stdout)["models"]
+    assert rows == document("models")["models"]
+    assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
+    for row in rows:
+        assert row["engines"] == ["relay", "relax"]
+        assert row["parameters"] > 0
+        assert isinstance(row["training"], bool)
 
 
 def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
@@ -580,17 +573,7 @@ def test_a_bad_file_is_told_in_words_and_the_log_only_on_request(tmp_path, verbo
 
 
 def test_ctrl_c_stops_the_engine_and_says_so():
-    terminal, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", FAKE, "time", "mlp", "--repeats", "777", "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    os.close(theirs)
+    process, terminal = on_terminal("time", "mlp", "--repeats", "777")
     shown = b""
     while b"timing slowly" not in shown:
         shown += os.read(terminal, 4096)
@@ -604,19 +587,10 @@ def test_ctrl_c_stops_the_engine_and_says_so():
 
 
 def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
-    terminal, theirs = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-c", FAKE, "graph", "mlp", "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    os.close(theirs)
+    process, terminal = on_terminal("graph", "mlp")
+    out, _ = process.communicate(timeout=60)
     shown = read_all(terminal)
-    assert json.loads(done.stdout)["nodes"] == 7
+    assert json.loads(out)["nodes"] == 7
     assert b"importing" in shown
     assert b"\n" not in shown
 

@@ -2,18 +2,15 @@
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from command_line import FAKE, document, run
+from command_line import document, on_terminal, run
 from fake_tuning import SLOW_TRIALS, TASKS
-from place import ROOT
 
 DENSE, FUSED = TASKS
 
@@ -99,28 +96,17 @@ def test_training_needs_a_cut_and_takes_a_strategy():
 
 
 def test_progress_has_the_best_so_far_and_the_time_left():
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", FAKE, "tune", "mlp", "--trials", str(SLOW_TRIALS), "--json"]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env=dict(os.environ),
-        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    os.close(theirs)
+    process, terminal = on_terminal("tune", "mlp", "--trials", str(SLOW_TRIALS))
     seen, deadline = "", time.monotonic() + 60
     while not re.search(r"dense: trial \d+ of 777, best 0\.\d+ ms; .* left", seen):
         assert time.monotonic() < deadline, seen
-        seen += os.read(ours, 4096).decode()
+        seen += os.read(terminal, 4096).decode()
     group = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True)
     engines = [int(p) for p in group.stdout.split()]
     assert engines
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    os.close(ours)
+    os.close(terminal)
     assert process.returncode == 1
     data = json.loads(out)
     assert data["cancelled"]

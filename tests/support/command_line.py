@@ -3,6 +3,9 @@
 import contextlib
 import io
 import json
+import os
+import pty
+import signal
 import subprocess
 import sys
 from subprocess import CompletedProcess
@@ -45,3 +48,19 @@ def document(*args: str, real: bool = False, status: int = 0) -> Any:
     done = run(*args, "--json", real=real)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)  # fails where there is more than one document
+
+
+def on_terminal(*args: str) -> tuple[subprocess.Popen[str], int]:
+    """A command that runs as a process, and the terminal that it takes its standard error for."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAKE, *args, "--json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        # Ctrl-C is ignored by whatever a shell runs in the background, tests among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(theirs)
+    return process, ours

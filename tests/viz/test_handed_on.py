@@ -197,11 +197,6 @@ def test_model_explorer_gets_each_node_in_its_modules():
     assert written["namespace"].count("/") == len(tree.path(tree.group_of[inner.id])) - 1
 
 
-def test_json_is_read_back():
-    graph = transformer(1)
-    assert Graph.from_json(json.loads(graph_file(".json", graph, Appearance()))) == graph
-
-
 def test_long_texts_stand_once_and_come_back():
     long = "0.123456789 " * 40
     blocks = [{"a": [long, "b"], "n": 3}, {"c": {"d": long}, "e": f"{SIGN}7"}]
