@@ -36,14 +36,12 @@ def split(
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
     forward = _half(program, "forward", bound, [*outputs, *saved], [])
-    again = {exprs[i].__chandle__() for i in cut.recomputed}
+    # What only the forward computes would draw what it reads to its own place, far ahead.
+    others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
+    left = {exprs[i].__chandle__() for i in others if i in exprs}
     kept = rewrite.late(
-        [
-            (variable, rewrite.substituted(value, instead))
-            for variable, value in bound
-            if variable.__chandle__() not in instead
-        ],
-        again,
+        [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left],
+        {exprs[i].__chandle__() for i in cut.recomputed},
     )
     backward = _half(
         program, "backward", kept, [rewrite.substituted(g, instead) for g in gradients], stand_ins
