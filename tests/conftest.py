@@ -36,10 +36,11 @@ def own_settings(tmp_path_factory) -> None:
 
 @pytest.fixture(autouse=True)
 def no_memory(own_settings, tmp_path_factory) -> Iterator[None]:
-    """What one test had the page remember, the next one does not find."""
+    """What one test had the page remember, or keep as a session, the next one does not find."""
     yield
-    if any(Path(os.environ["XDG_CONFIG_HOME"]).iterdir()):
-        os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        if any(Path(os.environ[name]).iterdir()):
+            os.environ[name] = str(tmp_path_factory.mktemp("own"))
 
 
 @pytest.fixture

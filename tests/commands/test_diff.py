@@ -130,7 +130,6 @@ def test_the_page_is_started_on_both(tmp_path, monkeypatch):
         raise SystemExit(0)
 
     monkeypatch.setattr(installation.os, "execve", execve)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     path = recorded(tmp_path / "a.rsc")
     replay.write(
         tmp_path / "b.zip", Session(ir="relax", model=ModelChoice("mlp"), pipeline="cse"), None

@@ -16,8 +16,7 @@ BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
 
 
 @pytest.fixture(params=["relay", "relax"])
-def compiled(request, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+def compiled(request, tmp_path):
     script, path = SCRIPTS / request.param / "support" / "wrong_pass.py", tmp_path / "run.rsc"
     program = [sys.executable, str(script)]
     if request.param == "relay":  # whose TVM lies in another package

@@ -20,9 +20,7 @@ from relascope.viz.sessions import replay, store
 
 
 @pytest.fixture(autouse=True)
-def own_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
+def engines(monkeypatch):
     def no_engine(ir):
         raise AssertionError("no engine is needed")
 

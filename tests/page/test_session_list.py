@@ -22,9 +22,8 @@ def script():
 
 
 @pytest.fixture
-def dialog(monkeypatch, tmp_path):
+def dialog(monkeypatch):
     """The dialog in a tab whose session is `a`, beside one of Relax."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     again = streamlit.rerun
     monkeypatch.setattr(streamlit, "rerun", lambda scope="app": again())
     store.put("b", replace(NEW, ir="relax"), "in Relax")
@@ -75,8 +74,7 @@ def recent():
     recent()
 
 
-def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(tmp_path):
     here, gone = "a" * 32, "b" * 32
     file = tmp_path / "own.onnx"
     file.write_bytes(b"a model")

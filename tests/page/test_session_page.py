@@ -3,8 +3,6 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from engines import shared_fake
 from page import INFERENCE, open_tab, press, settle, step, whole_page, words
 from page_session import WRONG_SEED
@@ -13,11 +11,6 @@ from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.sidebar import NAMED
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import Compile, ModelChoice, ScreenState, Session
-
-
-@pytest.fixture(autouse=True)
-def own_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
 
 def opened(**query):

@@ -84,27 +84,35 @@ def test_inputs_only_computes_again_what_the_backward_needs_and_no_more():
     assert result.captures == ()
     assert result.bytes == result.mask_bytes == 32
     assert result.recomputed == ("h", "t")  # not y, which nothing in the backward reads
+    by_hand = cut_at(small(), ["h"])
+    assert by_hand.captures[0].readers == by_hand.recomputed == ("t",)
 
 
-def test_readers_count_what_is_computed_again():
-    assert cut_at(small(), ["h"]).captures[0].readers == ("t",)
-    assert cut_at(small(), ["h"]).recomputed == ("t",)
+CROSSINGS = {
+    "an output": ("x; g; y . x; dx . g y", "dx", "y", ""),
+    "a gradient that is of the forward": ("x; g; h . x; y . h; dx . g", "h dx", "h", ""),
+    "a tuple of others read whole": (
+        "x; g; a . x; b . x; t () a b; y concatenate t; dx concatenate g t",
+        *("dx", "a b", "t"),
+    ),
+    "a call's results read whole": (
+        "x; g; s . x :2x2 :2x2; s0 [0] s :2x2; y . s0; dx concatenate g s",
+        *("dx", "", "s"),
+    ),
+    "constants alone": ("x; g; c#; z zeros; n . c z; y . x n; dx . g n c z", "dx", "", ""),
+}
 
 
-def test_an_output_that_the_backward_reads_is_captured_and_marked():
-    graph = graph_of("x; g; y . x; dx . g y", "y", gradients="dx")
-    result = cut(graph, "keep_all")
-    assert result.ids == ("y",)
-    assert result.captures[0].is_output
-    assert result.bytes == 32
-    assert result.extra_bytes == 0
-
-
-def test_a_gradient_that_is_a_forward_value_is_captured():
-    graph = graph_of("x; g; h . x; y . h; dx . g", "y", gradients="h dx")
-    result = cut(graph, "keep_all")
-    assert result.ids == ("h",)
-    assert result.captures[0].readers == ("h",)
+@pytest.mark.parametrize("name", CROSSINGS)
+def test_keep_all_captures_what_can_be_and_computes_the_rest_again(name):
+    text, gradients, captured, again = CROSSINGS[name]
+    result = cut(graph_of(text, "y", gradients=gradients), "keep_all")
+    assert (result.ids, result.recomputed) == (tuple(captured.split()), tuple(again.split()))
+    assert all(c.is_output == (c.id == "y") for c in result.captures)
+    if name == "an output":
+        assert (result.bytes, result.extra_bytes) == (32, 0)
+    if name == "a gradient that is of the forward":
+        assert result.captures[0].readers == ("h",)
 
 
 def test_a_field_is_captured_and_never_the_tuple():
@@ -113,28 +121,6 @@ def test_a_field_is_captured_and_never_the_tuple():
     assert result.ids == ("s0", "s1")  # s1 stands in the backward, but costs only what s costs
     assert result.bytes == 32
     assert roles(graph)["s1"] is Role.CAPTURED
-
-
-def test_fields_of_a_tuple_that_the_backward_reads_whole_are_captured():
-    graph = graph_of(
-        "x; g; a . x; b . x; t () a b; y concatenate t; dx concatenate g t", "y", gradients="dx"
-    )
-    assert cut(graph, "keep_all").ids == ("a", "b")
-    assert cut(graph, "keep_all").recomputed == ("t",)
-
-
-def test_a_call_with_several_results_read_whole_is_computed_again():
-    graph = split_graph("dx concatenate g s")
-    result = cut(graph, "keep_all")
-    assert result.ids == ()
-    assert result.recomputed == ("s",)
-
-
-def test_what_comes_from_constants_alone_is_never_captured():
-    graph = graph_of("x; g; c#; z zeros; n . c z; y . x n; dx . g n c z", "y", gradients="dx")
-    result = cut(graph, "keep_all")
-    assert result.captures == ()
-    assert result.recomputed == ()
 
 
 def test_an_unknown_size_makes_the_sum_unknown():
@@ -146,18 +132,13 @@ def test_an_unknown_size_makes_the_sum_unknown():
 
 @pytest.mark.parametrize(
     ("ident", "reason"),
-    [("dh", "belongs to the backward"), ("w", "parameter"), ("nowhere", "no node")],
+    [("dh", "belongs to the backward"), ("w", "parameter"), ("nowhere", "no node"), ("s", "tuple")],
 )
 def test_by_hand_says_why_a_node_cannot_be_captured(ident, reason):
+    graph = split_graph("dx . g s0") if ident == "s" else small()
     with pytest.raises(ValueError, match=reason) as raised:
-        cut_at(small(), [ident])
+        cut_at(graph, [ident])
     assert ident in str(raised.value)
-
-
-def test_by_hand_refuses_a_tuple():
-    graph = split_graph("dx . g s0")
-    with pytest.raises(ValueError, match="tuple"):
-        cut_at(graph, ["s"])
 
 
 def test_a_graph_without_gradients_and_an_unknown_strategy_are_refused():
@@ -365,16 +346,11 @@ def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
 
 
 def test_a_view_made_again_has_no_storage_and_keeps_that_of_its_base():
-    found = cut_at(views(), ["h"])
+    found, again = cut_at(views(), ["h"]), cut(views(), "inputs_only")
     assert found.recomputed == ("v", "a", "b")
-    steps = depth(found.joint, found.ids, found.recomputed).changes
-    assert [(s.phase, s.id, s.bytes) for s in steps] == [
-        ("forward", "h", 32),
-        ("backward", "dx", 0),
-    ]
-    again = cut(views(), "inputs_only")
-    steps = depth(again.joint, again.ids, again.recomputed).changes
-    assert [(s.phase, s.id, s.bytes) for s in steps] == [
-        ("backward", "h", 32),
-        ("backward", "dx", 0),
-    ]
+    for made, first in ((found, "forward"), (again, "backward")):
+        steps = depth(made.joint, made.ids, made.recomputed).changes
+        assert [(s.phase, s.id, s.bytes) for s in steps] == [
+            (first, "h", 32),
+            ("backward", "dx", 0),
+        ]

@@ -18,11 +18,6 @@ from relascope.viz.sessions.state import ModelChoice, Session
 NEW = Session(model=ModelChoice(batch=1, tokens=14))
 
 
-@pytest.fixture(autouse=True)
-def own_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "model.pt"

@@ -9,10 +9,8 @@ from relascope.viz.panels.shell import tab_engines
 
 
 @pytest.fixture
-def clients(monkeypatch, tmp_path):
-    """What the page starts, by the engine's name; settings and sessions are the test's own."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def clients(monkeypatch):
+    """What the page starts, by the engine's name."""
     made = {}
 
     def connect(ir):

@@ -3,7 +3,7 @@
 import pytest
 
 from crafted.recorded import recorded
-from page import settle, whole_page, words
+from page import put, settle, whole_page, words
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.shell import keeping
 from relascope.viz.sessions import store
@@ -71,7 +71,7 @@ def test_what_it_is_held_against_is_there_after_a_reload(beside):
     assert "No other session is kept" in words(run(again))
 
 
-def test_two_pipelines_of_one_model(clients):
+def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):
     page = opened(keep_model="mlp", ir="relay", keep_tab="Side by side", keep_against="pipeline")
     assert "They are the same." in words(page)
     page.text_input(key="keep_against_pipeline").set_value("default|-fold")
@@ -80,17 +80,8 @@ def test_two_pipelines_of_one_model(clients):
     assert set(clients) == {"relay"}
     page.text_input(key="keep_against_pipeline").set_value("default|nonsense")
     assert "nonsense" in run(page).error[0].value
-
-
-def test_another_sample_in_the_other_ir(clients):
-    page = opened(
-        keep_model="mlp",
-        ir="relay",
-        keep_tab="Side by side",
-        keep_against="sample",
-        keep_against_sample="mlp",
-        keep_against_ir="relax",
-    )
+    sample = {"keep_against": "sample", "keep_against_sample": "mlp", "keep_against_ir": "relax"}
+    page = put(page, **sample)
     assert set(clients) == {"relay", "relax"}
     assert "They start from other programs" in words(page)
 

@@ -124,7 +124,7 @@ def test_the_table_says_what_each_operator_became(both):
     assert rows.loc["aten::linear", "Relax"] == "matmul ×2, permute_dims ×2"
 
 
-def test_a_chosen_node_goes_to_its_counterpart_and_back(both, choose):
+def test_what_is_chosen_goes_to_its_counterpart_and_back(both, choose):
     choose("node", 0, "d1")
     assert "same PyTorch operator" in words(both)
     assert "<b>permute_dims, matmul</b> in B" in words(both)
@@ -137,9 +137,7 @@ def test_a_chosen_node_goes_to_its_counterpart_and_back(both, choose):
     choose("node", 0, "t0")  # of an operator that Relax's does not name: the pair stands for it
     assert "% sure" in words(both)
     assert asked(both) == ["t0", "p0"]
-
-
-def test_a_chosen_module_goes_to_the_same_module_or_to_the_one_around_it(both, choose):
+    # A module goes to the same module, or to the one around it.
     choose("node", 1, "group:layers.0")
     assert asked(both)[0] == "group:layers.0"
     assert "same module only" in words(both)
@@ -149,6 +147,17 @@ def test_a_chosen_module_goes_to_the_same_module_or_to_the_one_around_it(both, c
     choose("node", 1, "group:other")
     assert asked(both)[0] is None
     assert "no counterpart" in words(both)
+    # A row goes to both sides.
+    choose("origin", 0, ("layers.2", "aten::linear"))
+    assert asked(both) == ["d1", "m1"]
+    assert "aten::linear of layers.2: nn.dense in A; permute_dims, matmul in B" in words(both)
+    choose("origin", 0, ("layers.0", "aten::t"))
+    assert asked(both)[1] is None
+    assert "nothing in B" in words(both)
+    choose("origin", 0, (None, "aten::linear"))
+    assert asked(both) == ["d0", "m0"]
+    choose("operator", 0, "matmul")
+    assert asked(both) == [None, "m0"]
 
 
 def test_what_the_page_itself_selects_is_no_choice(monkeypatch):
@@ -170,24 +179,19 @@ def test_what_the_page_itself_selects_is_no_choice(monkeypatch):
     assert state["against_choice"] is None
 
 
-def test_a_chosen_row_goes_to_both_sides(both, choose):
-    choose("origin", 0, ("layers.2", "aten::linear"))
-    assert asked(both) == ["d1", "m1"]
-    assert "aten::linear of layers.2: nn.dense in A; permute_dims, matmul in B" in words(both)
-    choose("origin", 0, ("layers.0", "aten::t"))
-    assert asked(both)[1] is None
-    assert "nothing in B" in words(both)
-    choose("origin", 0, (None, "aten::linear"))
-    assert asked(both) == ["d0", "m0"]
-    choose("operator", 0, "matmul")
-    assert asked(both) == [None, "m0"]
-
-
 def pictures(page):
     return [c.key for c in page.get("bidi_component") if c.key.startswith("against_view")]
 
 
-def test_where_the_other_engine_fails_the_page_says_why(both):
+def test_each_side_has_its_step_and_where_the_other_engine_fails_the_page_says_why(both):
+    assert list(became(both)["PyTorch operator"]).count("aten::t") == 1
+    box = both.selectbox(key="keep_program_a")
+    assert box.options[0] == "A before all passes"
+    fold = next(i for i, o in enumerate(box.options) if o.endswith("fold"))
+    box.set_value(fold - 1)
+    settle(both.run())
+    assert list(became(both)["PyTorch operator"]).count("aten::t") == 0
+    assert both.selectbox(key="keep_program_b").value == -1
     settle(both.number_input(key="keep_seed").set_value(page_session.RELAX_SEED).run())
     assert len(both.error) == 1
     assert "Relax knows no operator aten::frobnicate" in both.error[0].value
@@ -207,14 +211,3 @@ def test_where_relay_cannot_be_loaded_the_page_says_so(monkeypatch, new_page):
     page = new_page()
     open_tab(page, "Side by side")
     assert any("there is no compiler here" in e.value for e in page.error)  # its engine said
-
-
-def test_each_side_has_its_step(both):
-    assert list(became(both)["PyTorch operator"]).count("aten::t") == 1
-    box = both.selectbox(key="keep_program_a")
-    assert box.options[0] == "A before all passes"
-    fold = next(i for i, o in enumerate(box.options) if o.endswith("fold"))
-    box.set_value(fold - 1)
-    settle(both.run())
-    assert list(became(both)["PyTorch operator"]).count("aten::t") == 0
-    assert both.selectbox(key="keep_program_b").value == -1

@@ -1,7 +1,7 @@
 """Rows of what a step changed, and the difference between two texts of an IR."""
 
-from page_session import forward_graph, tensor
-from relascope.core.graph import Graph, Kind, Node
+from graphs import graph_of
+from page_session import forward_graph
 from relascope.core.identity import carry_identity
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.changes import (
@@ -34,11 +34,9 @@ def test_rows_name_the_origin_in_words():
 def test_figures_count_what_is_held_and_leave_open_what_kernels_cost():
     assert figures(BEFORE)["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
     assert figures(BEFORE)["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 2 * 8 * 32 * 4
-    kernel = Node(
-        "k", Kind.CALL, "add1", attrs={"call": "call_tir"}, inputs=("x",), outputs=(tensor(8, 16),)
-    )
-    graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
-    assert figures(graph)["flops"] is None
+    kernel = "x :8x16; k add1 x call='call_tir' :8x16"
+    assert figures(graph_of(kernel))["flops"] is None
+    assert figures(graph_of(f"{kernel} flops=12"))["flops"] == 12  # as the compiler counted it
 
 
 def test_operators_that_differ_come_first():
@@ -103,16 +101,3 @@ def test_columns_of_what_was_made_and_of_huge_lines():
     assert columns("a", "a")[0].same
     (long,) = columns("", "x" * 10**6)
     assert len(long.rows[0][1][1][0][0]) == 2_000
-
-
-def test_a_kernel_that_the_compiler_has_counted_has_its_count():
-    kernel = Node(
-        "k",
-        Kind.CALL,
-        "add1",
-        attrs={"call": "call_tir", "flops": 12},
-        inputs=("x",),
-        outputs=(tensor(8, 16),),
-    )
-    graph = Graph("main", "relax", (BEFORE.nodes[0], kernel), ("x",), ("k",))
-    assert figures(graph)["flops"] == 12
