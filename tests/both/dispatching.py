@@ -136,12 +136,14 @@ def test_any_other_call_goes_to_the_modules_own_forward(net, call):
     assert counted(net) == (0, 1)
 
 
-def test_calls_by_name_and_with_defaults_are_like_the_sample(net):
+def test_calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too(net):
     add_tvm_dispatch(net, sample())
+    add_tvm_dispatch(net, sample()[:2])
     net(x=sample())
     net(sample(), 1.0)
-    net(sample(), scale=1.0)
-    assert counted(net) == (3, 0)
+    assert net(sample(), scale=1.0)["y"].shape == (5, 4)
+    assert net(sample()[:2])["y"].shape == (2, 4)
+    assert counted(net) == (4, 0)
 
 
 Point = collections.namedtuple("Point", "left right")
@@ -358,14 +360,6 @@ def test_what_a_mask_chooses_is_pytorchs_however_many_it_are(place):
         (ours,) = torch.autograd.grad(found.sum(), module.linear.weight)
         assert torch.allclose(ours, gradient, atol=GRADIENT)
     assert counted(module) == (3, 0)
-
-
-def test_several_samples_are_all_served(net):
-    add_tvm_dispatch(net, sample())
-    add_tvm_dispatch(net, sample()[:2])
-    assert net(sample()[:2])["y"].shape == (2, 4)
-    assert net(sample())["y"].shape == (5, 4)
-    assert counted(net) == (2, 0)
 
 
 def test_removed_means_restored(net):

@@ -168,23 +168,3 @@ def test_nothing_is_lost_when_one_of_two_workers_is_killed():
             if len(found) == 3:
                 os.kill(next(iter(pids.values())), signal.SIGKILL)
     assert sorted(found) == sorted((f"model{i}", "right") for i in range(40))
-
-
-@pytest.mark.engine
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_a_tvms_lines_are_all_there_when_a_worker_is_killed(ir):
-    from distributed import Client, LocalCluster
-
-    texts = ["", "cse", "bind", "fold", "cse|fold", "bind|fold", "cse|bind|fold", "cse|bind"]
-    source = ModelSource("mlp", batch=2)
-    tasks = [Task(ir, "mlp", source, text, read_pipeline(ir, text)) for text in texts]
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            pids = client.run(os.getpid)
-        found = []
-        for one, line in on_dask(tasks, cluster.scheduler_address, NO_LIMITS):
-            found.append((one.name, line["outcome"]))
-            if len(found) == 1:
-                os.kill(next(iter(pids.values())), signal.SIGKILL)
-    assert sorted(found) == sorted((text, "right") for text in texts)

@@ -16,7 +16,6 @@ for _test in (  # Relax's are quicker
     test_gradients_in_eval_mode_are_pytorchs,  # noqa: F405
     test_hooks_of_the_module_itself_run_once,  # noqa: F405
     test_nested_dispatch_and_repeated_calls,  # noqa: F405
-    test_several_samples_are_all_served,  # noqa: F405
     test_train_eval_and_no_grad_each_do_what_the_module_does,  # noqa: F405
     test_training_gives_the_same_losses_under_the_same_seed,  # noqa: F405
     test_what_a_trace_does_not_hold_is_as_in_pytorch,  # noqa: F405
