@@ -1,6 +1,6 @@
 """The options of the command line, in the groups that commands share."""
 
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -184,13 +184,22 @@ def reduce(command: ArgumentParser) -> None:
     add("--tries", type=positive, default=MOST, metavar="N", help="maximum number of pieces to try")
 
 
+class _Peak(Action):
+    """Chooses the strategy `peak`, with a budget."""
+
+    def __call__(self, parser: Any, args: Namespace, value: Any, option: str | None = None) -> None:
+        args.strategy, args.budget = "peak", value
+
+
 def strategy(command: ArgumentParser) -> None:
     """The cut."""
     add = command.add_argument
     about = "how to choose the values that the forward saves"
     add("--strategy", choices=list(STRATEGIES), default=DEFAULT, help=about)
-    about = "for the strategies frontier and budget: a fraction of keep_all's bytes (0.5, 50%%) "
-    add("--budget", type=_by(parse_budget), metavar="B", help=about + "or bytes (4MiB)")
+    about = "for the strategies frontier, budget and peak: a fraction of keep_all's bytes (0.5, "
+    add("--budget", type=_by(parse_budget), metavar="B", help=about + "50%%) or bytes (4MiB)")
+    about = "stay below this peak of a whole step: as --strategy peak --budget B"
+    add("--peak", action=_Peak, type=_by(parse_budget), metavar="B", help=about)
     command.set_defaults(save=[], recompute=[])
 
 

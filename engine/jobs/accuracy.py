@@ -244,8 +244,13 @@ def plan(
             before = joint.upto(names.index("root_grad_out") - 1)
             stages.append(Stage("training forward", trained, before))
         stages.append(Stage("gradient", trained, joint))
+        # A budget of what is kept is no limit of the peak, unless that alone is asked for.
+        several = len(strategies) > 1
+        limited = [
+            s for s in strategies if STRATEGIES[s].has_budget and (s != "peak" or not several)
+        ]
         stages += [
-            Stage("cut and split", trained, joint, s, budget if STRATEGIES[s].has_budget else None)
+            Stage("cut and split", trained, joint, s, budget if s in limited else None)
             for s in strategies
         ]
     return tuple(stages)

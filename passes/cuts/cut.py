@@ -21,6 +21,7 @@ from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budge
 from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
+from relascope.passes.cuts.peak import Storages, peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -84,7 +85,7 @@ class Cut:
         forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
             their ratio means something.
         joint: the graph that is cut, from which single tensors' facts are computed on first use.
-        budget: in bytes, where the strategy has one.
+        budget: in bytes, where the strategy has one; of the whole step for `peak`.
     """
 
     strategy: str
@@ -109,6 +110,11 @@ class Cut:
         recomputation less spared traffic."""
         net = self.joint.net_seconds(self.ids)
         return net / self.forward_seconds if self.forward_seconds else 0.0
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """Estimated bytes of all tensors at the peak of a step: see `passes.cuts.peak`."""
+        return Storages(self.joint).peak(self.ids)
 
     @property
     def uncapped_bytes(self) -> int | None:
@@ -258,7 +264,7 @@ class Strategy:
     Args:
         name: as the command line calls it.
         choose: from a joint graph and a wish to the ids of the captures.
-        has_budget: whether it heeds the wish's budget.
+        limit: of a strategy that heeds the wish's budget, what that is in bytes.
         adapts: whether it chooses anew around what the wish saves and recomputes.
     """
 
@@ -266,8 +272,12 @@ class Strategy:
     title: str
     summary: str
     choose: Callable[[Joint, Wish], Collection[str]]
-    has_budget: bool = False
+    limit: Callable[[Joint, Wish], int | None] | None = None
     adapts: bool = True
+
+    @property
+    def has_budget(self) -> bool:
+        return self.limit is not None
 
 
 def _drawn(joint: Joint, wish: Wish) -> Collection[str]:
@@ -293,7 +303,7 @@ STRATEGIES: dict[str, Strategy] = {
             "Of the cuts that are best at one price for all work, the one with least work that "
             "stays within the given bytes; quick, matrix products included.",
             on_frontier,
-            has_budget=True,
+            limit=budget_bytes,
         ),
         Strategy(
             "budget",
@@ -301,7 +311,16 @@ STRATEGIES: dict[str, Strategy] = {
             "Stays within the given bytes and recomputes as little time as that allows, matrix "
             "products included; finds cuts between the frontier's.",
             within_budget,
-            has_budget=True,
+            limit=budget_bytes,
+        ),
+        Strategy(
+            "peak",
+            "Within a peak",
+            "Of the frontier's cuts, the one with least work whose whole step stays within the "
+            "given bytes: captures, gradients, and all that is written on the way. Without a "
+            "budget, the one with the lowest peak.",
+            within_peak,
+            limit=peak_limit,
         ),
         Strategy(
             "recompute_pointwise",
@@ -367,7 +386,7 @@ def cut(
     if idle := wish.save.difference(joint.behind(joint.needed)):
         title = joint.graph.by_id[min(idle)].title
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
-    limit = budget_bytes(joint, wish) if rule.has_budget else None
+    limit = None if rule.limit is None else rule.limit(joint, wish)
     return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
 
 

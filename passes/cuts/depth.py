@@ -84,7 +84,8 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     owner, kept, by_id = joint.work.owner, joint.kept(captured), joint.graph.by_id
     nodes = (n for n in joint.graph.nodes if n.edges and n.id not in joint.free)
     forward = [n.id for n in nodes if n.id in joint.forward]
-    backward, again, sizes = _order(joint, recomputed), set(recomputed), dict(kept)
+    backward, again = backward_order(joint, recomputed), set(recomputed)
+    sizes = dict(kept)
     # Where the backward finds each value: ids of storages, those of its own with a mark.
     home: dict[str, tuple[str, ...]] = {}
     home |= {i: (owner[i],) if owner[i] in kept else () for i in (*captured, *joint.masks)}
@@ -110,7 +111,7 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
     return Lives(len(forward), len(backward), (*forward, *backward), sizes, begin, end)
 
 
-def _order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
+def backward_order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
     """The backward's nodes as it executes them, what it computes again among them."""
     again, free = set(recomputed), joint.free
     order: list[str] = []

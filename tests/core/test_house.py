@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3881,
-    "commands": 3349,
+    "commands": 3358,
     "core": 1243,
-    "engine": 42142,
-    "passes": 10656,
+    "engine": 42147,
+    "passes": 10775,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25770,
+    "viz": 25779,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

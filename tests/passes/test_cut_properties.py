@@ -30,7 +30,7 @@ def backward_can_run(joint, found):
 @few
 @given(joint_graphs())
 def test_the_backward_has_all_it_needs(strategy, graph):
-    found = cut(graph, strategy, budget=1.0 if STRATEGIES[strategy].has_budget else None)
+    found = cut(graph, strategy)
     joint = found.joint
     assert all(joint.may_be_captured(i) for i in found.ids)
     assert not set(found.ids) & set(found.recomputed)

@@ -222,7 +222,7 @@ def cut_document(cut: Cut) -> Row:
         return {**plain(capture), "reader_labels": [by_id[r].title for r in capture.readers]}
 
     names = (
-        "strategy bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
+        "strategy bytes peak_bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
         "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share spared"
     )
     return {
@@ -260,6 +260,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
         (number(len(document["captures"])), "captures"),
         (number(masks), drawn_kind if masks == 1 else f"{drawn_kind}s"),
         (size(document["bytes"]), "kept for the backward"),
+        (size(document["peak_bytes"]), "peak of a step, estimated"),
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),
         (work_text(document["share"], 1.0), f"of its {document['prices']} time"),

@@ -75,16 +75,24 @@ def controls(screen: Screen) -> None:
 
 
 def _budget_slider(screen: Screen) -> None:
-    """A slider from what must be kept, dropout masks say, to everything that crosses."""
-    joint, state = joint_of(screen), st.session_state
-    whole = joint.bytes_of(joint.crossings)
-    least = screen.derive(lambda: Prices(joint, Wish()).least().bytes, "least", joint.measured)
+    """A slider from the least that is possible to what keeping everything that crosses takes."""
+    joint, state, choice = joint_of(screen), st.session_state, chosen(screen)
+    assert choice.rule.limit is not None
+    whole, of_peak = choice.rule.limit(joint, Wish(1.0)) or 0, choice.strategy == "peak"
+
+    def lowest() -> int:
+        return (
+            cuts.cut(joint, "peak").peak_bytes if of_peak else Prices(joint, Wish()).least().bytes
+        )
+
+    least = screen.derive(lowest, "least", choice.strategy, joint.measured)
     low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
     state.keep_budget = max(state.get("keep_budget", round(100 * HALF)), low)
     if low == 100:
         st.caption("Everything that crosses must be kept: there is nothing to choose.")
     else:
-        st.slider("Budget, % of everything that crosses", low, 100, key="keep_budget")
+        of = "the peak where all is kept" if of_peak else "everything that crosses"
+        st.slider(f"Budget, % of {of}", low, 100, key="keep_budget")
 
 
 def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
