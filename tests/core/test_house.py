@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3881,
+    "bench": 4187,
     "commands": 3358,
     "core": 1243,
     "engine": 42147,

@@ -51,7 +51,7 @@ def test_a_hostile_model_ends_in_a_sentence(name, tmp_path):
 )
 def test_what_would_be_too_large_names_its_node(name, why, tmp_path):
     with pytest.raises(EngineError, match=f"model.onnx is not opened: its {why}"):
-        read(tmp_path / "model.onnx", ONNX[name](), known=KNOWN | {"Pad"})
+        read(tmp_path / "model.onnx", ONNX[name](tmp_path), known=KNOWN | {"Pad"})
 
 
 def test_a_model_is_made_plain(tmp_path):

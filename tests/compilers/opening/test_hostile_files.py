@@ -62,8 +62,8 @@ FILES = {
 }
 FILES |= {
     f"{n} {k}": (k, lambda mark, m=m: m(Path(mark).parent))
-    for n, k, m in handwritten.crafted()
-    if n not in handwritten.LONG
+    for n, k, m, command in handwritten.crafted()
+    if command == handwritten.GRAPH and k in (".pt", ".pt2") and n not in handwritten.LONG
 }
 OPENED = {
     "members above .pt",

@@ -1,11 +1,17 @@
-"""Models as researchers write them, and the files that PyTorch writes of each: by torch.jit.trace
-and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with a dynamic batch. None may
-be refused by the checks of files."""
+"""Models as researchers write them, and every file that some PyTorch writes of each.
+
+Run as a script by any Python that has a torch, of any version from 1.13 on, it writes them into a
+folder: by torch.jit.trace and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with
+a dynamic batch. None may be refused by the checks of files."""
 
 import enum
 import math
+import sys
+import warnings
 from collections import OrderedDict, namedtuple
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -14,6 +20,7 @@ from torch.nn import functional as F
 
 CASES = {}
 """By name: a module's class, its inputs, its named inputs, whether a batch is dynamic."""
+WAYS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
 
 
 class Model(nn.Module):
@@ -508,6 +515,26 @@ def Vectorised(self, x):
     return torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x)
 
 
+def write(folder):
+    """Write every file that this torch can write; what it cannot, it says."""
+    warnings.simplefilter("ignore")
+    version = torch.__version__.split("+")[0]
+    if hasattr(torch, "export"):
+        with suppress(AttributeError, TypeError):  # an older torch registers fewer
+            _register()
+    for name, (made, inputs, named, dynamic) in CASES.items():
+        for way in WAYS:
+            torch.manual_seed(0)
+            path = Path(folder) / f"{name}.{version}.{way}"
+            try:
+                module = made().eval()
+                given, by_name = [one() for one in inputs], {n: one() for n, one in named.items()}
+                _save(module, tuple(given), by_name, dynamic, way, path)
+            except Exception as error:  # whatever torch stumbles on
+                path.unlink(missing_ok=True)
+                print(f"  not written: {path.name}: {type(error).__name__}", file=sys.stderr)
+
+
 def _save(module, given, named, dynamic, way, path):
     if way == "trace.pt":
         more = {"example_kwarg_inputs": {**named}} if named else {"example_inputs": given}
@@ -528,3 +555,7 @@ def _save(module, given, named, dynamic, way, path):
             shapes = (*shapes[0], *shapes[1].values())
         program = torch.export.export(module, given, named, dynamic_shapes=shapes)
         torch.export.save(program, str(path))
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])
