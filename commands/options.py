@@ -219,7 +219,7 @@ def captures(command: ArgumentParser) -> None:
     add("--prices", choices=("estimated", "measured"), default="estimated", help=about)
     about = "measure the split's time and peak memory; with --frontier, also the strategies'"
     add("--measure", **_SWITCH, help=about)
-    about = "also list every best cut of bytes against work, beside the strategies"
+    about = "also list every best cut of bytes against time, beside the strategies"
     add("--frontier", **_SWITCH, help=about)
 
 

@@ -194,10 +194,10 @@ def _details(number: int, step: Row, before: Row) -> list[str]:
 
 
 def captures(document: Document) -> str:
-    points = [{**p, "strategy": None} for p in document.get("frontier", ())]
-    points += document.get("strategies", ())
-    lines = [{**p, "again": work_text(p["share"], 1.0)} for p in points]
-    kept = text_table(lines, "kept: bytes; computed again: again; captures; strategy")
+    points = *document.get("frontier", ()), *document.get("strategies", ())
+    rows = [{"strategy": None, **p, "again": work_text(p["share"], 1.0)} for p in points]
+    columns = "kept: bytes; time added: net_share; computed again: again; captures; strategy"
+    kept = text_table(rows, columns)
     measured = text_table(document.get("measured", ()), tables.MEASURED)
     return sections.text([*tables.cut_sections(document), kept, measured])
 

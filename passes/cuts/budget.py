@@ -1,4 +1,4 @@
-"""Least recomputation within a budget of bytes: a mixed-integer program, solved by HiGHS.
+"""The least time within a budget of bytes: a mixed-integer program, solved by HiGHS.
 
 Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
 (Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). The frontier's cut
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_matrix
 
 HALF = 0.5  # the budget where none is given: a fraction of the bytes of everything that crosses
-GAP = 5e-3  # how far the work may be above the least, as a share, when the solver may stop
+GAP = 5e-3  # how far the time may be above the least, as a share, when the solver may stop
 NODES = 20  # of the search tree, after which the solver stops with the best it has
 
 LARGE = 6_000
 """Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
 
-_TIE = 1e-6  # of all bytes, beside all work: decides between cuts of equal work only
+_TIE = 1e-6  # of all bytes, beside all time: decides between cuts of equal time only
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
-    """What to save for the fewest recomputed seconds within the budget; 0 keeps nothing. Matrix
-    products may be recomputed.
+    """What to save for the shortest step within the budget; 0 keeps nothing. Matrix products may be
+    recomputed.
 
     Raises:
         ValueError: no cut is within the budget, or the budget is no number.
@@ -48,7 +48,7 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
 
 
 def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The point of the frontier with least work whose bytes are within the wish's budget.
+    """The point of the frontier with least time whose bytes are within the wish's budget.
 
     Raises:
         ValueError: no point of it keeps so few bytes, or the budget is no number.
@@ -117,9 +117,11 @@ def _exact(given: CutProblem, allowed: int) -> Answer | None:
     can_save, can_redo = np.isfinite(given.save), np.isfinite(given.redo)
     save = np.where(can_save, given.save, 0.0)
     redo = np.where(can_redo, given.redo, 0.0)
-    if not redo.any():
+    whole = redo.sum() + given.carry.sum()
+    if not whole:
         return None
-    cost = np.concatenate([_TIE * save / max(save.sum(), 1.0), redo / redo.sum()])
+    tie = _TIE * save / max(save.sum(), 1.0)
+    cost = np.concatenate([given.carry / whole + tie, redo / whole])
     fits = can_save & (save <= allowed)  # the rest is out at once, which the solver likes
     matrix, low = _rows(given, save / max(allowed, 1))
     high = np.full(len(low), np.inf)
@@ -161,7 +163,7 @@ def _rows(
 
 
 def _by_price(joint: Joint, prices: Prices, allowed: int, wish: Wish) -> FrontierPoint:
-    """The best cut within the budget of those that one price for all work makes best."""
+    """The best cut within the budget of those that one price for all time makes best."""
     above, within = prices.most(), prices.least()
     if above.bytes <= allowed:
         return above

@@ -106,10 +106,8 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """Estimated extra time over saving all that crosses, as a share of the forward's:
-        recomputation less spared traffic."""
-        net = self.joint.net_seconds(self.ids)
-        return net / self.forward_seconds if self.forward_seconds else 0.0
+        """`Joint.net_share` of the captures."""
+        return self.joint.net_share(self.ids)
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -300,7 +298,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "frontier",
             "Along the frontier",
-            "Of the cuts that are best at one price for all work, the one with least work that "
+            "Of the cuts that are best at one price of time, the one with the shortest step that "
             "stays within the given bytes; quick, matrix products included.",
             on_frontier,
             limit=budget_bytes,
@@ -308,7 +306,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "budget",
             "Within a budget",
-            "Stays within the given bytes and recomputes as little time as that allows, matrix "
+            "Stays within the given bytes and makes a step as short as that allows, matrix "
             "products included; finds cuts between the frontier's.",
             within_budget,
             limit=budget_bytes,

@@ -28,9 +28,10 @@ class Answer:
     again: NDArray[np.bool_]
 
 
-def cheapest(given: CutProblem) -> Answer:
-    """The answer with the least saved bytes plus recomputation; of equal ones, that which
-    recomputes fewest values.
+def cheapest(given: CutProblem, price: float) -> Answer:
+    """The answer with the least bytes plus `price` (bytes a second) times the seconds of what it
+    computes again and of the traffic of what it saves; of equal ones, that which recomputes fewest
+    values.
 
     Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
     least, times the number of values saved and recomputed.
@@ -42,19 +43,22 @@ def cheapest(given: CutProblem) -> Answer:
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True
     known = saving(given)
-    bound = given.save[known.saved].sum() + given.redo[known.again].sum()
+    save = given.save + price * given.carry
+    redo = given.redo.copy()
+    redo[np.isfinite(redo)] *= price
+    bound = save[known.saved].sum() + redo[known.again].sum()
     if not np.isfinite(bound):
         raise ValueError("a wish leaves a value that is neither saved nor computed again")
     if count == 0 or bound == 0.0:
         return Answer(forced | known.saved, known.again)
     scale = (_INFINITE - 1 - 4 * count) / bound
     making, being = _vertices(given)
-    save, redo = _capacities(given.save, scale), _capacities(given.redo, scale)
     everything = np.arange(count)
     need = everything[given.needed]
     tails = [being[given.sources], being[need], making, np.full(count, _SOURCE)]
     heads = [making[given.targets], np.full(len(need), _SINK), being, making]
-    weights = [np.full(len(given.sources), _INFINITE), np.full(len(need), _INFINITE), save, redo]
+    weights = [np.full(len(edges), _INFINITE) for edges in (given.sources, need)]
+    weights += [_capacities(save, scale), _capacities(redo, scale)]
     network = _network(
         np.concatenate(tails), np.concatenate(heads), np.concatenate(weights), 2 + 2 * count
     )

@@ -1,4 +1,4 @@
-"""The frontier of bytes kept against recomputation: every cut that one price can make best.
+"""The frontier of bytes kept against time: every cut that one price can make best.
 
 Points are the lower convex hull of all cuts: the price at which two of them cost the same shows a
 cheaper third, or that there is none (Eisner and Severance, "Mathematical techniques for efficient
@@ -7,9 +7,7 @@ record segmentation in large shared databases", JACM 1976). Each question is one
 
 import heapq
 import itertools
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.flow import Answer, cheapest
@@ -24,8 +22,8 @@ MOST = 64  # how many minimum cuts may be asked for; the widest gaps are looked 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One cut on the frontier: the bytes that it keeps (`Joint.kept`), and the seconds of
-    recomputation on a nominal machine (`passes.cost`)."""
+    """One cut on the frontier: the bytes that it keeps (`Joint.kept`), and the seconds of what it
+    computes again and of the traffic of what it saves (`Joint.extra_seconds`)."""
 
     bytes: int
     seconds: float
@@ -39,16 +37,16 @@ class Frontier(tuple[FrontierPoint, ...]):
 
 
 class Prices:
-    """The cuts of a joint graph that one price for all work makes best. Matrix products may be
+    """The cuts of a joint graph that one price for all time makes best. Matrix products may be
     recomputed, what draws random numbers may not."""
 
     def __init__(self, joint: Joint, wish: Wish) -> None:
         self._joint, self._wish = joint, wish
         banned = {n.id for n in joint.graph.nodes if is_random(n)}
-        self.problem = problem(joint, joint.work.again, banned, wish)
+        self.problem = problem(joint, banned, wish)
 
     def most(self) -> FrontierPoint:
-        """The cut of a price at which nothing is worth computing again."""
+        """The cut of a price at which no bytes are worth a longer step."""
         return self.at(self._joint.work.machine.bandwidth * 1e4)
 
     def least(self) -> FrontierPoint:
@@ -57,9 +55,7 @@ class Prices:
 
     def at(self, price: float) -> FrontierPoint:
         """The best cut at a price, in bytes a second."""
-        redo = self.problem.redo.copy()
-        redo[np.isfinite(redo)] *= price
-        return self.point(cheapest(replace(self.problem, redo=redo)))
+        return self.point(cheapest(self.problem, price))
 
     def between(self, left: FrontierPoint, right: FrontierPoint) -> FrontierPoint | None:
         """The cut that is cheaper than both at the price at which they cost the same, if any is."""
@@ -73,12 +69,12 @@ class Prices:
         joint, saved = self._joint, self.problem.named(answer.saved)
         again, edges = joint.computed_again(saved), joint.graph.edges
         read = {e for i in again for e in edges[i]} | set(joint.needed) | self._wish.save
-        seconds = sum(joint.work.again[i] for i in again)
-        return FrontierPoint(joint.bytes_of(saved & read), seconds, saved & read)
+        used = saved & read
+        return FrontierPoint(joint.bytes_of(used), joint.extra_seconds(used), used)
 
 
 def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:
-    """The cuts that no other beats in bytes and work at any price, the most bytes first."""
+    """The cuts that no other beats in bytes and time at any price, the most bytes first."""
     prices = Prices(joint, wish or Wish())
     first, last = prices.most(), prices.least()
     points = {p.saved: p for p in (first, last)}

@@ -4,8 +4,6 @@ As AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory tradeoffs 
 being fusion aware", MLSys 2023), with our prices and restrictions.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +21,8 @@ time: the work again, less the memory traffic of what need not be saved."""
 
 MOST_PRICE = 1e4  # from here on recomputing is as good as forbidden
 
-_TIE = 1e-6
-"""Bytes that a second's nanosecond is worth: it only decides between cuts of equal bytes."""
+_TIE = 1e3
+"""Bytes that a second is worth: it only decides between cuts of equal bytes."""
 
 _STEPS = 8  # of halving the price's logarithm once it is known between two powers of eight
 
@@ -37,14 +35,12 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     wish may exceed it.
     """
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}
-    given = problem(joint, joint.work.again, banned, wish)
+    given = problem(joint, banned, wish)
     everything = given.named(saving(given).saved)
     limit = joint.extra_seconds(everything) + share * joint.forward_seconds
 
     def at(asked: float) -> tuple[Answer, bool]:
-        unit = asked * joint.work.machine.bandwidth
-        prices = replace(given, save=given.save + given.carry * unit, redo=given.redo * unit)
-        answer = cheapest(prices)
+        answer = cheapest(given, asked * joint.work.machine.bandwidth)
         return answer, _taken(given, answer) <= limit
 
     low = price
@@ -106,6 +102,5 @@ def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Ans
 def recompute_pointwise(joint: Joint, wish: Wish) -> frozenset[str]:
     """The fewest bytes that need no more than pointwise operators and views computed again."""
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)}
-    work = {i: s * 1e9 * _TIE for i, s in joint.work.again.items()}
-    given = problem(joint, work, banned, wish)
-    return given.named(cheapest(given).saved)
+    given = problem(joint, banned, wish)
+    return given.named(cheapest(given, _TIE).saved)

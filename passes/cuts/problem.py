@@ -6,7 +6,7 @@ work, and needs all that it reads. Views are free, so values of one storage are 
 of them. Dropout masks are saved where anything reads them, and are no captures.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,8 +37,8 @@ class CutProblem:
     Args:
         ids: of the forward's values that are not free, in graph order; then of the masks.
         save: bytes to save each; infinite where it cannot be saved.
-        redo: work to compute each again; infinite where that is not allowed.
-        carry: work of the memory traffic that saving each adds: see `Work.carried`.
+        redo: seconds to compute each again; infinite where that is not allowed.
+        carry: seconds of the memory traffic that saving each adds: see `Work.carried`.
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
@@ -59,13 +59,10 @@ class CutProblem:
         return frozenset(self.ids[k] for k in np.flatnonzero(chosen[: len(chosen) - self.masks]))
 
 
-def problem(
-    joint: Joint, work: Mapping[str, float], banned: Collection[str], wish: Wish
-) -> CutProblem:
+def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     """State the choice for one joint graph.
 
     Args:
-        work: by id, the price of computing a node again, in the unit of bytes for `min_cut`.
         banned: ids of nodes not to be computed again, but for those that the backward reads and
             that cannot be saved, as their result is a tuple.
     """
@@ -92,7 +89,7 @@ def problem(
             save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
             carry[k] = 0.0 if kept else joint.carried.get(owner[node_id], 0.0)
         barred = node_id in banned and not stuck and node_id not in wish.recompute
-        redo[k] = np.inf if barred else work.get(node_id, 0.0)
+        redo[k] = np.inf if barred else joint.work.again[node_id]
     pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.graph.edges[i] if s in at]
     sources, targets = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     forced = tuple(at[i] for i in values if i in wish.save)

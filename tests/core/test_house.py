@@ -38,7 +38,7 @@ LINES = {
     "commands": 3358,
     "core": 1243,
     "engine": 42147,
-    "passes": 10775,
+    "passes": 10768,
     "recorder": 1424,
     "samples": 550,
     "viz": 25779,

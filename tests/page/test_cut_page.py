@@ -71,7 +71,7 @@ def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
     assert gradient.session_state["keep_frontier"] == 2048
     slider = gradient.select_slider(key="keep_frontier")
     assert slider.options[0].startswith("0 B")
-    assert "none again" in slider.options[-1]
+    assert slider.options[-1] == "2.0 KiB, +0.0 % time"  # all that crosses
     slider.set_value(2048)
     assert "<b>2</b> captures" in words(settle(gradient.run()))
     gradient.select_slider(key="keep_frontier").set_value(0)
@@ -173,7 +173,7 @@ def test_the_chosen_tensor_lights_up_what_hangs_on_it():
 def test_the_frontiers_chart_has_every_point_and_the_rivals():
     found = cut(chain(), "min_cut")
     document = tables.frontier_document(found.joint)
-    choice = ("Minimum cut", found.bytes, found.share)
+    choice = ("Minimum cut", found.bytes, found.net_share)
 
     def drawn(rivals):
         spec = charts.frontier(document, rivals, choice).to_dict()
@@ -193,10 +193,10 @@ def test_the_frontiers_chart_has_every_point_and_the_rivals():
 
 
 def test_the_frontiers_line_is_straight_between_its_points():
-    rows = charts._line([{"bytes": 0, "share": 1.0}, {"bytes": 120, "share": 0.0}])
-    assert rows[0] == {"bytes": 0, "share": 1.0}
-    assert rows[-1] == {"bytes": 120, "share": 0.0}
-    assert all(r["share"] == pytest.approx(1 - r["bytes"] / 120) for r in rows)
+    rows = charts._line([{"bytes": 0, "net_share": 1.0}, {"bytes": 120, "net_share": 0.0}])
+    assert rows[0] == {"bytes": 0, "net_share": 1.0}
+    assert rows[-1] == {"bytes": 120, "net_share": 0.0}
+    assert all(r["net_share"] == pytest.approx(1 - r["bytes"] / 120) for r in rows)
 
 
 @pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])

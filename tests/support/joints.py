@@ -57,10 +57,6 @@ def choices(graph):
             yield it, frozenset(chosen), it.computed_again(chosen)
 
 
-def seconds(it, ids):
-    return sum(it.work.again[i] for i in ids)
-
-
 def views():
     """The backward reads two views of one tensor, and a view of the input."""
     return graph_of(

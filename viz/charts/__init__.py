@@ -14,7 +14,7 @@ from relascope.engine.protocol.tuning import Trial
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, LINES, POINTS, QUIET
 from relascope.viz.rows import Row, timings
-from relascope.viz.rows.formats import size, work_text
+from relascope.viz.rows.formats import net_text, size
 from relascope.viz.rows.sections import Section
 
 CLICKED = "clicked"  # the name of the selection in `frontier`
@@ -28,6 +28,8 @@ _CLIPS = {  # of the shapes, for a legend
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
+_AXES = "bytes", "net_share"  # of the frontier's chart
+_SHARES = [-0.5, -0.2, -0.05, 0, 0.01, 0.05, 0.2, 0.5, 1]  # that its axis names
 STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
 
 
@@ -66,32 +68,33 @@ def frontier(
     choice: tuple[str, int | None, float],
     clickable: bool = False,
 ) -> alt.LayerChart:
-    """Bytes kept against work done again: the hull, the strategies, PyTorch, and the choice.
+    """Bytes kept against time added: the hull, the strategies, PyTorch, and the choice.
 
     Args:
         clickable: whether points can be clicked, which `CLICKED` then tells, by "strategy" and
             "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
         document: of `viz.rows.tables.frontier_document`.
         rivals: of `viz.rows.tables.torch_saved_document`; None while it is not known.
-        choice: title, bytes and share of the chosen cut.
+        choice: title, bytes and net share of the chosen cut.
     """
     points = document["frontier"]
     title, held, share = choice
-    here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "share": share}]
+    here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "net_share": share}]
     marks, here, cuts = (
-        [{**row, "size": size(row["bytes"]), "again": work_text(row["share"], 1.0)} for row in rows]
+        [{**row, "size": size(row["bytes"]), "net": net_text(row["net_share"])} for row in rows]
         for rows in (_marks(document, rivals), here, points)
     )
     names = [m["what"] for m in marks]
+    shares = [p["net_share"] for p in (*points, *marks, *here)]
     most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
     x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
     y = alt.Y(
-        "share:Q",
-        title="work again",
-        scale=alt.Scale(type="sqrt", domain=[0, max(1.0, share)]),
-        axis=alt.Axis(format=".0%", values=[0, 0.01, 0.05, 0.2, 0.5, 1], labelOverlap=False),
+        "net_share:Q",
+        title="time added",
+        scale=alt.Scale(type="sqrt", domain=[min(0.0, *shares), max(1.0, *shares)]),
+        axis=alt.Axis(format="+.0%", values=_SHARES, labelOverlap=False),
     )
-    sizes = "size:N; kept", "again:N; computed again"
+    sizes = "size:N; kept", "net:N; time added"
     named = tips("what:N; what", *sizes)
     below = alt.Legend(
         title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
@@ -100,7 +103,7 @@ def frontier(
     looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
     colours, shapes = map(list, zip(*looks, strict=True))
     layers = [
-        alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "share"]))
+        alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "net_share"]))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
         .encode(x=x, y=y, order="bytes:Q"),
         alt.Chart(pd.DataFrame(cuts))
@@ -149,15 +152,10 @@ def frontier_legend(document: Row, rivals: Row | None) -> str:
 
 def _marks(document: Row, rivals: Row | None) -> list[Row]:
     """The strategies and PyTorch eager as large points of the frontier's chart."""
-    marks = [
-        {
-            "what": STRATEGIES[s["strategy"]].title,
-            **{f: s[f] for f in ("strategy", "bytes", "share")},
-        }
-        for s in document["strategies"]
-    ]
+    named = ((STRATEGIES[s["strategy"]].title, s) for s in document["strategies"])
+    marks = [{"what": t, "strategy": s["strategy"], **{f: s[f] for f in _AXES}} for t, s in named]
     if rivals:
-        eager = {"bytes": rivals["pytorch_eager_bytes"], "share": 0, "strategy": ""}
+        eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}
         marks.append({"what": "PyTorch eager", **eager})
     return marks
 
@@ -187,12 +185,12 @@ def _bytes_axis(most: int) -> alt.Axis:
 
 def _line(points: Sequence[Row]) -> list[Row]:
     """The frontier's line as many short pieces, which a bent scale bends as it should."""
-    rows = []
-    for left, right in itertools.pairwise(points):
-        for k in range(STEPS):
-            part = k / STEPS
-            rows.append({f: left[f] + part * (right[f] - left[f]) for f in ("bytes", "share")})
-    return rows + [{f: p[f] for f in ("bytes", "share")} for p in points[-1:]]
+    rows = [
+        {f: left[f] + k / STEPS * (right[f] - left[f]) for f in _AXES}
+        for left, right in itertools.pairwise(points)
+        for k in range(STEPS)
+    ]
+    return rows + [{f: p[f] for f in _AXES} for p in points[-1:]]
 
 
 def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:

@@ -62,6 +62,7 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
         "title": title,
         "bytes": cut.bytes,
         "share": cut.share,
+        "net": cut.net_share,
         "peak": max((held for _, held in held), default=0),
         "forward": depth.forward,
         "backward": depth.backward,

@@ -74,6 +74,11 @@ def work_text(part: float, whole: float) -> str:
     return f"{share:.1f} %"
 
 
+def net_text(share: float) -> str:
+    """A share of time that a step is longer by as people read it: `+4.2 %`, `-12.0 %`."""
+    return f"{100 * share:+.1f} %"
+
+
 def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[bool]:
     """Of each column whether it has numbers."""
     return [

@@ -19,16 +19,17 @@ from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
 from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
-from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut
+from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
+from relascope.passes.cuts.problem import Wish
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.formats import milliseconds, number, size, work_text
+from relascope.viz.rows.formats import milliseconds, net_text, number, size, work_text
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
@@ -264,7 +265,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),
         (work_text(document["share"], 1.0), f"of its {document['prices']} time"),
-        (f"{100 * document['net_share']:+.1f} %", "net of spared writes and reads"),
+        (net_text(document["net_share"]), "net of spared writes and reads"),
     ]
 
 
@@ -293,9 +294,9 @@ def cut_sections(document: Row) -> list[Section]:
         ),
     ]
     if "frontier" in document:
-        now = title, document["bytes"], document["share"]
+        now = title, document["bytes"], document["net_share"]
         note = PROVEN if document["proven"] else STOPPED
-        told = "Bytes kept against work done again"
+        told = "Bytes kept against time added"
         sections.append(chart(told, "frontier", document, rivals, now, note=note))
     sections.append(
         chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD)
@@ -314,30 +315,27 @@ def torch_saved_document(saved: TorchSaved) -> Row:
 
 
 def frontier_document(joint: Joint) -> Row:
-    """Bytes against work: the cuts on the frontier, the fewest bytes first, and the strategies.
+    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies.
 
-    `share` is the estimated time of what is computed again, of the forward's; `proven` says
-    whether the frontier has every cut that is best at some price.
+    `share` and `net_share` are a cut's; `proven` says whether the frontier has every cut that is
+    best at some price.
     """
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
         "frontier": frontier_rows(joint, reversed(line)),
         "proven": line.proven,
-        "strategies": [
-            {"strategy": n, "bytes": c.bytes, "share": c.share, "captures": len(c.ids)}
-            for n, c in cuts.items()
-        ],
+        "strategies": [{"strategy": n, **_cut_row(c)} for n, c in cuts.items()],
     }
 
 
 def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
-    """One row a cut of the frontier; `share` is as of `frontier_document`."""
-    whole = joint.forward_seconds
-    return [
-        {"bytes": p.bytes, "share": p.seconds / whole if whole else 0.0, "captures": len(p.saved)}
-        for p in points
-    ]
+    """One row a cut of the frontier, as of `frontier_document`."""
+    return [_cut_row(cut_of(joint, p, Wish())) for p in points]
+
+
+def _cut_row(one: Cut) -> Row:
+    return {**fields(one, "bytes share net_share"), "captures": len(one.ids)}
 
 
 def alignment_document(alignment: Alignment) -> Row:

@@ -1,4 +1,4 @@
-"""In the tab of the gradient: bytes against recomputed work, PyTorch's beside it, and measured."""
+"""In the tab of the gradient: bytes against time added, PyTorch's beside it, and measured."""
 
 from contextlib import suppress
 from functools import partial
@@ -22,13 +22,12 @@ from relascope.viz.panels.shell.table import table
 from relascope.viz.rows import formats, tables
 
 _READ = (
-    "Work is the time of what the backward computes again, estimated or by measured kernels, as a "
-    "share of the forward's. "
-    "The line joins the cuts that are best at some price of work for bytes. "
-    "A click on a point chooses it. "
-    "Between two of its points, *Within a budget* finds the best cuts near it. What PyTorch's "
-    "min-cut partitioner computes again is not estimated, so only its bytes are drawn, as "
-    "dashed lines, by default and at its best; PyTorch eager computes nothing again."
+    "Time added is that of what the backward computes again, estimated or by measured kernels, "
+    "less the writes and reads of what need not be saved, as a share of the forward's. "
+    "The line joins the cuts that are best at some price of time for bytes. A click on a point "
+    "chooses it. Between two of its points, *Within a budget* finds the best cuts near it. What "
+    "PyTorch's min-cut partitioner computes again is not estimated, so only its bytes are drawn, "
+    "as dashed lines, by default and at its best; PyTorch eager computes nothing again."
 )
 
 
@@ -45,9 +44,9 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
         known = screen.cache.peek("torch_saved", screen.source)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
-    key = f"frontier_{cut.strategy}_{cut.bytes}_{cut.share:.9f}"  # a choice begins a chart anew
+    key = f"frontier_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"  # a choice begins a chart anew
     st.altair_chart(
-        charts.frontier(document, rivals, (title, cut.bytes, cut.share), clickable=True),
+        charts.frontier(document, rivals, (title, cut.bytes, cut.net_share), clickable=True),
         key=key,
         on_select=partial(_clicked, key),
         selection_mode=[charts.CLICKED],

@@ -107,7 +107,6 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
 def _frontier_slider(screen: Screen) -> None:
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
     joint, state = joint_of(screen), st.session_state
-    whole = cuts.cut(joint, "keep_all").forward_seconds
     held = state.get("keep_frontier")
     if held not in points:  # another model's: begin where half of the bytes are kept
         limit = HALF * max(points) if held is None else held
@@ -116,12 +115,10 @@ def _frontier_slider(screen: Screen) -> None:
         st.caption("The frontier is one cut: there is nothing to choose.")
         return
 
-    def said(held: int) -> str:
-        share = points[held].seconds / whole if whole else 0.0
-        return f"{formats.size(held)}, {formats.work_text(share, 1.0)} again"
-
-    label = "Along the frontier: bytes kept, work again"
-    st.select_slider(label, list(points), key="keep_frontier", format_func=said)
+    added = {b: formats.net_text(joint.net_share(p.saved)) for b, p in points.items()}
+    named = {b: f"{formats.size(b)}, {added[b]} time" for b in points}.__getitem__
+    label = "Along the frontier: bytes kept, time added"
+    st.select_slider(label, list(points), key="keep_frontier", format_func=named)
 
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:

@@ -1,7 +1,7 @@
-// The two curves of a show: bytes against work along the frontier, and bytes held over one step.
+// The two curves of a show: bytes against time along the frontier, and bytes held over one step.
 
 import { sizeText } from "../layout/words.js";
-import { percent } from "./words.js";
+import { netPercent } from "./words.js";
 
 const WIDE = 300, HIGH = 74, EDGE = 7; // of a chart in its own units
 
@@ -25,19 +25,20 @@ function dot(x, y, name, more = {}) {
 export function frontierChart(show) {
   const { cuts, at } = show;
   const low = Math.min(...cuts.map((c) => c.bytes)), high = Math.max(...cuts.map((c) => c.bytes));
-  const most = Math.max(1e-9, ...cuts.map((c) => c.share));
+  const nets = cuts.map((c) => c.net), least = Math.min(...nets);
+  const most = Math.max(least + 1e-9, ...nets);
   const x = (c) => EDGE + (WIDE - 2 * EDGE) * (high > low ? (c.bytes - low) / (high - low) : 0.5);
-  const y = (c) => HIGH - EDGE - (HIGH - 2 * EDGE) * Math.sqrt(c.share / most);
+  const y = (c) => HIGH - EDGE - (HIGH - 2 * EDGE) * Math.sqrt((c.net - least) / (most - least));
   const line = cuts.filter((c) => !c.title).map((c) => `${x(c)},${y(c)}`).join(" ");
   const points = cuts.map((c, k) => {
-    const words = `${c.title || "Cut"}: ${sizeText(c.bytes)} kept, ${percent(c.share)} again`;
+    const words = `${c.title || "Cut"}: ${sizeText(c.bytes)} kept, ${netPercent(c.net)} time`;
     const point = dot(x(c), y(c), k === at ? "now" : c.title ? "beside" : "point");
     const around = dot(x(c), y(c), "hit");
     around.append(drawn("title", {}, words));
     around.addEventListener("click", () => show.go(k));
     return [point, around];
   });
-  return chart("Bytes kept against work again; a point is a cut",
+  return chart("Bytes kept against time added; a point is a cut",
     drawn("polyline", { points: line, class: "line" }), ...points.flat());
 }
 

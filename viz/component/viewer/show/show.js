@@ -4,7 +4,7 @@
 import { sizeText } from "../layout/words.js";
 import { clamp, element, Part } from "../parts.js";
 import { frontierChart, heldChart } from "./curves.js";
-import { captureCard, captureList, figures, percent } from "./words.js";
+import { captureCard, captureList, figures, netPercent } from "./words.js";
 
 const LEAVES = new Set(["input", "parameter", "constant"]);
 const READABLE = 0.62, GLIDE = 260; // a zoom at which titles can be read; milliseconds
@@ -156,7 +156,7 @@ export class Show extends Part {
     const { cut } = this;
     this.slider.value = this.at;
     this.slider.setAttribute("aria-valuetext",
-      `${sizeText(cut.bytes)} kept, ${percent(cut.share)} of the forward's time again`);
+      `${sizeText(cut.bytes)} kept, ${netPercent(cut.net)} of the forward's time added`);
     this.numbers.replaceChildren(...figures(this, show));
     this.line.replaceChildren(frontierChart(this));
     this.taking.disabled = Boolean(cut.title) || this.at === show.chosen;

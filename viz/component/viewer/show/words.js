@@ -3,6 +3,7 @@
 import { sizeText } from "../layout/words.js";
 import { element } from "../parts.js";
 
+export const netPercent = (share) => `${share < 0 ? "" : "+"}${(share * 100).toFixed(1)} %`;
 export function percent(share) {
   if (!share) return "none";
   if (share < 0.001) return "less than 0.1 %";
@@ -33,8 +34,8 @@ export function figures({ cut, cuts, at }, show) {
     figure("held at the peak", sizeText(cut.peak), cut.peak < most
       ? `${percent(1 - cut.peak / most)} less than the most` : "the most of these cuts",
     "The most that is held at a time: what is kept, and what the backward computes again"),
-    figure("work again", percent(cut.share), `of the forward's time, ${show.prices}`,
-      "What the backward computes again"),
+    figure("time added", netPercent(cut.net), `of the forward's, ${show.prices}`,
+      `What the backward computes again (${percent(cut.share)}), less the writes and reads spared`),
     figure("captures", String(cut.saved.length - masks), `${counted(masks, "mask")} · ${
       at === show.chosen ? "chosen on the page" : which}`, which),
   ];
@@ -51,7 +52,7 @@ function spread(show, id) {
 }
 
 const MEANT = {
-  chosen: "At this price of work for bytes it is cheaper to keep it",
+  chosen: "At this price of time for bytes it is cheaper to keep it",
   forced: "It cannot be computed again, at any price",
   "by hand": "You said so",
 };
