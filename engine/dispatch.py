@@ -44,6 +44,7 @@ from relascope.engine.pytorch.nested import (
     opened,
     same_constant,
 )
+from relascope.engine.pytorch.pairs import as_pairs
 from relascope.engine.registry import ENGINES
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
@@ -316,13 +317,13 @@ class _Mode:
         self.verified: set[frozenset[str] | None] = set()
         self.room = BufferPool()  # of the masks
         self.name = type(module).__name__
-        self.inputs = model.input_names
+        self.inputs, self.pairs = model.input_names, model.pairs
         self.reached: list[set[str]] | None = None
         # Places of tensors are marked; what else an output holds is given back as it was.
         found, self.nest = outputs[-1]
         numbers = [v.item() if fixed and isinstance(v, torch.Tensor) else v for fixed, v in found]
         self.leaves = [v if f else _TENSOR for v, (f, _) in zip(numbers, found, strict=True)]
-        held = {**model.parameters, **dict(module.named_buffers())}
+        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self.owners = {
             n: (module.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
             for n in (*self.live.program.params, *self.replaced)
@@ -359,6 +360,8 @@ class _Mode:
         self, inputs: tuple[torch.Tensor, ...], tensors: dict[str, torch.Tensor], wanted: list[str]
     ) -> Any:
         device = inputs[0].device if inputs else torch.get_default_device()
+        if self.pairs:
+            tensors = {n: as_pairs(t) for n, t in tensors.items()}
         masks = draw_masks(self.live.masks, None, device, self.room)
         if wanted:
             step = self.live.step(wanted)
@@ -380,6 +383,9 @@ class _Mode:
             results = _TvmFunction.apply(*about, *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
+        if self.pairs:
+            made = [(r, f"output {i}" in self.pairs) for i, r in enumerate(results)]
+            results = tuple(torch.view_as_complex(r) if pair else r for r, pair in made)
         rest = iter(results)
         leaves = [next(rest) if v is _TENSOR else v for v in self.leaves]
         for name, value in zip(self.replaced, rest, strict=True):
@@ -395,7 +401,8 @@ class _Mode:
         leaves = dict(
             zip((*self.inputs, *self.live.program.params), (*samples, *held), strict=True)
         )
-        leaves = {n: t for n, t in leaves.items() if t.is_floating_point() and t.is_leaf}
+        exact = (n for n, t in leaves.items() if not (t.is_floating_point() or t.is_complex()))
+        leaves = {n: t for n, t in leaves.items() if n not in {*exact} and t.is_leaf}
         buffers = self.live.program.buffers
         recording = recorded(t for n, t in leaves.items() if n not in buffers)
         with _own_run(module, route.samples), recording, torch.enable_grad():
@@ -490,7 +497,8 @@ class _Mode:
             found["the generator's state"] = _generator(inputs)
             leaves = {n: values[n] for n in values if n in wanted}
             grads = _gradients(tensors, [*leaves.values()])
-        return found | {f"gradient of {n}": g for n, g in zip(leaves, grads, strict=True)}
+        found |= {f"gradient of {n}": g for n, g in zip(leaves, grads, strict=True)}
+        return {n: as_pairs(t) for n, t in found.items()}
 
     def _update(self, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Write the new values of buffers (running statistics); give back the outputs alone."""

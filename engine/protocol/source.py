@@ -14,7 +14,10 @@ from pathlib import Path
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 
-_DTYPES = "float16, float32, float64, bfloat16, int8, uint8, int16, int32, int64, bool"
+_DTYPES = (
+    "float16, float32, float64, bfloat16, int8, uint8, int16, int32, int64, bool, complex64, "
+    "complex128"
+)
 _INPUT = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<shape>\d{1,18}(?:\s*x\s*\d{1,18})*|scalar)"
     r"\s*(?::\s*(?P<dtype>\w+))?\s*(?::\s*(?P<least>-?\d{1,19})\s*\.\.\s*(?P<most>-?\d{1,19}))?",

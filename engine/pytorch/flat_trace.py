@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
@@ -73,12 +73,14 @@ class FlatTrace:
         input_names: of the model's own inputs.
         tensors: parameters and buffers that the graph reads, by name, in the graph's order.
         origins: by the debug name of any of its results, where each operator comes from.
+        ordinal: of the next operator.
     """
 
     graph: Any
     input_names: tuple[str, ...]
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     origins: dict[str, TraceOrigin] = field(default_factory=dict)
+    ordinal: int = 0
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -97,6 +99,20 @@ class FlatTrace:
         """Where a node of the graph comes from."""
         name = next((v.debugName() for v in node.outputs()), "")
         return self.origins.get(name) or TraceOrigin("", node.kind(), -1)
+
+    def insert(self, kind: str, inputs: list[Any], before: Any, origin: TraceOrigin) -> Any:
+        """The result of a new operator, which stands before a node.
+
+        Args:
+            origin: where it comes from; it gets an ordinal of its own.
+        """
+        node = self.graph.create(kind, inputs, 1)
+        node.insertBefore(before)
+        made = node.output()
+        made.setDebugName(f"n{self.ordinal}_0")
+        self.origins[made.debugName()] = replace(origin, ordinal=self.ordinal)
+        self.ordinal += 1
+        return made
 
     def dropouts(self) -> list[Any]:
         return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
@@ -254,7 +270,6 @@ class _Flattener:
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             self.first_name.setdefault(_identity(tensor), name)
         self.modules: dict[str, Any] = {"": module}
-        self.ordinal = 0
         self.tensors = inputs
         self.watching: str | None = None
         # As values of the graph, with those of the times when they begin and end.
@@ -424,13 +439,13 @@ class _Flattener:
                 raise EngineError("operator", message, where, _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
-        origin = TraceOrigin(scope, kind, self.ordinal, line=self.line(node))
+        origin = TraceOrigin(scope, kind, self.flat.ordinal, line=self.line(node))
         for index, (old, new) in enumerate(zip(node.outputs(), clone.outputs(), strict=True)):
             # Debug names survive copies of the graph; node objects do not.
-            new.setDebugName(f"n{self.ordinal}_{index}")
+            new.setDebugName(f"n{origin.ordinal}_{index}")
             self.flat.origins[new.debugName()] = origin
             values[old.debugName()] = new
-        self.ordinal += 1
+        self.flat.ordinal += 1
 
     def line(self, node: Any) -> str:
         return "" if node.kind() == "prim::Constant" else line_in(node.sourceRange(), self.programs)

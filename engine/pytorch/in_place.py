@@ -264,7 +264,6 @@ class _InPlaceRewriter:
         self.at: dict[str, int] = {}
         self.writes: Counter[str] = Counter()
         self.first: dict[str, TraceOrigin] = {}
-        self.ordinal = 1 + max((o.ordinal for o in flat.origins.values()), default=0)
         self.roots: dict[str, str | None] = {}
 
     def run(self) -> list[str]:
@@ -375,9 +374,10 @@ class _InPlaceRewriter:
             name = str(parent)
         root = name
         self.first.setdefault(root, self.flat.origin(node))
-        ordinal = self.ordinal
+        first = (
+            f"n{self.flat.ordinal}_0"  # it stands for the change, and the others are further ones
+        )
         made = self.changed(node)
-        first = f"n{ordinal}_0"  # it stands for the change, and the others are further ones
         self.flat.origins[first] = replace(self.flat.origins[first], further=False)
         self.writes[root] += 1
         path.insert(0, (node.output().debugName(), node, self.values[target]))
@@ -450,15 +450,10 @@ class _InPlaceRewriter:
         Args:
             origin: where it comes from, if not from what `before` does.
         """
-        node = self.graph.create(kind, inputs, 1)
-        node.insertBefore(before)
-        made = node.output()
+        origin = replace(origin or self.flat.origin(before), further=True)
+        made = self.flat.insert(kind, inputs, before, origin)
         if like is not None:
             made.setType(like.type())
-        origin = origin or self.flat.origin(before)
-        made.setDebugName(f"n{self.ordinal}_0")
-        self.flat.origins[made.debugName()] = replace(origin, ordinal=self.ordinal, further=True)
-        self.ordinal += 1
         return made
 
 

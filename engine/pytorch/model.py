@@ -39,6 +39,7 @@ from relascope.engine.pytorch.inputs import (
     Input,
     assigned,
     described,
+    dtype_in_run,
     file_of,
     fitting,
     input_tensors,
@@ -48,6 +49,7 @@ from relascope.engine.pytorch.inputs import (
     with_rows,
 )
 from relascope.engine.pytorch.nested import apart, flat_tensors, leaves, nesting
+from relascope.engine.pytorch.pairs import NOTE, as_pairs, leaf, take_pairs
 from relascope.engine.pytorch.watch import Watch, line_of, written_out
 from relascope.samples import SAMPLES, build
 
@@ -61,7 +63,7 @@ class Model:
     Args:
         source: where it came from; `source.inputs` is filled in.
         module: the module itself, in train or eval mode as the source asks.
-        inputs: one tensor an input; floats are `source.dtype`.
+        inputs: one tensor an input; floats are `source.dtype`, and complex ones pairs of them.
         input_names: how forward() calls them.
         parameters: those that the graph reads, in the order of `module.named_parameters()`.
         buffers: those that the graph reads, in the order of `module.named_buffers()`, then tensors
@@ -72,6 +74,8 @@ class Model:
         reads: sentences, also among the notes, on values read out of tensors, which a trace fixes;
             none of a file.
         calls: of a submodule, how often the whole model calls it.
+        pairs: the complex ones of inputs, parameters, buffers and outputs ("output 0"), which are
+            pairs of floats here; see `engine.pytorch.pairs`.
         composed: ordinals of operators that an importer has written with others.
     """
 
@@ -89,6 +93,7 @@ class Model:
     no_gradient: EngineError | None
     reads: tuple[str, ...] = ()
     calls: int = 1
+    pairs: tuple[str, ...] = ()
     composed: set[int] = field(default_factory=set)
     _notes: dict[str, None] = field(default_factory=dict)
 
@@ -150,8 +155,8 @@ class Model:
             self,
             module=module,
             inputs=tuple(t.to(device) for t in self.inputs),
-            parameters={n: parameters[n] for n in self.parameters},
-            buffers={n: buffers[n] for n in self.buffers},
+            parameters={n: leaf(parameters[n]) for n in self.parameters},
+            buffers={n: leaf(buffers[n]) for n in self.buffers},
         )
 
     @cached_property
@@ -159,13 +164,24 @@ class Model:
         return bool(self.flat.draws())
 
     def run(self, *inputs: torch.Tensor) -> Any:
-        """What the module's forward() returns; a file's is run flat."""
+        """What the module's forward() returns; a file's is run flat, and complex ones are pairs."""
         if not isinstance(self.module, torch.jit.ScriptModule):
-            return self.module(*inputs)
+            return self._run_of_pairs(inputs) if self.pairs else self.module(*inputs)
         tensors = {**self.flat.tensors, **self.parameters, **self.buffers}
         in_order = torch.jit.optimized_execution(False) if self._draws else nullcontext()
         with in_order:  # TorchScript's optimiser lets draws change places
             return self.flat.function(*inputs, *tensors.values())
+
+    def own_inputs(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Inputs as the module's own forward() takes them, complex ones made of their pairs."""
+        named = zip(self.input_names, inputs, strict=True)
+        return tuple(torch.view_as_complex(t) if n in self.pairs else t for n, t in named)
+
+    def _run_of_pairs(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        kept = {**self.parameters, **self.buffers}
+        kept = {n: torch.view_as_complex(t) for n, t in kept.items() if n in self.pairs}
+        made = torch.func.functional_call(self.module, kept, self.own_inputs(inputs))
+        return tuple(map(as_pairs, flat_tensors(made)))
 
     def forward(self) -> tuple[torch.Tensor, ...]:
         """The module's outputs, flattened, without autograd history.
@@ -455,22 +471,25 @@ def model_from_module(
             _check_draws(flat, source, drawn)
         # Arguments are known by their names: no input has a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
+        parameters, buffers = _tensors_read(module, flat)
+        if pairs := take_pairs(flat, inputs, outputs):
+            said.append(NOTE.format(", ".join(pairs)))
         said += without_writes(flat, [n for n, _ in module.named_buffers()])
-    parameters, buffers = _tensors_read(module, flat)
     model = Model(
         source=replace(source, inputs=_types(names, inputs)),
         module=module,
-        inputs=inputs,
+        inputs=tuple(map(as_pairs, inputs)),
         input_names=names,
         traced=traced,
         flat=flat,
         parameters=parameters,
         buffers=buffers,
         unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
-        outputs_flat=tuple(tensor_type(o) for o in outputs),
+        outputs_flat=tuple(tensor_type(as_pairs(o)) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,
         no_gradient=no_gradient,
         reads=tuple(watch.reads),
+        pairs=pairs,
     )
     for text in said:
         model.note(text)
@@ -481,10 +500,10 @@ def _tensors_read(
     module: torch.nn.Module, flat: FlatTrace
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     parameters: dict[str, torch.Tensor] = dict(module.named_parameters())
-    buffers = {n: b for n, b in module.named_buffers() if n in flat.tensors}
+    buffers = {n: leaf(b) for n, b in module.named_buffers() if n in flat.tensors}
     # A script may have a tensor that is neither, in an attribute that is optional.
-    buffers |= {n: t for n, t in flat.tensors.items() if n not in parameters | buffers}
-    return {n: p for n, p in parameters.items() if n in flat.tensors}, buffers
+    buffers |= {n: leaf(t) for n, t in flat.tensors.items() if n not in parameters | buffers}
+    return {n: leaf(p) for n, p in parameters.items() if n in flat.tensors}, buffers
 
 
 def _types(
@@ -539,10 +558,7 @@ def _in_dtype(module: Any, source: ModelSource) -> Any:
     Others, such as bfloat16, are part of what it computes. `Module.to` would make complex numbers
     real.
     """
-    dtype = getattr(torch, source.dtype)
-    wanted = dict.fromkeys((torch.float32, torch.float64), dtype)
-    wanted |= dict.fromkeys((torch.complex64, torch.complex128), dtype.to_complex())
-    return module._apply(lambda t: t.to(wanted.get(t.dtype, t.dtype)))
+    return module._apply(lambda t: t.to(dtype_in_run(t.dtype, source.dtype)))
 
 
 def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Any) -> None:

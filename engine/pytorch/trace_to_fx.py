@@ -159,11 +159,6 @@ class _FxWriter:
         if self.unknown:
             raise all_unknown(self.frontend, self.unknown, self.model)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
-        if any(isinstance(r, ComplexPair) for r in results):
-            message = "The model returns complex numbers."
-            raise EngineError(
-                "operator", message, "forward()", "Return torch.view_as_real of them."
-            )
         self.value(results)
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
@@ -308,12 +303,6 @@ class _FxWriter:
         """A complex constant as a pair of them."""
         if not isinstance(value, Node) or not value.meta["val"].is_complex():
             return value
-        if value.op != "get_attr":
-            dtype = str(value.meta["val"].dtype).removeprefix("torch.")
-            name = self.arguments[int(str(value.target).removeprefix("arg"))]
-            message = f"{name} is {dtype}, and {self.frontend} has no complex numbers."
-            hint = "Take real and imaginary part as two tensors (torch.view_as_real)."
-            raise EngineError("operator", message, name, hint)
         held = self.constants[str(value.target)]
         return ComplexPair(self.node_of(p.contiguous()) for p in (held.real, held.imag))
 

@@ -122,7 +122,8 @@ class Numbers:
         if isinstance(model, ProgramModel):
             raise no_pytorch(source, "has nothing that PyTorch keeps")
         progress(0.5, "asking PyTorch what it keeps")
-        return self._torch_saved.get(source, lambda: torch_saved(model.module, model.inputs))
+        inputs = model.own_inputs(model.inputs)
+        return self._torch_saved.get(source, lambda: torch_saved(model.module, inputs))
 
     def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
         """PyTorch's results of operators, by node id at the pipeline's end; a node that lost its

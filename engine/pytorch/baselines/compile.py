@@ -38,7 +38,9 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
         return _exported(model)
     if isinstance(model.module, torch.jit.ScriptModule):
         raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
-    made: Callable[..., Any] = torch.compile(model.module, **_TOLD[name])
+    made: Callable[..., Any] = torch.compile(
+        model.run if model.pairs else model.module, **_TOLD[name]
+    )
     return made
 
 
@@ -50,7 +52,7 @@ def _exported(model: Model) -> Callable[..., Any]:
     if not onnx_runtime.is_installed():
         raise CannotCompile("it is not installed: pip install relascope[onnxruntime]")
     try:
-        return onnx_runtime.exported(model.module, model.inputs)
+        return onnx_runtime.exported(model.module, model.own_inputs(model.inputs))
     except Exception as error:  # of the exporter, its package that is missing, or the runtime
         lines = lines_of(error)
         said = lines[0].rstrip(".") if lines else type(error).__name__

@@ -108,7 +108,9 @@ def min_cut_storages(
 
 
 def _wanting(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
+    return [
+        t.detach().clone().requires_grad_(t.is_floating_point() or t.is_complex()) for t in inputs
+    ]
 
 
 def _storage(tensor: torch.Tensor) -> int:

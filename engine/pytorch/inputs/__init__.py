@@ -41,6 +41,14 @@ def tensor_type(tensor: torch.Tensor) -> TensorType:
     return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
+def dtype_in_run(own: torch.dtype, dtype: str) -> torch.dtype:
+    """What a dtype becomes in a run in `dtype`: float32, float64 and complex ones change alone."""
+    run = getattr(torch, dtype)
+    if own in (torch.float32, torch.float64):
+        return run
+    return run.to_complex() if own in (torch.complex64, torch.complex128) else own
+
+
 def hint_of(names: Iterable[str]) -> str:
     example = ", ".join(f"{n}=1x14x768:float32" for n in names)
     return f"Give one type an input, such as {example or EXAMPLE}."
@@ -130,8 +138,8 @@ def fitting(
             rows of what is looked up.
     """
     wanted = dtype if one.type is None else getattr(torch, one.type.dtype)
-    if wanted.is_floating_point:
-        wanted = dtype if wanted in (torch.float32, torch.float64) else wanted
+    if wanted in (torch.float32, torch.float64):
+        wanted = dtype
     cast = tensor.to(wanted)
     if tensor.is_floating_point() != wanted.is_floating_point or (
         not wanted.is_floating_point and not torch.equal(cast.to(tensor.dtype), tensor)
@@ -207,9 +215,8 @@ def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -
         kind: its type; an `InputType` says the range.
         dtype: of floating inputs that are float32 or float64.
     """
-    own, shape = getattr(torch, kind.dtype), [int(d) for d in kind.shape]
-    if own.is_floating_point and kind.dtype in ("float32", "float64"):
-        own = getattr(torch, dtype)
+    own = dtype_in_run(getattr(torch, kind.dtype), dtype)
+    shape = [int(d) for d in kind.shape]
     ranged = range_of(one, kind)
     if isinstance(ranged, InputType):
         _check_rows(one, ranged.least, ranged.most, one.name)
@@ -217,7 +224,8 @@ def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -
             ranged.least, ranged.most + 1, shape, generator=generator, dtype=torch.int64
         ).to(own)
     if not _is_mask(one.name, kind):
-        return torch.randn(shape, generator=generator).to(own)
+        drawn_in = torch.complex64 if own.is_complex else torch.float32
+        return torch.randn(shape, generator=generator, dtype=drawn_in).to(own)
     last = shape[-1] if shape else 1
     # Some call the open places true, and some the closed ones.
     lengths = torch.randint(1, max(last, 2), shape[:-1], generator=generator)

@@ -12,7 +12,6 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
 from relascope.engine.pytorch.model import Model
@@ -56,11 +55,6 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     progress(0.4, "converting operators to Relax")
     tensors = {**model.parameters, **model.buffers}
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
-    for name, tensor in {**inputs, **tensors}.items():
-        if tensor.is_complex():
-            message = f"{name} is {dtype_name(tensor.dtype)}, and Relax has no complex numbers."
-            hint = "Take real and imaginary part as two tensors (torch.view_as_real)."
-            raise EngineError("operator", message, name, hint)
     variables = {
         name: variable(name, tuple(tensor.shape), dtype_name(tensor.dtype))
         for name, tensor in {**inputs, **tensors}.items()

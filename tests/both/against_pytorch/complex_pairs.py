@@ -1,12 +1,20 @@
 """Complex tensors as pairs, and Fourier transforms: values and gradients are PyTorch's."""
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 
-from answers import refused
+from answers import quiet, refused
 from edge_values import drawn, forwards_agree, gradients_agree_of, program
-from quick import QUICK
+from limits import ELEMENTWISE, close
+from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
+from relascope.engine.dispatch import add_tvm_dispatch
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
 
 
 def mixed(x):
@@ -98,7 +106,6 @@ def test_the_size_of_zero_has_a_gradient_of_zero():
 @pytest.mark.parametrize(
     ("function", "match"),
     [
-        (lambda x: torch.fft.rfft(x), "The model returns complex numbers"),
         (lambda x: (1 / torch.fft.rfft(x)).real, "reciprocal has no form for pairs"),
         (lambda x: torch.fft.rfft(x, n=4096).real, "4096 elements is longer than 2048"),
         (lambda x: torch.fft.rfft(x).tanh().real, "tanh has no form for pairs"),
@@ -109,6 +116,81 @@ def test_what_has_no_form_is_refused_by_name(function, match):
         program(function, (drawn(3, 8),), training=False)
 
 
-def test_a_complex_argument_is_refused_by_name():
-    with refused(match="has no complex numbers", where="x0"):
-        program(lambda x: (x * 2).real, (torch.ones(2, dtype=torch.complex64),), training=False)
+class Fourier(nn.Module):
+    """A layer of a Fourier operator and Llama's rotary positions: complex numbers are an input, a
+    parameter, a buffer, and outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 4, 2, 3, dtype=torch.cfloat))
+        angles = torch.outer(torch.arange(5.0), 10.0 ** -torch.arange(0, 4))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x, queries, z):
+        spectrum = torch.fft.rfft2(x)
+        out = torch.zeros(2, 4, *spectrum.shape[2:], dtype=torch.cfloat)
+        low = spectrum[:, :, :2, :3]
+        out[:, :, :2, :3] = torch.einsum("bixy,ioxy->boxy", low, self.weight)
+        pairs = torch.view_as_complex(queries.float().reshape(2, 5, 4, 2))
+        turned = torch.view_as_real(pairs * self.turns.view(1, 5, 4)).flatten(2).type_as(queries)
+        return torch.fft.irfft2(out, s=x.shape[-2:]), turned, {"low": low, "z": (z * 2j).conj()}
+
+
+def fourier():
+    torch.manual_seed(0)
+    return Fourier(), (drawn(2, 3, 6, 7), drawn(2, 5, 8), torch.complex(drawn(3), drawn(3) + 1))
+
+
+@pytest.mark.parametrize("ending", ["", ".pt", ".pt2"])
+def test_complex_arguments_and_results_are_pairs(ending, tmp_path):
+    module, inputs = fourier()
+    path = tmp_path / f"fourier{ending}"
+    if ending == ".pt":
+        torch.jit.trace(module, inputs, check_trace=False, strict=False).save(path)
+    elif ending:
+        torch.export.save(torch.export.export(module, inputs), path)
+    if ending:
+        model = load_model(source_from_file(path, training=True), quiet)
+        assert str(dict(model.source.inputs)["z"]) == "complex64[3]"
+        inputs = model.own_inputs(model.inputs)
+    else:
+        source = ModelSource("fourier", training=True)
+        model = model_from_module(module, ("x", "queries", "z"), inputs, source, quiet)
+    said = "Complex tensors are pairs of floats, real and imaginary part along a last axis of 2: "
+    assert any(n.startswith(said) and "weight" in n and "output 3" in n for n in model.notes)
+    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    pairs = map(torch.view_as_real, (inputs[2], module.weight.detach(), module.turns))
+    values = dict(zip(("z", "weight", "turns"), pairs, strict=True))
+    values |= {"x": inputs[0], "queries": inputs[1]}
+    leaves = [*(t.clone().requires_grad_() for t in inputs)]
+    outputs = flat_tensors(module(*leaves))
+    theirs = [torch.view_as_real(o.resolve_conj()) if o.is_complex() else o for o in outputs]
+    torch.testing.assert_close(model.forward(), tuple(t.detach() for t in theirs))
+    ours = live.forward(values)
+    torch.testing.assert_close(ours, tuple(t.detach() for t in theirs), **close(ELEMENTWISE))
+    gradients = torch.autograd.grad(theirs, [*leaves, module.weight], model.grad_outs())
+    expected = dict(zip(("x", "queries", "z", "weight"), gradients, strict=True))
+    expected |= {n: torch.view_as_real(expected[n].resolve_conj()) for n in ("z", "weight")}
+    torch.testing.assert_close(model.gradients(), expected)
+    step = live.step(expected)
+    _, captures = step.forward(values)
+    given = dict(zip(step.grad_outs, model.grad_outs(), strict=True))
+    found = step.backward({**values, **captures, **given})
+    torch.testing.assert_close(found, expected, **close(ELEMENTWISE))
+
+
+def test_a_module_with_complex_numbers_trains_through_a_dispatch():
+    module, inputs = fourier()
+    plain = copy.deepcopy(module)
+    add_tvm_dispatch(module, inputs, engine=ENGINE, target=QUICK)
+    for one in (module, plain):
+        out, turned, rest = one(*inputs)
+        (out.sum() + turned.sum() + (rest["z"] * 1j).real.sum()).backward()
+    assert module.forward.calls["tvm"] == 1
+    torch.testing.assert_close(rest["z"], module(*inputs)[2]["z"], **close(ELEMENTWISE))
+    torch.testing.assert_close(module.weight.grad, plain.weight.grad, **close(ELEMENTWISE))
+
+
+def test_a_complex_argument_that_is_changed_in_place_is_refused_by_name():
+    with refused(match="aten::mul_ changes x0 in place, which is complex"):
+        program(lambda x: x.mul_(2).real, (torch.ones(2, dtype=torch.complex64),), training=False)

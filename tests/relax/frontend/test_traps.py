@@ -271,8 +271,3 @@ def test_weights_in_bfloat16_are_imported():
     module = nn.Linear(4, 4).to(torch.bfloat16)
     _, program = imported(module, torch.ones(2, 4), dtype="bfloat16")
     assert {str(p.dtype) for p in program.params.values()} == {"bfloat16"}
-
-
-def test_complex_numbers_are_refused_by_name():
-    with refused(match="has no complex numbers", where="x0"):
-        imported(nn.Sequential(Fn(lambda x: x * 2)), torch.ones(2, dtype=torch.complex64))
