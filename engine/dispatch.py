@@ -401,8 +401,11 @@ class _Mode:
         leaves = dict(
             zip((*self.inputs, *self.live.program.params), (*samples, *held), strict=True)
         )
-        exact = (n for n, t in leaves.items() if not (t.is_floating_point() or t.is_complex()))
-        leaves = {n: t for n, t in leaves.items() if n not in {*exact} and t.is_leaf}
+        leaves = {
+            n: t
+            for n, t in leaves.items()
+            if t.is_leaf and (t.is_floating_point() or t.is_complex())
+        }
         buffers = self.live.program.buffers
         recording = recorded(t for n, t in leaves.items() if n not in buffers)
         with _own_run(module, route.samples), recording, torch.enable_grad():

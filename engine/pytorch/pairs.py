@@ -1,7 +1,7 @@
 """Complex inputs, parameters, buffers and outputs as pairs of floats: a last axis of two holds the
 real and the imaginary part, in the memory of the complex tensor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ def leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def take_pairs(
-    flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]
+    flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> tuple[str, ...]:
     """Have a trace take and return pairs, before changes in place are written as pure operators.
 
@@ -45,6 +45,8 @@ def take_pairs(
     """
     tensors = {**dict(zip(flat.input_names, inputs, strict=True)), **flat.tensors}
     found = [name for name, tensor in tensors.items() if tensor.is_complex()]
+    if not found and not any(tensor.is_complex() for tensor in outputs):
+        return ()
     for made, _, _, changed in seen_elsewhere(flat) if found else ():
         if changed in found:
             origin = flat.origins[made]

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4187,
     "commands": 3358,
     "core": 1243,
-    "engine": 42258,
+    "engine": 42263,
     "passes": 10768,
     "recorder": 1424,
     "samples": 550,

@@ -76,7 +76,8 @@ def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, 
     whole = cut(ENGINE.to_graph(program)[0], strategy)
     scaled = strategy == "keep_all"  # which saves what the forward makes of each mask
     assert len(whole.masks) == (0 if scaled else 3)
-    assert (whole.bytes == whole.mask_bytes) == (strategy == "inputs_only")
+    assert (whole.bytes == whole.mask_bytes) == (not whole.ids)
+    assert not whole.ids or strategy != "inputs_only"
     (held, handed, taken), outputs, gradients = total(ENGINE, model, program, strategy)
     assert held == whole.bytes == handed + taken
     elements = 2 * 2 * 5 * 5 + 2 * 2 * 5 * 32  # of the attention, of two sums
