@@ -314,7 +314,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "peak",
             "Within a peak",
-            "Of the frontier's cuts, the one with least work whose whole step stays within the "
+            "Of the frontier's cuts, the one with least time whose whole step stays within the "
             "given bytes: captures, gradients, and all that is written on the way. Without a "
             "budget, the one with the lowest peak.",
             within_peak,

@@ -85,7 +85,7 @@ def peak_limit(joint: Joint, wish: Wish) -> int | None:
 
 
 def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
-    """Of the frontier's cuts, the one with least work whose peak is within the wish's budget, or
+    """Of the frontier's cuts, the one with least time whose peak is within the wish's budget, or
     the one with the lowest peak without a budget. A lower budget never gives a higher peak.
 
     Raises:
