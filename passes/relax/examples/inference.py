@@ -1,6 +1,6 @@
 """Examples of the passes that every inference pipeline has."""
 
-from tvm.relax import Tuple, TupleGetItem, op
+from tvm.relax import Tuple, op
 
 from relascope.passes.catalogue.example import Example
 from relascope.passes.relax.examples.building import Tensors
@@ -26,13 +26,6 @@ def combine_matmul(new: Tensors) -> Example:
     weights = [new.weight(name, 3, 4) for name in "qkv"]
     pairs = zip("abc", weights, strict=True)
     return new.example(Tuple([new.bind(name, op.matmul(x, w)) for name, w in pairs]))
-
-
-def decompose_inference(new: Tensors) -> Example:
-    x = new.var("x", 1, 2, 3, 3)
-    given = [new.weight(name, 2) for name in ("weight", "bias", "mean", "var")]
-    n = new.bind("n", op.nn.batch_norm(x, *given, axis=1, training=False))
-    return new.example(TupleGetItem(n, 0))
 
 
 def remove_redundant_reshape(new: Tensors) -> Example:

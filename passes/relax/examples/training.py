@@ -53,4 +53,4 @@ def transpose_of_matmul(new: Tensors) -> Example:
     return new.example(op.permute_dims(new.bind("p", op.matmul(t, g)), [1, 0]))
 
 
-decompose_training = decompose_layer_norm
+decompose_inference, decompose_training = decompose_batch_norm, decompose_layer_norm
