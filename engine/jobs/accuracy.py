@@ -245,12 +245,10 @@ def plan(
             stages.append(Stage("training forward", trained, before))
         stages.append(Stage("gradient", trained, joint))
         # A budget of what is kept is no limit of the peak, unless that alone is asked for.
-        several = len(strategies) > 1
-        limited = [
-            s for s in strategies if STRATEGIES[s].has_budget and (s != "peak" or not several)
-        ]
+        limits = [s for s in strategies if STRATEGIES[s].has_budget]
+        limits = limits if len(strategies) == 1 else [s for s in limits if s != "peak"]
         stages += [
-            Stage("cut and split", trained, joint, s, budget if s in limited else None)
+            Stage("cut and split", trained, joint, s, budget if s in limits else None)
             for s in strategies
         ]
     return tuple(stages)

@@ -374,9 +374,8 @@ class _InPlaceRewriter:
             name = str(parent)
         root = name
         self.first.setdefault(root, self.flat.origin(node))
-        first = (
-            f"n{self.flat.ordinal}_0"  # it stands for the change, and the others are further ones
-        )
+        # It stands for the change, and the others are further ones.
+        first = f"n{self.flat.ordinal}_0"
         made = self.changed(node)
         self.flat.origins[first] = replace(self.flat.origins[first], further=False)
         self.writes[root] += 1

@@ -21,7 +21,7 @@ from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budge
 from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
-from relascope.passes.cuts.peak import Storages, peak_limit, within_peak
+from relascope.passes.cuts.peak import peak, peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -112,7 +112,7 @@ class Cut:
     @cached_property
     def peak_bytes(self) -> int:
         """Estimated bytes of all tensors at the peak of a step: see `passes.cuts.peak`."""
-        return Storages(self.joint).peak(self.ids)
+        return peak(self.joint, self.ids)
 
     @property
     def uncapped_bytes(self) -> int | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from math import fsum
 
 from relascope.core.graph import Graph, Kind
-from relascope.passes.cost import Kernels, MeasuredKernels, Work
+from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 """How the names of mask inputs begin, and of those that other random operators became."""
@@ -67,6 +67,21 @@ class Joint:
         """Ids of the dropout masks and other random numbers, which are inputs."""
         named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
         return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
+
+    @cached_property
+    def storages(self) -> dict[str, tuple[str, ...]]:
+        """By node the ids of the nodes whose storages it is in: of a tuple those of its fields, of
+        inputs, parameters and constants none but a mask's own."""
+        found: dict[str, tuple[str, ...]] = {}
+        for node in self.graph.nodes:
+            if node.id in self.free:
+                found[node.id] = (node.id,) if node.id in self.masks else ()
+            elif is_view(node) or node.kind in (Kind.TUPLE, Kind.ITEM):
+                read = node.edges[:1] if is_view(node) else node.edges
+                found[node.id] = tuple(dict.fromkeys(base for e in read for base in found[e]))
+            else:
+                found[node.id] = (node.id,)
+        return found
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.

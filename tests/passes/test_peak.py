@@ -8,7 +8,7 @@ from drawn_graphs import few, joint_graphs
 from joints import graph_of
 from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.passes.cuts.frontier import frontier
-from relascope.passes.cuts.peak import Storages
+from relascope.passes.cuts.peak import peak
 
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 
@@ -30,7 +30,7 @@ def test_a_value_is_alive_until_its_last_reader_only():
 @given(joint_graphs(), st.lists(st.floats(0.0, 1.2), min_size=2, max_size=4))
 def test_a_lower_limit_never_gives_a_higher_peak(graph, shares):
     joint = Joint(graph)
-    peaks = [Storages(joint).peak(p.saved) for p in frontier(joint)]
+    peaks = [peak(joint, p.saved) for p in frontier(joint)]
     lowest, before = cut(joint, "peak").peak_bytes, None
     assert lowest == min(peaks)
     for share in sorted(shares, reverse=True):
