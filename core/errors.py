@@ -3,7 +3,7 @@
 import difflib
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,6 +65,18 @@ def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterat
     except ValueError as wrong:
         said = message.format(wrong)
         raise EngineError(kind, said[0].upper() + said[1:], where, hint) from wrong
+
+
+@contextmanager
+def reporting(report: Callable[[Exception], EngineError]) -> Iterator[None]:
+    """Raise whatever else the block raises as an EngineError, which `report` makes of it: a library
+    or a model raises anything."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as wrong:
+        raise report(wrong) from wrong
 
 
 def ending(status: int) -> str:

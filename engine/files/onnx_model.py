@@ -12,7 +12,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 from onnx.numpy_helper import from_array, to_array
 from onnx.reference import ReferenceEvaluator
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.core.graph import TensorType
 from relascope.engine.files.onnx_forms import (
     Form,
@@ -168,21 +168,18 @@ class OnnxModel:
             raise EngineError("operator", message, path)
 
 
-@contextmanager
-def importing(what: str, where: str) -> Iterator[None]:
+def importing(what: str, where: str) -> AbstractContextManager[None]:
     """Say that TVM's importer does not take something.
 
     Raises:
         EngineError: of the block; kind "operator" for anything else, which TVM raises.
     """
-    try:
-        yield
-    except EngineError:
-        raise
-    except Exception as wrong:
+
+    def report(wrong: Exception) -> EngineError:
         said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300].rstrip(". ")
-        message = f"TVM's importer does not take {what}: {said}."
-        raise EngineError("operator", message, where) from wrong
+        return EngineError("operator", f"TVM's importer does not take {what}: {said}.", where)
+
+    return reporting(report)
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:

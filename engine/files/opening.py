@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine import sandbox
 from relascope.engine.files.archive import MIB, plainly
 from relascope.engine.limits import limited
@@ -42,14 +42,10 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
     most: dict[str, Any] = {"seconds": seconds, "memory": memory, "final": True}
     watched = limited(what, path.name, "file", *about, **most)
     with watched, _soft(memory, seconds):
-        try:
+        cannot = f"{path.name} cannot be opened: "
+        hint = f"Limits are {seconds:.0f} s and {memory // MIB:,} MiB ({SECONDS}, {MEMORY})."
+        with reporting(lambda e: EngineError("file", f"{cannot}{plainly(e)}.", path.name, hint)):
             yield
-        except EngineError:
-            raise
-        except Exception as wrong:  # torch raises whatever it stumbles on
-            message = f"{path.name} cannot be opened: {plainly(wrong)}."
-            hint = f"Limits are {seconds:.0f} s and {memory // MIB:,} MiB ({SECONDS}, {MEMORY})."
-            raise EngineError("file", message, path.name, hint) from wrong
 
 
 def _bytes(path: Path) -> int:

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine.files.archive import MIB, Archive, plainly
 
 Saved = tuple[tuple[str, torch.Tensor], ...]
@@ -41,12 +41,8 @@ def read_tensors(path: Path) -> Saved:
     if read is None:
         message = f"{path.name} is none of .npy, .npz, .safetensors and .pt."
         raise EngineError("file", message, path.name, _HINT)
-    try:
+    with reporting(lambda wrong: _refused(path, f"cannot be understood: {_said(wrong)}")):
         found = read(path)
-    except EngineError:
-        raise
-    except Exception as wrong:  # numpy, safetensors and torch raise whatever they stumble on
-        raise _refused(path, f"cannot be understood: {_said(wrong)}") from wrong
     if not found or not all(t.numel() for _, t in found):
         raise _refused(path, "holds a tensor without elements" if found else "holds no tensor")
     return found

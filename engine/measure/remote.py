@@ -7,14 +7,14 @@ so the network does not count.
 import statistics
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
 from relascope.engine.building.executables import Compiled, Tensors
@@ -139,19 +139,15 @@ def check_measurable(target: Target, ours: Collection[str], fleet: Fleet | None)
         raise EngineError("target", message, target.name, hint)
 
 
-@contextmanager
-def understood(what: str) -> Iterator[None]:
-    try:
-        yield
-    except EngineError:
-        raise
-    except Exception as wrong:
-        message = f"The device cannot run it: {lines_of(wrong)[-1][:300]}"
-        hint = (
-            "It links what it is sent with its C++ compiler, and needs what the target says: "
-            "its architecture, and a TVM with a runtime for its GPU."
-        )
-        raise EngineError("target", message, what, hint) from wrong
+def understood(what: str) -> AbstractContextManager[None]:
+    message = "The device cannot run it: "
+    hint = (
+        "It links what it is sent with its C++ compiler, and needs what the target says: "
+        "its architecture, and a TVM with a runtime for its GPU."
+    )
+    return reporting(
+        lambda wrong: EngineError("target", f"{message}{lines_of(wrong)[-1][:300]}", what, hint)
+    )
 
 
 def threads_of(session: Any, threads: int) -> int:

@@ -8,7 +8,7 @@ import difflib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.engine.protocol.results import ModuleRow
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
@@ -226,16 +226,10 @@ def _run(whole: Opened, source: ModelSource) -> None:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-@contextmanager
-def _running(where: str) -> Iterator[None]:
+def _running(where: str) -> AbstractContextManager[None]:
     """Report what a model's run raises."""
-    try:
-        yield
-    except EngineError:
-        raise
-    except Exception as wrong:  # the model's own code
-        message = f"The whole model does not run with its inputs: {lines_of(wrong)[-1]}"
-        raise EngineError("input", message, where, "Give inputs that it takes.") from wrong
+    message, hint = "The whole model does not run with its inputs: ", "Give inputs that it takes."
+    return reporting(lambda e: EngineError("input", f"{message}{lines_of(e)[-1]}", where, hint))
 
 
 @contextmanager

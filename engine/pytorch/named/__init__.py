@@ -7,8 +7,8 @@ allocates nothing.
 
 import difflib
 import fnmatch
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +16,7 @@ import psutil
 import torch
 from torch import nn
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine.files.archive import plainly
 from relascope.engine.files.opening import opening
 from relascope.engine.protocol.results import NamedModel
@@ -128,16 +128,10 @@ def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel,
     return *rows, *broken
 
 
-@contextmanager
-def _told(name: str) -> Iterator[None]:
+def _told(name: str) -> AbstractContextManager[None]:
     """Report what a library's code raises."""
-    try:
-        yield
-    except EngineError:
-        raise
-    except Exception as wrong:  # a library raises whatever it stumbles on
-        message = f"{name} cannot be built, or run on the inputs made for it: {plainly(wrong)}."
-        raise EngineError("operator", message, name) from wrong
+    message = f"{name} cannot be built, or run on the inputs made for it: "
+    return reporting(lambda wrong: EngineError("operator", f"{message}{plainly(wrong)}.", name))
 
 
 def on_meta(make: Callable[[], nn.Module]) -> nn.Module:

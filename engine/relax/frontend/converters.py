@@ -16,7 +16,7 @@ from torch.fx import Node
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
@@ -211,14 +211,11 @@ class Converter(ExportedProgramImporter):
         if name not in self.convert_map:
             self.refuse(node, *unlike.unknown("Relax", name))
         reading = Reading(node)
-        try:
+        meta = node.meta
+        with reporting(lambda e: unlike.unconverted("Relax", name, meta["origin"], e)):
             cast = {n: self.cast(self.env[n], d) for n, d in in_common(node).items()}
             made = self.with_others(self.convert_map[name], cast, reading)
             made = self.as_pytorch(node, made)
-        except EngineError:
-            raise
-        except Exception as wrong:
-            raise unlike.unconverted("Relax", name, node.meta["origin"], wrong) from wrong
         if left_out := reading.left_out():
             self.refuse(node, f"The option {left_out[0]} of {name} cannot be imported.")
         self.check(node, made)

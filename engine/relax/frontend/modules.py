@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.script.parser import relax as words
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.core.place import with_import_root
 from relascope.engine.files.formats import is_relax_json
 from relascope.engine.files.program_file import (
@@ -103,7 +103,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         progress(0.1, "asking Relay's TVM to read its text")
         pieces = replace(pieces, format="json", text=_json_of(pieces, path.name))
 
-    try:
+    with reporting(lambda wrong: not_read(path.name, "Relax", lines_of(wrong))):
         mod = _read(pieces, path.name)
         code = _code(mod, path.name)
         main, shown = _main(mod, path.name)
@@ -113,10 +113,6 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = forced(mod, computed, dict(source.sides)) if source.sides else mod
         # What writes into memory must stay in its order.
         mod = mod if code else _one_block(mod)
-    except EngineError:
-        raise
-    except Exception as wrong:  # TVM raises anything over a module that is not well-formed
-        raise not_read(path.name, "Relax", lines_of(wrong)) from wrong
     made = replace(imported(mod, pieces.params, path.name), branches=branches)
     if shown:
         made = replace(made, notes=(shown, *made.notes))

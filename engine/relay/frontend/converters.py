@@ -7,7 +7,7 @@ another default): they are right, or refuse and name the operator and its module
 import math
 import operator
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tvm import relay
 from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.relay.frontend.common import set_span
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import reporting
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
@@ -99,13 +99,9 @@ class Converter(CoreOperators, TypedConverter):
             elif node.op == "call_function":
                 self.node = node
                 self.current_op, self.source_map = [node], {node: span_key(node.meta["origin"])}
-                try:
+                origin = node.meta["origin"]
+                with reporting(partial(unlike.unconverted, "Relay", origin.operator, origin)):
                     made = self.checked(self.called(env))
-                except EngineError:
-                    raise
-                except Exception as wrong:
-                    origin = node.meta["origin"]
-                    raise unlike.unconverted("Relay", origin.operator, origin, wrong) from wrong
                 env[node] = set_span(made, self.source_map[node])
         outputs: Any = trace.graph.output_node().args[0]
         for name, value in trace.updates.items():

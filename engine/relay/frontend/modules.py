@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.engine.files.formats import is_relax_json
 from relascope.engine.files.program_file import Pieces, is_onnx_file, not_read, taken_apart
 from relascope.engine.files.tvm_json import check_relay_json
@@ -77,11 +77,8 @@ def reading(name: str) -> Iterator[None]:
 
     tvm.ir.diagnostics.override_renderer(render)
     try:
-        yield
-    except EngineError:
-        raise
-    except Exception as wrong:
-        raise not_read(name, "Relay", found[:1] or lines_of(wrong)) from wrong
+        with reporting(lambda wrong: not_read(name, "Relay", found[:1] or lines_of(wrong))):
+            yield
     finally:
         tvm.ir.diagnostics.override_renderer(None)
 
