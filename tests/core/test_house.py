@@ -41,7 +41,7 @@ LINES = {
     "passes": 10761,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25779,
+    "viz": 25763,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

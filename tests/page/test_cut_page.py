@@ -192,13 +192,6 @@ def test_the_frontiers_chart_has_every_point_and_the_rivals():
     assert rules.isdisjoint(drawn(rivals)[1])
 
 
-def test_the_frontiers_line_is_straight_between_its_points():
-    rows = charts._line([{"bytes": 0, "net_share": 1.0}, {"bytes": 120, "net_share": 0.0}])
-    assert rows[0] == {"bytes": 0, "net_share": 1.0}
-    assert rows[-1] == {"bytes": 120, "net_share": 0.0}
-    assert all(r["net_share"] == pytest.approx(1 - r["bytes"] / 120) for r in rows)
-
-
 @pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
 def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     depth = tables.cut_document(cut(chain(), strategy))["held"]

@@ -28,9 +28,6 @@ _CLIPS = {  # of the shapes, for a legend
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
-_AXES = "bytes", "net_share"  # of the frontier's chart
-_SHARES = [-0.5, -0.2, -0.05, 0, 0.01, 0.05, 0.2, 0.5, 1]  # that its axis names
-STEPS = 12  # of the frontier's line between two points: it is straight, the scale is not
 
 
 def columns(most: int) -> alt.ExprRef:
@@ -85,15 +82,9 @@ def frontier(
         for rows in (_marks(document, rivals), here, points)
     )
     names = [m["what"] for m in marks]
-    shares = [p["net_share"] for p in (*points, *marks, *here)]
     most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
     x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
-    y = alt.Y(
-        "net_share:Q",
-        title="time added",
-        scale=alt.Scale(type="sqrt", domain=[min(0.0, *shares), max(1.0, *shares)]),
-        axis=alt.Axis(format="+.0%", values=_SHARES, labelOverlap=False),
-    )
+    y = alt.Y("net_share:Q", title="time added", axis=alt.Axis(format="+.0%", tickCount=6))
     sizes = "size:N; kept", "net:N; time added"
     named = tips("what:N; what", *sizes)
     below = alt.Legend(
@@ -103,7 +94,7 @@ def frontier(
     looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
     colours, shapes = map(list, zip(*looks, strict=True))
     layers = [
-        alt.Chart(pd.DataFrame(_line(points), columns=["bytes", "net_share"]))
+        alt.Chart(pd.DataFrame(cuts))
         .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
         .encode(x=x, y=y, order="bytes:Q"),
         alt.Chart(pd.DataFrame(cuts))
@@ -153,7 +144,10 @@ def frontier_legend(document: Row, rivals: Row | None) -> str:
 def _marks(document: Row, rivals: Row | None) -> list[Row]:
     """The strategies and PyTorch eager as large points of the frontier's chart."""
     named = ((STRATEGIES[s["strategy"]].title, s) for s in document["strategies"])
-    marks = [{"what": t, "strategy": s["strategy"], **{f: s[f] for f in _AXES}} for t, s in named]
+    marks = [
+        {"what": t, "strategy": s["strategy"], **{f: s[f] for f in ("bytes", "net_share")}}
+        for t, s in named
+    ]
     if rivals:
         eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}
         marks.append({"what": "PyTorch eager", **eager})
@@ -181,16 +175,6 @@ def _bytes_axis(most: int) -> alt.Axis:
         labelExpr=f"datum.value ? format(datum.value / {unit}, '{digits}') + ' {name}' : '0'",
         labelOverlap=False,
     )
-
-
-def _line(points: Sequence[Row]) -> list[Row]:
-    """The frontier's line as many short pieces, which a bent scale bends as it should."""
-    rows = [
-        {f: left[f] + k / STEPS * (right[f] - left[f]) for f in _AXES}
-        for left, right in itertools.pairwise(points)
-        for k in range(STEPS)
-    ]
-    return rows + [{f: p[f] for f in _AXES} for p in points[-1:]]
 
 
 def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:

@@ -28,7 +28,7 @@ export function frontierChart(show) {
   const nets = cuts.map((c) => c.net), least = Math.min(...nets);
   const most = Math.max(least + 1e-9, ...nets);
   const x = (c) => EDGE + (WIDE - 2 * EDGE) * (high > low ? (c.bytes - low) / (high - low) : 0.5);
-  const y = (c) => HIGH - EDGE - (HIGH - 2 * EDGE) * Math.sqrt((c.net - least) / (most - least));
+  const y = (c) => HIGH - EDGE - (HIGH - 2 * EDGE) * (c.net - least) / (most - least);
   const line = cuts.filter((c) => !c.title).map((c) => `${x(c)},${y(c)}`).join(" ");
   const points = cuts.map((c, k) => {
     const words = `${c.title || "Cut"}: ${sizeText(c.bytes)} kept, ${netPercent(c.net)} time`;
