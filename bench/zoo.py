@@ -61,7 +61,7 @@ _BARS: Bars = {("relax", "forward"): 95, ("relay", "forward"): 92}
 _BARS |= {("relax", "gradient"): 88, ("relay", "gradient"): 80}
 _SLOW = 3  # per cent of what is drawn
 _TOLERANCE = 1e-5  # of a tensor's scale; ten times that for gradients
-_SECONDS, _PATIENCE, _GIB = 120, 5, 6
+_SECONDS, _PATIENCE, _GIB = 120, 5, 10
 _PAGE = ROOT / "docs/zoo.md"
 _OPERATOR = re.compile(r"\b(?:aten|prim|prims|quantized)::\w+(?:\.\w+)?|\b(?:nn|image|vision)\.\w+")
 
