@@ -1,4 +1,4 @@
-"""What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, masks included.
+"""What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, with masks as bits.
 
 Of small functions of the form that PyTorch's own tests of its partitioner have (`partitioning.py`),
 and of samples at a batch of 8 with 128 tokens, or their own size. PyTorch's figures are with
@@ -23,6 +23,7 @@ from relascope.engine.protocol.source import CODE, ModelSource
 from relascope.engine.pytorch.baselines.saved import BEST_BUDGET, min_cut_storages
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import cut
+from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import build
 
 SAMPLES = {n: (8, 128) for n in ("bert_layer", "gpt2_block", "llama_block")}
@@ -40,7 +41,7 @@ def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
     theirs, best = (min_cut_storages(module, inputs, b) for b in (1.0, BEST_BUDGET))
     for gradient in gradients(ir):
         given = replace(source, gradient=gradient)
-        pipeline = default_pipeline(ir, True, gradient)
+        pipeline = Pipeline((*default_pipeline(ir, True, gradient), Step("masks_as_bits")))
         found = cut(joint_of(client.call, given, pipeline))
         row = {"engine": ir, "gradient": gradient, "sample": name, "captures": len(found.ids)}
         row |= {"bytes": found.bytes, "of them masks": found.mask_bytes}

@@ -1,7 +1,8 @@
 """What the programs of all IRs have: the value that passes take and return."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from relascope.core.errors import EngineError
 
 @dataclass(frozen=True)
 class Mask:
-    """Random numbers turned into an input. A dropout's mask says in a byte an element what stays,
-    which the program scales; other operators' results are what they draw.
+    """Random numbers turned into an input. A dropout's mask says in a byte an element, or in a bit,
+    what stays, which the program scales; other operators' results are what they draw.
 
     Args:
         rate: of a dropout, the probability p of a zero.
@@ -22,6 +23,8 @@ class Mask:
         draw: a tensor's method that fills it, such as "normal_", or "randperm"; "" is a dropout.
         given: that method's arguments.
         ordinal: the draw's place in the order in which PyTorch executes the model.
+        bits: of a dropout, the input has a bit an element: eighth i of the mask, in order of
+            memory, in bit i of a row of bytes; what is missing to the last eighth is 0.
     """
 
     name: str
@@ -32,6 +35,21 @@ class Mask:
     draw: str = ""
     given: tuple[float, ...] = ()
     ordinal: int = -1
+    bits: bool = False
+
+    def in_bits(self) -> "Mask":
+        """The same with `bits`, under a name that says so."""
+        return replace(self, name=f"{self.name}_bits", bits=True)
+
+    @property
+    def elements(self) -> int:
+        """How many random numbers are drawn."""
+        return prod(self.shape)
+
+    @property
+    def held_shape(self) -> tuple[int, ...]:
+        """The shape of the input."""
+        return (1, -(-self.elements // 8)) if self.bits else self.shape
 
     @property
     def held(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -51,8 +52,8 @@ def draw_masks(
         room: masks of earlier calls, to reuse their memory; None allocates.
 
     Returns:
-        By name, 0 and 1 as uint8 in the mask's shape, by the model's own dropout on ones; of other
-        random operators, what they return.
+        By name, 0 and 1 as uint8 in the mask's shape, or its bits, by the model's own dropout on
+        ones; of other random operators, what they return.
     """
     with nullcontext() if seed is None else seeded(seed):
         return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
@@ -61,6 +62,8 @@ def draw_masks(
 def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
     if mask.draw:
         return filled(mask, device)
+    if mask.bits:
+        return _packed(_mask(replace(mask, bits=False), device, BufferPool()), mask.held_shape[1])
     if mask.order:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]
@@ -76,3 +79,13 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
         return made.bernoulli_(1 - mask.rate)
     ones = torch.ones(mask.shape, dtype=getattr(torch, mask.dtype), device=device)
     return torch.nn.functional.dropout(ones, mask.rate, training=True).ne(0).to(held)
+
+
+def _packed(mask: torch.Tensor, columns: int) -> torch.Tensor:
+    """A mask in a bit an element, as `Mask.bits` says."""
+    flat = mask.flatten()
+    eighths = torch.nn.functional.pad(flat, (0, 8 * columns - len(flat))).view(8, columns)
+    rows = eighths[7].clone()
+    for eighth in reversed(eighths[:7].unbind()):
+        rows.mul_(2).add_(eighth)
+    return rows.view(1, columns)

@@ -154,7 +154,8 @@ def check_signature(
 ) -> None:
     """Refuse a program after a pass that cannot be called as the one before it.
 
-    Arguments may go where they are parameters, and the steps to the gradient change the results.
+    Arguments may go where they are parameters, or random numbers that the program takes otherwise
+    now, and the steps to the gradient change the results.
 
     Raises:
         EngineError: kind "type"; names the argument or result.
@@ -166,7 +167,8 @@ def check_signature(
     known = {*now.inputs, *now.params, *now.grad_outs, *(m.name for m in now.masks)}
     known |= set(types) if was.not_run else set()
     wrong = [f"made an argument {n}, which nobody gives a value" for n in made if n not in known]
-    wrong += [f"took the argument {n} away" for n in types if n not in made and n not in was.params]
+    may_go = {*was.params, *({m.name for m in was.masks} - {m.name for m in now.masks})}
+    wrong += [f"took the argument {n} away" for n in types if n not in made and n not in may_go]
     wrong += [
         f"made the argument {n} {made[n]}, which was {kind}"
         for n, kind in types.items()

@@ -28,15 +28,15 @@ ORDER = {
         convert_layout alter_op_layout mixed_precision fast_math qnn_legalize qnn_canonicalize
         inline remove_unused_functions defuse externalize_dropout
         decompose_layer_norm decompose_batch_norm root_grad_out gradient graph_normal_form
-        static_like shape_const_dedup drop_zeros drop_ones transpose_dedup dce
+        static_like shape_const_dedup drop_zeros drop_ones transpose_dedup dce masks_as_bits
     """,
     "relax": """
         cse bind fold combine_matmul decompose_inference decompose_training decompose_gelu
         decompose_layer_norm decompose_batch_norm root_grad_out gradient drop_zeros drop_ones
         transpose_dedup transpose_of_matmul fuse_transpose_matmul remove_redundant_reshape
-        canonicalize dce inline topological_sort expand_matmul_of_sum adjust_matmul_order
-        reorder_permute_dims_after_concat fast_math convert_layout mixed_precision legalize
-        annotate_pattern fuse_ops fuse_tir
+        canonicalize dce masks_as_bits inline topological_sort expand_matmul_of_sum
+        adjust_matmul_order reorder_permute_dims_after_concat fast_math convert_layout
+        mixed_precision legalize annotate_pattern fuse_ops fuse_tir
     """,
 }
 """Those that people ask for first, first. A pass that is not named here comes behind them."""

@@ -15,6 +15,7 @@ from relascope.passes.program import Mask
 __all__ = [
     "kernel",
     "test_a_kernel_that_draws_other_numbers_is_not_used",
+    "test_bits_are_those_of_the_bytes_eighth_by_eighth",
     "test_masks_are_those_of_dropout",
     "test_nan_stays_where_a_dropout_keeps_nothing",
     "test_the_kernel_draws_the_numbers_of_pytorchs_generator",
@@ -78,6 +79,18 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
         scaled = found[mask.name] * torch.tensor(mask.scale)
         assert torch.equal(scaled, torch.nn.functional.dropout(ones, mask.rate))
     assert torch.equal(torch.rand(3), after)
+
+
+def test_bits_are_those_of_the_bytes_eighth_by_eighth() -> None:
+    for shape, order in (((16, 5), ()), ((3, 5, 7), (2, 0, 1)), ((3,), ())):
+        mask = Mask("mask", 0.4, shape, "float32", order)
+        (drawn,) = draw_masks([mask], 3).values()
+        ((name, bits),) = draw_masks([mask.in_bits()], 3).items()
+        padded = np.zeros(8 * bits.shape[1], np.uint8)
+        padded[: drawn.numel()] = drawn.flatten().numpy()
+        expected = np.packbits(padded.reshape(8, -1), axis=0, bitorder="little")
+        assert (name, bits.dtype) == ("mask_bits", torch.uint8)
+        assert np.array_equal(bits.numpy(), expected)
 
 
 class Nothing(torch.nn.Module):

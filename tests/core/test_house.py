@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4187,
+    "bench": 4188,
     "commands": 3358,
     "core": 1255,
-    "engine": 42219,
-    "passes": 10761,
+    "engine": 42234,
+    "passes": 10908,
     "recorder": 1424,
     "samples": 550,
     "viz": 25763,

@@ -1,8 +1,11 @@
 """Examples of the passes on the way to the gradient, and behind it."""
 
+from dataclasses import replace
+
 from tvm.relax import TupleGetItem, op
 
 from relascope.passes.catalogue.example import Example
+from relascope.passes.program import Mask
 from relascope.passes.relax.examples.building import Tensors
 
 
@@ -51,6 +54,15 @@ def transpose_of_matmul(new: Tensors) -> Example:
     h, g = new.var("h", 2, 3), new.var("g", 2, 4)
     t = new.bind("t", op.permute_dims(h, [1, 0]))
     return new.example(op.permute_dims(new.bind("p", op.matmul(t, g)), [1, 0]))
+
+
+def masks_as_bits(new: Tensors) -> Example:
+    x, mask = new.var("x", 4, 4), Mask("dropout_mask_0", 0.5, (4, 4), new.dtype)
+    drawn = new.var(mask.name, *mask.shape, dtype=mask.held)
+    kept = new.bind("kept", op.astype(drawn, new.dtype))
+    differs = "the mask is read from another input"
+    made = new.example(op.multiply(x, kept), differs=differs)
+    return replace(made, program=replace(made.program, inputs=("x",), masks=(mask,)))
 
 
 decompose_inference, decompose_training = decompose_batch_norm, decompose_layer_norm

@@ -319,11 +319,7 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
         return program
     returned = [substituted(r, instead) for r in results(main, old)]
     new = replace(program, provenance=maker.provenance)
-    if isinstance(main.ret_ty, relax.TupleType):
-        function = function_of(main.params, maker.bound, returned, main.attrs)
-    else:
-        function = _single(main, maker.bound, returned[0])
-    return with_main(new, function)
+    return with_main(new, function_like(main, main.params, maker.bound, returned))
 
 
 def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
@@ -337,15 +333,19 @@ def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
     return made
 
 
-def _single(main: Any, bound: Sequence[Binding], returned: Any) -> Any:
-    """The function of one result, which is no tuple."""
-    tupled = function_of(main.params, bound, [returned], main.attrs)
+def function_like(
+    main: Any, params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any]
+) -> Any:
+    """As `function_of`, with the attributes of `main`, and a tuple where that returns one."""
+    tupled = function_of(params, bound, returned, main.attrs)
+    if isinstance(main.ret_ty, relax.TupleType):
+        return tupled
     *rest, last = tupled.body.blocks[0].bindings
     value = last.value.fields[0]
     name = "result"
     if rest and rest[-1].var.same_as(value):  # nothing reads it, so it is the result itself
         value, name = rest[-1].value, str(value.name)
         rest = rest[:-1]
-    out = relax.Var(name, returned.ty)
+    out = relax.Var(name, returned[0].ty)
     block = relax.DataflowBlock([*rest, relax.VarBinding(out, value)])
-    return relax.Function(list(main.params), relax.SeqExpr([block], out), out.ty, True, main.attrs)
+    return relax.Function(list(params), relax.SeqExpr([block], out), out.ty, True, main.attrs)

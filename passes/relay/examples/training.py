@@ -1,5 +1,7 @@
 """Examples of the passes on the way to the gradient."""
 
+from typing import Any
+
 import tvm
 from tvm import relay
 
@@ -7,13 +9,22 @@ from relascope.passes.catalogue.example import Example
 from relascope.passes.relay.examples.building import Tensors
 
 
-def externalize_dropout(new: Tensors) -> Example:
+def _dropout(new: Tensors, *shape: int) -> Any:
     # The import says in a span when PyTorch executes an operator.
     span = tvm.ir.Span(tvm.ir.SourceName("|aten::dropout|0"), 0, 0, 0, 0)
-    made = relay.nn.dropout(new.var("x", 2, 3), 0.1).tuple_value
+    made = relay.nn.dropout(new.var("x", *shape), 0.1).tuple_value
     dropout = relay.Call(made.op, made.args, made.attrs, made.type_args, span)
+    return relay.nn.relu(relay.TupleGetItem(dropout, 0))
+
+
+def externalize_dropout(new: Tensors) -> Example:
     differs = "Relay's dropout, where it is run, keeps everything; with a mask it drops."
-    return new.example(relay.nn.relu(relay.TupleGetItem(dropout, 0)), differs=differs)
+    return new.example(_dropout(new, 2, 3), differs=differs)
+
+
+def masks_as_bits(new: Tensors) -> Example:
+    differs = "The mask is read from another input."
+    return new.example(_dropout(new, 4, 4), after="externalize_dropout", differs=differs)
 
 
 def decompose_layer_norm(new: Tensors) -> Example:

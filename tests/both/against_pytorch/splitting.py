@@ -10,7 +10,7 @@ from quick import QUICK
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
-from training import ENGINE, imported, joint, split_by, step
+from training import ENGINE, imported, joint, passes, split_by, step
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,20 @@ def test_every_strategy_gives_pytorchs_gradients(net, strategy):
     model, program = net
     outputs, gradients = step(model, program, strategy)
     compare(model, outputs, gradients)
+
+
+@pytest.mark.parametrize("strategy", ["keep_all", "min_cut", "inputs_only"])
+def test_masks_in_bits_are_the_same_masks(strategy):
+    model, program = imported(Net().double(), torch.randn(3, 3, 4).double(), dtype="float64")
+    whole = joint(program)
+    bits = passes(whole, "masks_as_bits")
+    (mask,), (before,) = bits.masks, whole.masks
+    assert (mask.held_shape, before.held_shape) == ((1, 5), (3, 3, 4))
+    for each in (bits, passes(bits, "masks_as_bits")):  # a second time there is nothing to do
+        (kept, *_), outputs, gradients = total(ENGINE, model, each, strategy)
+        compare(model, outputs, gradients)
+    saved = total(ENGINE, model, whole, strategy)[0][0]
+    assert kept == saved - (0 if strategy == "keep_all" else 36 - 5)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -14,6 +14,12 @@ BACKEND = RelaxSession().backend
 NAMES = names("relax")
 
 
+def _reads_bits(run, dtype):
+    bits = np.unpackbits(run["dropout_mask_0_bits"], axis=0, bitorder="little")
+    expected = run["x"] * (bits.reshape(4, 4))
+    assert_close(run.after, [expected.astype(dtype)], dtype)
+
+
 def _roots(run, dtype):
     y = np.tanh(run["x"])
     assert_close(run.after, [np.sum(y * run["grad_out_0"]), y], dtype)
@@ -38,6 +44,7 @@ def _is_rounded(run, dtype):
 # Passes that change what is computed, on purpose: what their example computes afterwards, as a
 # function of a `tests.examples.Run` and the dtype that asserts it.
 OTHERWISE = {
+    "masks_as_bits": _reads_bits,
     "root_grad_out": _roots,
     "gradient": _has_the_gradient,
     "fast_math": _is_approximate,

@@ -21,6 +21,12 @@ def _drops(run, dtype):
     assert_close(run.after, [expected], dtype)
 
 
+def _reads_bits(run, dtype):
+    bits = np.unpackbits(run["dropout_mask_0_bits"], axis=0, bitorder="little")
+    expected = run["x"] * (bits.reshape(4, 4) / np.dtype(dtype).type(0.9))
+    assert_close(run.after, [np.maximum(expected, 0)], dtype)
+
+
 def _roots(run, dtype):
     y = run["x"] @ run["w"].T
     assert_close(run.after, [np.sum(y * run["grad_out_0"]), y], dtype)
@@ -48,6 +54,7 @@ def _is_rounded_otherwise(run, dtype):
 # Passes that change what is computed, on purpose: what their example computes afterwards.
 OTHERWISE = {
     "externalize_dropout": _drops,
+    "masks_as_bits": _reads_bits,
     "root_grad_out": _roots,
     "gradient": _has_all_gradients,
     "graph_normal_form": _has_the_gradient_of_the_input,
