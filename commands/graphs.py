@@ -115,10 +115,13 @@ def graph(command: Command) -> Document:
     args, source = command.args, command.source
     pipeline = command.pipeline if args.passes else None
     handing_on.check_ending(args)
+    own = handing_on.overlay_text(args)
     info = command("load", source)
     if pipeline:
         step(command, source, pipeline).check()
     after = command("graph_after", source, pipeline, len(pipeline) - 1) if pipeline else info.graph
+    overlays = command.own_code("overlays", after, str(args.overlay), own) if own else {}
     if args.output:
-        handing_on.graph(command, info, after, pipeline)
-    return tables.model_document(info, command.engine, after, pipeline)
+        handing_on.graph(command, info, after, pipeline, overlays)
+    document = tables.model_document(info, command.engine, after, pipeline)
+    return document | ({"overlays": tables.overlay_rows(after, overlays)} if own else {})

@@ -11,6 +11,7 @@ from typing import Any
 from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.core.own_code import NodeValues, overlays_in
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo
@@ -19,8 +20,9 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import Recording
+from relascope.viz.drawing.drawing import with_overlays
 from relascope.viz.drawing.modules import fold_constants, module_groups
-from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
+from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.rows import Row, tables, timings
@@ -37,13 +39,42 @@ def looks(command: argparse.ArgumentParser) -> None:
     about += "parents; default: as on the page"
     add("--open", metavar="MODULES", help=about)
     add("--types", action="store_true", help="label the edges with the types of their values")
+    about = "colour the nodes by functions of your own: each def NAME(graph) in this Python file, "
+    about += "run in the sandbox, returns numbers or texts by node id"
+    add("--overlay", type=Path, metavar="FILE", help=about)
 
 
-def graph(command: Command, info: ModelInfo, after: Graph, pipeline: Pipeline | None) -> None:
-    """Write the graph that `graph` is about."""
+def overlay_text(args: argparse.Namespace) -> str:
+    """The text of --overlay, "" without it; EngineError where there is no such function in it, or
+    what -o writes has no colours."""
+    path = args.overlay
+    if path is None:
+        return ""
+    if args.output and (ending := ending_of(args.output.name, FORMATS)) not in COLOURED:
+        said = f"A file that ends in {ending} has no colours."
+        raise EngineError("usage", said, "--overlay", f"Write {', '.join(COLOURED)}, or --json.")
+    try:
+        text = str(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as wrong:
+        why = getattr(wrong, "strerror", None) or wrong
+        hint = "Give a Python file."
+        raise EngineError("file", f"It cannot be read: {why}.", str(path), hint) from wrong
+    overlays_in(str(path), text)
+    return text
+
+
+def graph(
+    command: Command,
+    info: ModelInfo,
+    after: Graph,
+    pipeline: Pipeline | None,
+    overlays: Mapping[str, NodeValues],
+) -> None:
+    """Write the graph that `graph` is about, coloured by the first of the overlays."""
     args = command.args
     ending = ending_of(args.output.name, FORMATS)
     view = replace(PLAIN, show_shapes=args.types, open_groups=_opened(after, args.open))
+    view = with_overlays(view, overlays)
 
     def page() -> Sheet:
         from relascope.viz.handed_on.parts import graph_tab

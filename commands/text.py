@@ -131,8 +131,10 @@ def _one_pass(entry: Document, example: Document | None) -> str:
 def graph(document: Document) -> str:
     name = f"{document['module']} of {document['model']}" if "module" in document else None
     head = f"{name or document['model']} ({document['engine']})"
-    shown = sections.text(tables.graph_sections(document))
-    return "\n".join([head, *document["notes"], shown])
+    own = document.get("overlays", {})
+    shown = tables.graph_sections(document)
+    shown += [sections.table(f"{name}:", rows, most=20) for name, rows in own.items()]
+    return "\n".join([head, *document["notes"], sections.text(shown)])
 
 
 _STEPS = (

@@ -25,7 +25,7 @@ _IDLE = 60.0  # s
 _PATIENCE = 10.0  # times its limit, that a unit may wait for a processor
 
 _PASSES = (
-    "describe target example pass_tests step graph_after text split kernels torch_saved "
+    "describe target example pass_tests overlays step graph_after text split kernels torch_saved "
     "applications verify written"
 )
 _KINDS = {

@@ -2,8 +2,12 @@
 programs answer."""
 
 from dataclasses import replace
+from pathlib import Path
 
+from relascope.core.graph import Graph
+from relascope.core.own_code import NodeValues, run_overlays
 from relascope.engine import sandbox
+from relascope.engine.limits import limited
 from relascope.engine.measure import timing
 from relascope.engine.protocol.results import ExampleRun, NamedModel, PassExample
 from relascope.engine.protocol.session import Progress
@@ -76,6 +80,14 @@ class PipelineSession:
         progress(0.0, "reading TVM's pipelines")
         kind = self.backend.target(target).name if target else "llvm"
         return self.backend.pipelines(kind.split()[0])  # which is all that they differ by
+
+    def overlays(
+        self, graph: Graph, file: str, text: str, *, progress: Progress
+    ) -> dict[str, NodeValues]:
+        """What a person's own functions say of a graph; see `core.own_code.run_overlays`."""
+        progress(0.0, Path(file).name)
+        with limited(f"The overlay {Path(file).name}", file, "usage", "overlays", final=True):
+            return run_overlays(graph, file, text)
 
     def models(
         self, pattern: str, counted: bool = True, *, progress: Progress

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from relascope.core.own_code import functions_of, parsed
 from relascope.passes import catalogue
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.reader import of_function
@@ -70,19 +71,20 @@ def read(file: str) -> tuple[PassInfo, ...]:
         ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
     """
     try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+        text = Path(file).read_text(encoding="utf-8")
     except OSError as wrong:
         raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
-        raise ValueError(f"{file} is no Python: {wrong or 'it is nested too deeply'}") from wrong
+    except ValueError as wrong:
+        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+    tree = parsed(file, text)
     irs = tuple(_irs(tree)) or IRS
     if not set(irs) <= set(IRS):
         raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
     found = tuple(
         of_function(f, ir, file, f.name, Path(file).name)
-        for f in tree.body
+        for f in functions_of(tree, "program")
         for ir in irs
-        if isinstance(f, ast.FunctionDef) and _is_pass(f)
+        if re.fullmatch("[a-z][a-z0-9_]*", f.name)  # which a pipeline's text can hold
     )
     if not found:
         raise ValueError(f"{file} has no pass: no public function whose argument is `program`")
@@ -94,17 +96,6 @@ def _irs(tree: ast.Module) -> Iterator[str]:
         match statement:
             case ast.Assign(targets=[ast.Name(id="IR")], value=ast.Constant(value=str(ir))):
                 yield ir
-
-
-def _is_pass(function: ast.FunctionDef) -> bool:
-    given = [*function.args.posonlyargs, *function.args.args]
-    needed = len(given) - len(function.args.defaults) + function.args.kw_defaults.count(None)
-    first = given[0].arg if given else ""
-    # The name must be one that a pipeline's text can hold.
-    return bool(re.fullmatch("[a-z][a-z0-9_]*", function.name)) and (first, needed) == (
-        "program",
-        1,
-    )
 
 
 def examples(entry: PassInfo) -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4188,
-    "commands": 3358,
-    "core": 1255,
-    "engine": 42234,
-    "passes": 10908,
+    "commands": 3403,
+    "core": 1358,
+    "engine": 42246,
+    "passes": 10899,
     "recorder": 1424,
     "samples": 550,
-    "viz": 25763,
+    "viz": 25795,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

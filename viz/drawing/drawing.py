@@ -131,6 +131,12 @@ class View:
     present: Callable[[bool, int | None], None] | None = None
 
 
+def with_overlays(view: View, own: Mapping[str, Mapping[str, float | str]]) -> View:
+    """The view with a person's own overlays, by their names; the first is what the colours say."""
+    made = [Overlay(f"own {name}", name.replace("_", " "), own[name]) for name in own]
+    return replace(view, overlays=made, overlay=made[0].name) if made else view
+
+
 def focus_on(module: str) -> str:
     """What to give `graph_view` as `focus` for a module's path."""
     return _GROUP + module

@@ -38,6 +38,9 @@ FORMATS: dict[str, str] = {
 }
 """By the end of a file's name, what it is for."""
 
+COLOURED = (".html", ".svg", ".png", ".pdf")
+"""Those that show an overlay."""
+
 
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
     """The longest known ending that a file's name has; EngineError, kind "usage", if it has

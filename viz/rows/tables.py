@@ -6,8 +6,12 @@ line promises; those that end in `_sections` or `_table` make of these what peop
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import starmap
+from math import isfinite
+from typing import Any
 
 from relascope.core.graph import Graph, Kind, Role
+from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
@@ -125,6 +129,23 @@ def model_document(
         **graph_facts(graph, info),
         "graph": graph.to_json(),
     }
+
+
+def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]) -> Row:
+    """By an overlay's name the nodes that have a value, the largest number first, then texts."""
+    nodes = {n.id: n for n in flat(graph)}
+
+    def row(ident: str, value: float | str) -> Row:
+        node = nodes[ident]
+        known = isinstance(value, str) or isfinite(value)
+        told = value if known else str(value)  # JSON has no infinity
+        return {"value": told, "node": node.title, "module": node.scope, "id": ident}
+
+    def order(one: Row) -> tuple[bool, Any]:
+        text = isinstance(one["value"], str)
+        return text, one["value"] if text else -one["value"]
+
+    return {k: sorted(starmap(row, v.items()), key=order) for k, v in overlays.items()}
 
 
 def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:

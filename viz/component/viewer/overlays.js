@@ -21,14 +21,15 @@ export function valueText(value, unit) {
 
 // Where the steps of a scale begin: in equal ratios where values differ much, else equally apart.
 export function stepsOf(values) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity, high = -Infinity, least = Infinity; // the least above 0
   for (const value of values) {
     if (typeof value !== "number" || !Number.isFinite(value)) continue;
     low = Math.min(low, value); high = Math.max(high, value);
+    if (value > 0) least = Math.min(least, value);
   }
   if (low >= high) return [];
   const ratio = low >= 0 && high / Math.max(low, high / 1e6) > 8;
-  if (ratio) low = Math.max(low, high / 1e4);
+  if (ratio) low = Math.max(least, high / 1e4);
   return Array.from({ length: STEPS - 1 }, (_, k) => (ratio
     ? low * (high / low) ** ((k + 1) / STEPS) : low + (high - low) * (k + 1) / STEPS));
 }

@@ -21,7 +21,7 @@ export function pictureOutside({ data, theme, font, shapes }) {
   const v = new Camera(), canvas = new SvgCanvas();
   Object.assign(v, { block: data, toggles: {}, ratio: 1, finder: { boxes: [] } });
   v.theme = Object.assign(new Theme(v), { name: theme, font });
-  v.overlays = new Overlays(v);
+  v.overlays = Object.assign(new Overlays(v), { chosen: data.overlay });
   v.take(data);
   const { drawing, solid } = v, { box, edge, height } = drawing, { surfaces } = v.theme.look;
   v.theme.ground = surfaces.ground;
@@ -58,7 +58,7 @@ export function pictureOutside({ data, theme, font, shapes }) {
       if (shape === "line") {
         Object.assign(canvas, { strokeStyle: surfaces[key], lineWidth: 2 });
         canvas.beginPath(); canvas.moveTo(x, y + 8.5); canvas.lineTo(x + 22, y + 8.5); canvas.stroke();
-      } else boxes([i], () => "");
+      } else if (shape !== "title") boxes([i], () => "");
       Object.assign(canvas, { font: "12px", textAlign: "left", fillStyle: surfaces.groupText });
       canvas.fillText(words, x + 28, y + 8.5);
     });
@@ -69,7 +69,8 @@ export function pictureOutside({ data, theme, font, shapes }) {
 // Where the entries of the legend stand, in as many rows as they need.
 function legendOf(v, wide) {
   let x = MARGIN, row = 0;
-  return v.legendRows().map(([key, shape, words]) => {
+  const first = v.overlays.legend ? [["", "title", v.overlays.active.title]] : [];
+  return [...first, ...v.legendRows()].map(([key, shape, words]) => {
     const room = 44 + textWidth(words, 12);
     if (x > MARGIN && x + room > wide - MARGIN) { x = MARGIN; row += 1; }
     x += room;

@@ -1,0 +1,103 @@
+"""Python files of a person's own: which functions they have, and what those say of a graph's nodes.
+
+`--overlay FILE` names a file of which each public function whose one argument is `graph` takes a
+`core.graph.Graph` and returns, by a node's id, a number or a text.
+"""
+
+import ast
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from relascope.core.errors import EngineError, lines_of, refusing
+from relascope.core.graph import Graph
+from relascope.core.identity import flat
+
+NodeValues = dict[str, float | str]
+
+_HINT = "Write such as: def width(graph): return {node.id: len(node.inputs) for node in graph}"
+
+
+def parsed(file: str, text: str) -> ast.Module:
+    """A file's text, which is not run; ValueError where it is no Python."""
+    try:
+        return ast.parse(text, Path(file).name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
+        raise ValueError(f"{file} is no Python: {wrong or 'it is nested too deeply'}") from wrong
+
+
+def functions_of(tree: ast.Module, argument: str) -> list[ast.FunctionDef]:
+    """The public functions that need an argument of this name, and no other."""
+
+    def needs(given: ast.arguments) -> tuple[str, int]:
+        names = [a.arg for a in (*given.posonlyargs, *given.args)]
+        needed = len(names) - len(given.defaults) + given.kw_defaults.count(None)
+        return names[0] if names else "", needed
+
+    functions = (f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name[0] != "_")
+    return [f for f in functions if needs(f.args) == (argument, 1)]
+
+
+def overlays_in(file: str, text: str) -> list[str]:
+    """The names of a text's functions from `graph`; EngineError, kind "usage", without any."""
+    with refusing("usage", "No overlay: {}.", file, _HINT):
+        found = [f.name for f in functions_of(parsed(file, text), "graph")]
+        if not found:
+            raise ValueError(f"{file} has no public function whose argument is `graph`")
+    return found
+
+
+def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
+    """Run a file, and each of its functions on the graph; their values by their names.
+
+    Raises:
+        EngineError: kind "usage", as of `overlays_in` and `node_values`; or the file raises.
+    """
+    names = overlays_in(file, text)
+    space: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
+    try:
+        exec(compile(text, file, "exec"), space)
+    except (Exception, SystemExit) as wrong:
+        raise _raised(Path(file).name, wrong, file) from wrong
+    return {name: node_values(graph, space[name], file) for name in names}
+
+
+def node_values(graph: Graph, function: Callable[[Graph], Any], file: str = "") -> NodeValues:
+    """What a function, of a file, says of the graph; a node with None has no value.
+
+    Raises:
+        EngineError: kind "usage"; it raises, or returns anything but numbers and texts by ids of
+            the graph.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    where = ", ".join(filter(None, (file, name)))
+    try:
+        given = function(graph)
+    except (Exception, SystemExit) as wrong:
+        raise _raised(name, wrong, file) from wrong
+    with refusing("usage", f"What {name} returned is not shown: {{}}.", where, _HINT):
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{type(given).__name__} is no dict of values by node id")
+        known = {node.id for node in flat(graph)}
+        if unknown := [str(key)[:100] for key in given if key not in known]:
+            raise ValueError(f"{len(unknown)} keys are no node's id, such as {unknown[0]!r}")
+        return {str(k): _value(k, v) for k, v in given.items() if v is not None}
+
+
+def _value(key: str, value: Any) -> float | str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Real):
+        with suppress(OverflowError):
+            return value if isinstance(value, int) and abs(value) < 1 << 53 else float(value)
+    raise ValueError(f"{type(value).__name__}, of the node {key}, is no float or text")
+
+
+def _raised(what: str, wrong: BaseException, file: str) -> EngineError:
+    lines = [f.lineno for f in traceback.extract_tb(wrong.__traceback__) if f.filename == file]
+    said = f"{what} raised {type(wrong).__name__}: {lines_of(wrong)[0]}"
+    hint = _HINT if "unhashable" in said else ""  # a node, and not its id, as a key
+    return EngineError("usage", said, f"{file}, line {lines[-1]}" if lines else file, hint)

@@ -1,0 +1,123 @@
+"""Colours by a function of one's own: the example of the docs, and what cannot be shown."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from command_line import document, run
+from graphs import transformer
+from place import ROOT
+from relascope.commands import shared
+from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
+from relascope.core.own_code import node_values, run_overlays
+
+GIVEN = ("graph", "mlp", "--engine", "relax", "--overlay")
+WORD = "def depth(graph): return "
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The function that the documentation shows."""
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    section = text.partition("#### Colours of your own")[2]
+    path = tmp_path_factory.mktemp("own") / "depth.py"
+    path.write_text(re.search("```python\n(.*?)```", section, re.DOTALL)[1])
+    return path
+
+
+def longest(graph: Graph) -> dict[str, int]:
+    found = {}
+    for node in graph:
+        found[node.id] = 1 + max((found[i] for i in node.edges), default=-1)
+    return found
+
+
+def test_the_example_of_the_docs_has_five_lines_and_colours_a_picture_with_a_legend(
+    example, tmp_path
+):
+    assert len(example.read_text().splitlines()) == 5
+    plain, coloured = tmp_path / "plain.svg", tmp_path / "coloured.svg"
+    found = document(*GIVEN, str(example), "-o", str(coloured), real=True)
+    rows = found["overlays"]["depth"]
+    depths = longest(Graph.from_json(found["graph"]))
+    assert {r["id"]: r["value"] for r in rows} == depths
+    assert [r["value"] for r in rows] == sorted(depths.values(), reverse=True)
+    assert "overlays" not in document(*GIVEN[:-1], "-o", str(plain), real=True)
+    told, before = (
+        ["".join(e.itertext()) for e in ElementTree.parse(p).iter() if e.tag.endswith("text")]
+        for p in (coloured, plain)
+    )
+    assert "depth" in told and told[-1].endswith(f" to {max(depths.values())}")
+    assert "depth" not in before
+    printed = run(*GIVEN, str(example), real=True).stdout
+    table = printed.partition("depth:\n")[2].splitlines()
+    assert table[0].split() == ["value", "node", "module", "id"]
+    assert table[2].split()[0] == str(max(depths.values()))
+
+
+REFUSED = {
+    "def depth(program): return {}": "no public function whose argument is `graph`",
+    "def _depth(graph): return {}": "no public function",
+    "def depth(graph, more): return {}": "no public function",
+    "def depth(graph:": "own.py is no Python: '(' was never closed",
+    "return 1\n" + WORD + "{}": "own.py raised SyntaxError: 'return' outside function",
+    "import nonsuch\n" + WORD + "{}": "own.py raised ModuleNotFoundError",
+    "import sys\nsys.exit(3)\n" + WORD + "{}": "own.py raised SystemExit: 3",
+    WORD + "[1]": "What depth returned is not shown: list is no dict",
+    WORD + "{'a': 1, 'b': 2}": "2 keys are no node's id, such as 'a'",
+    WORD + "{n.id: n.outputs for n in graph}": "tuple, of the node",
+    WORD + "{n.id: 10**400 for n in graph}": "int, of the node",
+    WORD + "{n: 1 for n in graph}": "unhashable type",
+    "def depth(graph):\n    raise ValueError('no')": "depth raised ValueError: no",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_overlay_is_refused_in_words(text):
+    with pytest.raises(EngineError, match=re.escape(REFUSED[text])) as refused:
+        run_overlays(transformer(1), "mine/own.py", text)
+    assert refused.value.kind == "usage" and "own.py" in refused.value.where
+    assert refused.value.hint or "raised" in REFUSED[text]
+
+
+def test_the_line_that_raises_is_named():
+    with pytest.raises(EngineError) as refused:
+        run_overlays(transformer(1), "own.py", "def depth(graph):\n    return {}['a']\n")
+    assert refused.value.where == "own.py, line 2"
+
+
+def test_values_are_numbers_and_texts_and_nothing_for_none():
+    graph = transformer(1)
+    first, second, third, *_ = (n.id for n in graph)
+    given = {first: True, second: math.inf, third: None}
+    assert node_values(graph, lambda graph: given) == {first: True, second: math.inf}
+
+
+def test_the_command_says_it_and_writes_nothing(example, tmp_path):
+    own, none = tmp_path / "own.py", tmp_path / "none.py"
+    secret = tmp_path / "secret.txt"
+    secret.write_text("1")
+    own.write_text(WORD + f"{{n.id: open({str(secret)!r}).read() for n in graph}}")
+    table, page = tmp_path / "nodes.csv", tmp_path / "page.html"
+    for given, words in (
+        ((own, "-o", page), "depth raised PermissionError"),  # by the sandbox
+        ((none,), "cannot be read: No such file"),
+        ((tmp_path,), "cannot be read: Is a directory"),
+        ((example, "-o", table), "A file that ends in .csv has no colours"),
+    ):
+        done = run(*GIVEN, *map(str, given), real=True)
+        assert done.returncode in (1, 2) and words in done.stderr
+    assert not table.exists() and not page.exists()
+
+
+def test_a_function_that_never_ends_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared, "_OWN_CODE", 1.0)
+    own = tmp_path / "own.py"
+    own.write_text("def depth(graph):\n    while True:\n        pass\n")
+    done = run(*GIVEN, str(own), real=True)
+    assert done.returncode == 2
+    assert "own.py took longer than 1 s, the limit, and was stopped" in done.stderr
+    assert "--limit-seconds" in done.stderr
