@@ -65,14 +65,15 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     draws = [draw for _, draw in model.flat.draws()]
     drawn = zip(converter.masks, (d for d in draws if d.draw), strict=True)
     masks = tuple(replace(m, order=d.order) for m, d in drawn if m.name in read)
-    names = (*tensors, *(m.name for m in masks))
-    arguments = [variables[n] for n in model.input_names] + [read[n] for n in names if n in read]
+    # What PyTorch reads and the conversion left out has a gradient in PyTorch: zeros.
+    arguments = [variables[n] for n in (*model.input_names, *tensors)]
+    arguments += [read[m.name] for m in masks]
     # Marking a node with its origin copies a variable that the node reads as it is.
     own = {a.name_hint: a for a in arguments}
     made = relay.bind(made, {v: own[v.name_hint] for v in relay.analysis.free_vars(made)})
     mod = tvm.IRModule({"main": relay.Function(arguments, made)})
     mod = relay.transform.InferType()(mod)
-    outputs, used = mod["main"].ret_type, {n: t for n, t in tensors.items() if n in read}
+    outputs = mod["main"].ret_type
     found = tensor_types(outputs)[: len(model.outputs_flat)]
     if found != model.outputs_flat:  # a file does not tell the types behind what it refuses
         ours, theirs = (", ".join(map(str, types)) for types in (found, model.outputs_flat))
@@ -80,12 +81,12 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,
-        params={n: tvm.nd.from_dlpack(t.detach().cpu().clone()) for n, t in used.items()},
+        params={n: tvm.nd.from_dlpack(t.detach().cpu().clone()) for n, t in tensors.items()},
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=tuple(converter.updates),
         no_gradient=refused_gradient(model, *_NO_GRADIENT),
-        buffers=tuple(n for n in model.buffers if n in read),
+        buffers=tuple(model.buffers),
         masks=masks,
         orders=tuple(d.order for d in draws if not d.draw),
         provenance={span_key(o): (o.scope, o.operator) for o in model.flat.origins.values()},
