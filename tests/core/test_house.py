@@ -37,7 +37,7 @@ LINES = {
     "bench": 4188,
     "commands": 3403,
     "core": 1358,
-    "engine": 42246,
+    "engine": 42294,
     "passes": 10899,
     "recorder": 1424,
     "samples": 550,

@@ -63,6 +63,10 @@ class Converter(CoreOperators, TypedConverter):
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= dict.fromkeys(("to", "_to_copy", "type_as"), self.to)
+        for n in ("and", "or", "xor"):
+            ours |= dict.fromkeys((f"bitwise_{n}", f"__{n}__", f"__i{n}__"), self.of_bits(n))
+        for n in ("left", "right"):
+            ours |= dict.fromkeys((f"bitwise_{n}_shift", f"__{n[0]}shift__"), self.shift(n))
         ours |= {"detach": self.detached}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
@@ -301,6 +305,49 @@ class Converter(CoreOperators, TypedConverter):
         if not isinstance(exponent, int) or not 0 < exponent <= 64:
             self.refuse("Powers of integers cannot be imported.", "Convert them to float before.")
         return reduce(relay.multiply, [base] * exponent)
+
+    def of_bits(self, name: str) -> Convert:
+        """TVM's takes operands of one dtype, and `&` for a logical one."""
+
+        def convert(inputs: Any, input_types: Any) -> Any:
+            operands = self.promoted(inputs)
+            kind = "logical" if self.infer_type(operands[0]).dtype == "bool" else "bitwise"
+            return getattr(relay, f"{kind}_{name}")(*operands)
+
+        return convert
+
+    def bitwise_not(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's leaves 32 bits."""
+        is_bool = self.infer_type(inputs[0]).dtype == "bool"
+        return (relay.logical_not if is_bool else relay.bitwise_not)(inputs[0])
+
+    def shift(self, name: str) -> Convert:
+        """TVM's is undefined for less than no bit, and for as many as there are."""
+        op = getattr(relay, f"{name}_shift")
+
+        def convert(inputs: Any, input_types: Any) -> Any:
+            data, by = self.promoted(inputs)
+            dtype = self.infer_type(data).dtype
+            last = np.iinfo(dtype).bits - 1
+            if isinstance(inputs[1], int) and 0 <= inputs[1] <= last:
+                return op(data, by)
+            zero, most = self.number(0, data), self.number(last, data)
+            within = relay.logical_and(by >= zero, by <= most)
+            made = op(data, relay.where(within, by, most))
+            signs = name == "right" and not dtype.startswith("u")
+            return made if signs else relay.where(within, made, zero)
+
+        return convert
+
+    def promoted(self, inputs: Any) -> list[Any]:
+        """Two operands, each in the dtype of the result."""
+        dtype = str(self.node.meta["val"].dtype).removeprefix("torch.")
+        return [
+            relay.cast(v, dtype)
+            if isinstance(v, relay.Expr)
+            else relay.const(np.array(v).astype(dtype), dtype)
+            for v in inputs[:2]
+        ]
 
     def round(self, inputs: Any, input_types: Any) -> Any:
         """TVM's rounds halves away from zero, PyTorch to even."""

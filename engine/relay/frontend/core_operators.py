@@ -48,8 +48,8 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         ours |= {f"grid_sampler_{n}d": self.grid_sampler for n in (2, 3)}
         ours |= {"_softmax": self.softmax, "_log_softmax": self.log_softmax}
         ours |= {"_unsafe_view": self.convert_map["aten::view"]}
-        ours |= {"convolution": self.convolution, "bitwise_or": self.make_elemwise("bitwise_or")}
-        ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2]), "squeeze": self.squeeze}
+        ours |= {"convolution": self.convolution, "squeeze": self.squeeze}
+        ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2])}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
 
     def convolution(self, inputs: Any, input_types: Any) -> Any:
