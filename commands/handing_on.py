@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from relascope.commands.shared import Command, Document, write
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
-from relascope.core.own_code import NodeValues, overlays_in
+from relascope.core.own_code import NodeValues, overlays_in, text_of
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo
@@ -53,12 +53,8 @@ def overlay_text(args: argparse.Namespace) -> str:
     if args.output and (ending := ending_of(args.output.name, FORMATS)) not in COLOURED:
         said = f"A file that ends in {ending} has no colours."
         raise EngineError("usage", said, "--overlay", f"Write {', '.join(COLOURED)}, or --json.")
-    try:
-        text = str(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError) as wrong:
-        why = getattr(wrong, "strerror", None) or wrong
-        hint = "Give a Python file."
-        raise EngineError("file", f"It cannot be read: {why}.", str(path), hint) from wrong
+    with refusing("usage", "No overlay: {}.", "--overlay", "Give a Python file."):
+        text = text_of(str(path))
     overlays_in(str(path), text)
     return text
 

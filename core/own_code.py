@@ -21,6 +21,16 @@ NodeValues = dict[str, float | str]
 _HINT = "Write such as: def width(graph): return {node.id: len(node.inputs) for node in graph}"
 
 
+def text_of(file: str) -> str:
+    """What is in a file; ValueError where it cannot be opened, or is no text."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as wrong:
+        raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
+    except UnicodeError as wrong:
+        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+
+
 def parsed(file: str, text: str) -> ast.Module:
     """A file's text, which is not run; ValueError where it is no Python."""
     try:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relascope.core.scratch import Scratch
 from relascope.recorder.contents import Contents, ffi
 from relascope.recorder.events import Events
 from relascope.recorder.writing import LEVELS, Writer
@@ -176,16 +177,40 @@ def _code(made: Any) -> list[list[str]]:
     return [[str(getattr(made, "kind", "") or getattr(made, "type_key", "")), text]] if text else []
 
 
+class RecordedRun(os.PathLike[str]):
+    """The file of a recording, for whatever takes a path; a notebook draws it. A file that has no
+    path given is gone with this object."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._folder = Scratch() if path is None else None
+        self.path = Path(self._folder.name, "run.rsc") if self._folder else Path(path or "")
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    __str__ = __fspath__
+
+    def __repr__(self) -> str:
+        return f"<relascope recording {str(self.path)!r}>"
+
+    def _repr_html_(self) -> str:
+        # By name, for the recorder goes where nothing that draws is installed.
+        notebook = import_module("relascope.viz.handed_on.notebook")
+        return str(notebook.show(self)._repr_html_())
+
+
 @contextmanager
 def recording(
-    path: str | os.PathLike[str], level: str = "text", *, claim: bool = False
-) -> Iterator[None]:
+    path: str | os.PathLike[str] | None = None, level: str | None = None, *, claim: bool = False
+) -> Iterator[RecordedRun]:
     """Record the passes of all contexts that are opened inside, and of the one that is open; raises
-    as `Record`. `claim` begins the file with the first pass, and where another process has begun
-    it, one beside it: `run.1234.rsc`, by this process's number."""
+    as `Record`. Without a path, the file is temporary, at the level "graphs" unless given.
+    `claim` begins the file with the first pass, and where another process has begun it, one beside
+    it: `run.1234.rsc`, by this process's number."""
     import tvm
 
-    (record, events), context = _begun(path, level, claim), tvm.transform.PassContext
+    run, level = RecordedRun(path), level or ("graphs" if path is None else "text")
+    (record, events), context = _begun(run, level, claim), tvm.transform.PassContext
     init, signature = context.__init__, inspect.signature(context.__init__)
 
     def with_record(self: Any, *args: Any, **named: Any) -> None:
@@ -205,7 +230,7 @@ def recording(
         around.override_instruments([*before, record])
         context.__init__ = with_record
         try:
-            yield
+            yield run
         except BaseException as error:
             events.failed(0, error)
             raise

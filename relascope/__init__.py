@@ -12,9 +12,19 @@ if TYPE_CHECKING:
     from relascope.core.version import __version__
     from relascope.engine.dispatch import add_tvm_dispatch, remove_tvm_dispatch
     from relascope.recorder import Record, recording
-    from relascope.viz.handed_on.notebook import show
+    from relascope.recorder.magic import load_ipython_extension
+    from relascope.viz.handed_on.notebook import diff, show
 
-__all__ = ["Record", "__version__", "add_tvm_dispatch", "recording", "remove_tvm_dispatch", "show"]
+__all__ = [
+    "Record",
+    "__version__",
+    "add_tvm_dispatch",
+    "diff",
+    "load_ipython_extension",
+    "recording",
+    "remove_tvm_dispatch",
+    "show",
+]
 
 _here = Path(__file__).parent
 if not (_here / "engine").exists():  # in a checkout the other packages stand beside this one
@@ -29,8 +39,10 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("relascope.recorder"), name)
     if name == "__version__":
         return import_module("relascope.core.version").__version__
-    if name == "show":
-        return import_module("relascope.viz.handed_on.notebook").show
+    if name in ("diff", "show"):
+        return getattr(import_module("relascope.viz.handed_on.notebook"), name)
+    if name == "load_ipython_extension":
+        return import_module("relascope.recorder.magic").load_ipython_extension
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

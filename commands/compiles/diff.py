@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 from relascope.commands import options
 from relascope.commands.installation import serve, served_options
-from relascope.commands.shared import Command, Document
+from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
@@ -27,6 +27,7 @@ from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
 from relascope.viz.compare.runs import ComparedRun, compare
 from relascope.viz.compare.sides import of_model, of_recording
+from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.rows import tables
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, ScreenState, Session, pipeline_text
@@ -99,6 +100,9 @@ def diff(command: Command) -> Document:
         if args.other == args.model:
             document |= _operators(*runs)
         document["times"] = _times(requests) if args.measure else None
+        if args.output and args.output.suffix == ".html":
+            write(args.output, difference_sheet(document, *runs).html())
+            return document
     return command.written(document)
 
 

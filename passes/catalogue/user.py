@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from relascope.core.own_code import functions_of, parsed
+from relascope.core.own_code import functions_of, parsed, text_of
 from relascope.passes import catalogue
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.reader import of_function
@@ -70,13 +70,7 @@ def read(file: str) -> tuple[PassInfo, ...]:
     Raises:
         ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
     """
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except OSError as wrong:
-        raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
-    except ValueError as wrong:
-        raise ValueError(f"{file} is no Python: {wrong}") from wrong
-    tree = parsed(file, text)
+    tree = parsed(file, text_of(file))
     irs = tuple(_irs(tree)) or IRS
     if not set(irs) <= set(IRS):
         raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")

@@ -9,6 +9,7 @@ from browser import LONG
 from crafted.recorded import recorded
 from engines import shared
 from graphs import transformer
+from notebooks.outputs import drawn_outputs, theme_of
 from relascope.commands.main import main
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.formats import Appearance, graph_file
@@ -125,16 +126,37 @@ def test_names_are_text_and_nothing_else(opened, tmp_path):
     assert seen.page.locator("img").count() == 0
 
 
-def test_a_notebooks_frame_draws_the_graph(chromium, tmp_path):
+VS_CODE = (  # as its frame for outputs has it
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:"
+)
+FRONTENDS = {
+    "Jupyter, light": ("", 'data-jp-theme-light="true"', "", "light"),
+    "Jupyter, dark": ("", 'data-jp-theme-light="false"', "", "dark"),
+    "VS Code, light": ("", 'data-vscode-theme-kind="vscode-light"', VS_CODE, "light"),
+    "VS Code, dark": ("", 'data-vscode-theme-kind="vscode-dark"', VS_CODE, "dark"),
+    "Colab, dark": ('theme="dark"', "", "", "dark"),
+    "none": ("", "", "", "light"),
+}
+"""Attributes of the document and of its body, policy, and the theme that is drawn."""
+
+
+@pytest.mark.parametrize("frontend", FRONTENDS)
+def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
+    frontend, chromium, tmp_path
+):
+    root, body, policy, theme = FRONTENDS[frontend]
+    shown = show(transformer(1), overlay=lambda graph: {n.id: len(n.edges) for n in graph})
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ""
     path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><body>{show(transformer(1))._repr_html_()}</body>")
-    context = chromium.new_context(offline=True)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    frame = page.frame_locator("iframe")
-    frame.locator(".rs[data-ready]").wait_for(timeout=LONG)
-    assert "nodes" in frame.locator(".count").inner_text()
-    context.close()
+    path.write_text(
+        f"<!doctype html><html {root}><head>{head}</head>"
+        f"<body {body}>{shown._repr_html_()}</body></html>"
+    )
+    with drawn_outputs(chromium, path) as (frame,):
+        assert "nodes" in frame.locator(".count").inner_text()
+        assert "<lambda>" in frame.locator(".legend").inner_text()
+        assert theme_of(frame) == theme
 
 
 def _saved(page, button, folder: Path) -> Path:

@@ -40,6 +40,9 @@ def test_recordings_need_no_engine(tmp_path):
     assert {r["pass"] for r in found["steps"] if r["only"] == "b"} == {"tir.Pass0", "tir.Pass1"}
     assert "took longer" not in found["verdict"]
     assert run("diff", str(one), str(other)).returncode == 1
+    page = tmp_path / "both.html"
+    assert run("diff", str(one), str(other), "-o", str(page)).returncode == 1
+    assert "<title>" in page.read_text() and "a.rsc and" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def test_the_command_says_it_and_writes_nothing(example, tmp_path):
     table, page = tmp_path / "nodes.csv", tmp_path / "page.html"
     for given, words in (
         ((own, "-o", page), "depth raised PermissionError"),  # by the sandbox
-        ((none,), "cannot be read: No such file"),
-        ((tmp_path,), "cannot be read: Is a directory"),
+        ((none,), "none.py cannot be opened: No such file"),
+        ((tmp_path,), "cannot be opened: Is a directory"),
         ((example, "-o", table), "A file that ends in .csv has no colours"),
     ):
         done = run(*GIVEN, *map(str, given), real=True)

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 4188,
     "commands": 3403,
-    "core": 1358,
+    "core": 1368,
     "engine": 42294,
-    "passes": 10899,
-    "recorder": 1424,
+    "passes": 10893,
+    "recorder": 1487,
     "samples": 550,
-    "viz": 25795,
+    "viz": 25914,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -31,7 +31,7 @@ from relascope.viz.handed_on.formats import (
     size_of,
 )
 from relascope.viz.handed_on.graphs import to_svg
-from relascope.viz.handed_on.notebook import show
+from relascope.viz.handed_on.notebook import diff, show
 from relascope.viz.handed_on.sheet import SIGN, Sheet, pooled
 from relascope.viz.rows.formats import size
 from relascope.viz.rows.timings import csv_text
@@ -295,7 +295,7 @@ def test_what_is_missing_of_a_recording_is_said_on_its_page(tmp_path):
 def test_what_is_shown_in_a_notebook_stands_in_a_frame_of_its_own(tmp_path):
     shown = show(transformer(1))
     frame = shown._repr_html_()
-    assert frame.startswith("<iframe srcdoc=")
+    assert frame.startswith("<style>") and frame.count("<iframe ") == 1
     assert "allow-same-origin" not in frame
     assert len(re.findall(r'(?<!=)"', frame.partition('srcdoc="')[2].partition('"')[0])) == 0
     assert shown.save(tmp_path / "a.svg").read_text().startswith("<svg")
@@ -307,3 +307,53 @@ def test_what_is_shown_in_a_notebook_stands_in_a_frame_of_its_own(tmp_path):
         with refused("usage"):
             show(strange)
     assert "3 nodes" in repr(show(replace(_nasty(), name="main")))
+
+
+def _differing() -> tuple[Graph, Graph]:
+    """A graph, and the same with another function in it and one more at its end."""
+    one = transformer(1)
+    sort = next(n.op for n in one if n.op.endswith("softmax"))
+    nodes = [replace(n, op="nn.log_softmax") if n.op == sort else n for n in one]
+    last = replace(one.by_id[one.outputs[0]], id="last", op="negative", inputs=one.outputs[:1])
+    return one, replace(one, nodes=(*nodes, last), outputs=("last",))
+
+
+def test_two_graphs_are_drawn_as_one_in_the_colours_of_what_differs():
+    one, other = _differing()
+    shown = diff(one, other)
+    assert show(shown) is shown
+    counts = shown.document["end"]["counts"]
+    assert (counts["changed"] > 0, counts["added"], counts["removed"]) == (True, 1, 0)
+    blocks = _blocks(shown.html())
+    (tab,) = blocks["index"]["tabs"]
+    said, _, graph, nodes, *_ = tab["sections"]
+    assert said["text"] == shown.document["verdict"] and said["text"] in repr(shown)
+    drawn = blocks[str(graph["block"])]["node"]
+    styles = dict(zip(drawn["id"], drawn["style"], strict=True))
+    marked = {i: s for i, s in styles.items() if s in ("added", "changed", "removed")}
+    assert len(nodes["ids"]) == len(nodes["rows"]) == counts["changed"] + 1
+    assert set(nodes["ids"]) == marked.keys() and list(marked.values()).count("added") == 1
+    assert diff(one, one).document["same"]
+
+
+def test_graphs_of_two_irs_are_drawn_below_each_other():
+    one, other = _differing()
+    (tab,) = _blocks(diff(one, replace(other, ir="relax")).html())["index"]["tabs"]
+    assert [s["kind"] for s in tab["sections"]].count("graph") == 2
+    with refused("usage"):
+        diff(one, 3)
+
+
+def test_recordings_are_shown_where_they_part_and_what_has_no_graph_is_said(tmp_path):
+    one = recorded(tmp_path / "a.rsc")
+    other = recorded(tmp_path / "b.rsc", folded=False)
+    blocks = _blocks(diff(one, other).html())
+    titles = [t["title"] for t in blocks["index"]["tabs"]]
+    assert titles == ["The first difference", "The end", "Steps"]
+    assert "After FoldTranspose: It made other programs." in str(blocks)
+    bare = recorded(tmp_path / "c.rsc", graphs=False)
+    tabs = _blocks(diff(bare, transformer(1)).html())["index"]["tabs"]
+    assert [t["title"] for t in tabs] == ["Steps"]
+    assert "nodes are not compared" in str(tabs)
+    same = _blocks(diff(one, one).html())["index"]["tabs"]
+    assert [t["title"] for t in same] == ["The end"]

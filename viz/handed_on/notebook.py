@@ -1,8 +1,9 @@
 """A graph or a recording in a notebook, and a file of it from a script."""
 
+import os
 import sys
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -10,13 +11,27 @@ from typing import Any
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
+from relascope.core.own_code import node_values
 from relascope.recorder.reading import Recording, read
-from relascope.viz.drawing.drawing import View
+from relascope.viz.compare.runs import ComparedRun, compare
+from relascope.viz.compare.sides import of_recording
+from relascope.viz.drawing.drawing import View, with_overlays
+from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
 _AROUND = 170  # pixels of the page around what it shows
+_PAGE = 900 + _AROUND  # pixels of one with texts or tables beside its picture
+
+# In a frame, light or dark is what the element's own scheme says; here it is the frontend's theme:
+# Jupyter's, VS Code's, Colab's, and elsewhere the system's.
+_DARK = '[data-jp-theme-light="false"], [data-vscode-theme-kind$="dark"], [theme="dark"]'
+_LIGHT = '[data-jp-theme-light="true"], [data-vscode-theme-kind$="light"], [theme="light"]'
+_STYLE = (
+    f"<style>:is({_DARK}) .relascope {{ color-scheme: dark }} "
+    f":is({_LIGHT}) .relascope {{ color-scheme: light }}</style>"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,6 +44,7 @@ class NotebookView:
     file: Callable[[str], bytes]
     height: int
     formats: Collection[str] = (".html",)
+    document: Mapping[str, Any] = field(default_factory=dict)
 
     def html(self) -> str:
         """One page that needs no server, as text."""
@@ -49,7 +65,8 @@ class NotebookView:
     def _repr_html_(self) -> str:
         """The same page in a frame; its scripts reach nothing of the notebook."""
         return (
-            f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts allow-downloads" '
+            f'{_STYLE}<iframe class="relascope" srcdoc="{escape(self.html())}" '
+            'sandbox="allow-scripts allow-downloads" '
             f'style="width: 100%; height: {self.height}px; border: 0" loading="lazy" '
             f'title="{escape(self.title)}"></iframe>'
         )
@@ -58,32 +75,41 @@ class NotebookView:
         return f"<relascope {self.words}: .save(path) writes it>"
 
 
-def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
+def show(
+    what: Any,
+    function: str = "main",
+    height: int = 640,
+    overlay: Callable[[Graph], Any] | None = None,
+) -> NotebookView:
     """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
     Args:
         what: a live module of Relay or Relax, a function of one, or a `core.graph.Graph`; or a
-            recording: the path of its file, or what `relascope.recorder.reading.read` made of it.
+            recording: the path of its file, what `relascope.recording` gave, or what
+            `relascope.recorder.reading.read` made of it; or what `diff` gave.
         function: of a module, which of its functions.
         height: of a graph's picture, in pixels.
+        overlay: colours a graph: gives for its nodes' ids a number or a text.
 
     Raises:
-        EngineError: kind "usage"; it is none of these, or the module has no such function. Kind
-            "file"; the recording cannot be read.
+        EngineError: kind "usage"; it is none of these, the module has no such function, or the
+            overlay is none. Kind "file"; the recording cannot be read.
     """
-    if isinstance(what, str | Path):
-        what = read(Path(what))
+    if isinstance(what, NotebookView):
+        return what
+    what = _opened(what, function)
     if isinstance(what, Recording):
         recording, name = what, what.path.name
         return NotebookView(
             f"Recording {name}",
             f"recording {name!r}, {len(recording.passes)} passes",
             lambda ending: recording_sheet(recording).html().encode(),
-            900 + _AROUND,
+            _PAGE if recording.passes else _AROUND,
         )
-    graph = what if isinstance(what, Graph) else _drawn(what, function)
+    graph = what
     about = {"IR": graph.ir.capitalize(), "function": graph.name}
-    look = Appearance(View(height), sheet=lambda: Sheet(graph.name, about))
+    own = {getattr(overlay, "__name__", "own"): node_values(graph, overlay)} if overlay else {}
+    look = Appearance(with_overlays(View(height), own), sheet=lambda: Sheet(graph.name, about))
     return NotebookView(
         f"Graph {graph.name}",
         f"graph {graph.name!r} ({graph.ir}), {len(graph)} nodes",
@@ -91,6 +117,33 @@ def show(what: Any, function: str = "main", height: int = 640) -> NotebookView:
         height + _AROUND,
         FORMATS,
     )
+
+
+def diff(a: Any, b: Any, function: str = "main") -> NotebookView:
+    """How two differ, each of them a module, a function, a graph or a recording as `show` takes it;
+    `document` is that of `relascope diff --json`. Raises as `show`."""
+    sides = [_side(one, name, function) for one, name in ((a, "A"), (b, "B"))]
+    document = compare(*sides)
+    return NotebookView(
+        " and ".join(side.label for side in sides),
+        f"difference: {document['verdict']}",
+        lambda ending: difference_sheet(document, *sides).html().encode(),
+        _PAGE,
+        document=document,
+    )
+
+
+def _side(what: Any, name: str, function: str) -> ComparedRun:
+    opened = _opened(what, function)
+    if isinstance(opened, Recording):
+        return of_recording(opened, opened.path.name)
+    return ComparedRun(name, opened.ir, (), lambda index: opened)
+
+
+def _opened(what: Any, function: str) -> Recording | Graph:
+    if isinstance(what, str | os.PathLike):
+        return read(Path(what))
+    return what if isinstance(what, Recording | Graph) else _drawn(what, function)
 
 
 def _drawn(what: Any, name: str) -> Graph:

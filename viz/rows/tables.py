@@ -136,10 +136,13 @@ def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]
     nodes = {n.id: n for n in flat(graph)}
 
     def row(ident: str, value: float | str) -> Row:
-        node = nodes[ident]
-        known = isinstance(value, str) or isfinite(value)
-        told = value if known else str(value)  # JSON has no infinity
-        return {"value": told, "node": node.title, "module": node.scope, "id": ident}
+        told = value if isinstance(value, str) or isfinite(value) else str(value)  # as JSON can
+        return {
+            "value": told,
+            "node": nodes[ident].title,
+            "module": nodes[ident].scope,
+            "id": ident,
+        }
 
     def order(one: Row) -> tuple[bool, Any]:
         text = isinstance(one["value"], str)

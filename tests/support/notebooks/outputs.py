@@ -1,0 +1,39 @@
+"""What notebooks keep of their outputs, in a browser."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from browser import LONG
+
+
+@contextmanager
+def drawn_outputs(chromium: Any, path: Path) -> Iterator[list[Any]]:
+    """The frames of a page's outputs once all are drawn; nothing is asked of a network, and nothing
+    goes wrong. The system's own theme is light, and nothing overrides what a page says of its."""
+    context = chromium.new_context(offline=True, color_scheme="null")
+    page, wrong, asked = context.new_page(), [], []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    frames = []
+    for one in page.locator("iframe").all():
+        one.scroll_into_view_if_needed()
+        frame = one.content_frame
+        frame.locator(".rs[data-ready]").first.wait_for(timeout=LONG)
+        frames.append(frame)
+    yield frames
+    context.close()
+    assert wrong == []
+    assert [u for u in asked if not u.startswith(("file:", "about:", "blob:", "data:"))] == []
+
+
+def theme_of(frame: Any) -> str:
+    """The theme that a frame's picture is drawn in, with the ground that goes with it."""
+    theme = frame.locator(".picture").first.evaluate("e => e.shadowRoot.relascopeViewer.theme.name")
+    ground = frame.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
+    bright = sum(int(part) for part in ground.strip("rgb()").split(",")) > 3 * 128
+    assert bright == (theme == "light"), ground
+    return str(theme)
