@@ -135,6 +135,7 @@ FRONTENDS = {
     "Jupyter, dark": ("", 'data-jp-theme-light="false"', "", "dark"),
     "VS Code, light": ("", 'data-vscode-theme-kind="vscode-light"', VS_CODE, "light"),
     "VS Code, dark": ("", 'data-vscode-theme-kind="vscode-dark"', VS_CODE, "dark"),
+    "VS Code, contrast": ("", 'data-vscode-theme-kind="vscode-high-contrast"', VS_CODE, "dark"),
     "Colab, dark": ('theme="dark"', "", "", "dark"),
     "none": ("", "", "", "light"),
 }

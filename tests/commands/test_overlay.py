@@ -52,6 +52,7 @@ def test_the_example_of_the_docs_has_five_lines_and_colours_a_picture_with_a_leg
     )
     assert "depth" in told and told[-1].endswith(f" to {max(depths.values())}")
     assert "depth" not in before
+    assert f"0 to {max(depths.values()) ** 0.25:.3g}" in told  # ratios begin at the least above 0
     printed = run(*GIVEN, str(example), real=True).stdout
     table = printed.partition("depth:\n")[2].splitlines()
     assert table[0].split() == ["value", "node", "module", "id"]

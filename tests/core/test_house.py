@@ -41,7 +41,7 @@ LINES = {
     "passes": 10893,
     "recorder": 1487,
     "samples": 550,
-    "viz": 25914,
+    "viz": 25916,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -355,5 +355,7 @@ def test_recordings_are_shown_where_they_part_and_what_has_no_graph_is_said(tmp_
     tabs = _blocks(diff(bare, transformer(1)).html())["index"]["tabs"]
     assert [t["title"] for t in tabs] == ["Steps"]
     assert "nodes are not compared" in str(tabs)
+    with refused("usage", match="many graphs"):
+        show(one, overlay=len)
     same = _blocks(diff(one, one).html())["index"]["tabs"]
     assert [t["title"] for t in same] == ["The end"]

@@ -26,7 +26,8 @@ _PAGE = 900 + _AROUND  # pixels of one with texts or tables beside its picture
 
 # In a frame, light or dark is what the element's own scheme says; here it is the frontend's theme:
 # Jupyter's, VS Code's, Colab's, and elsewhere the system's.
-_DARK = '[data-jp-theme-light="false"], [data-vscode-theme-kind$="dark"], [theme="dark"]'
+_DARK = '[data-jp-theme-light="false"], [data-vscode-theme-kind$="dark"], [theme="dark"], '
+_DARK += '[data-vscode-theme-kind$="contrast"]'
 _LIGHT = '[data-jp-theme-light="true"], [data-vscode-theme-kind$="light"], [theme="light"]'
 _STYLE = (
     f"<style>:is({_DARK}) .relascope {{ color-scheme: dark }} "
@@ -99,6 +100,9 @@ def show(
         return what
     what = _opened(what, function)
     if isinstance(what, Recording):
+        if overlay:
+            said = "A recording has many graphs: an overlay colours one."
+            raise EngineError("usage", said, "overlay", "Give a module or a graph.")
         recording, name = what, what.path.name
         return NotebookView(
             f"Recording {name}",
@@ -151,13 +155,11 @@ def _drawn(what: Any, name: str) -> Graph:
     tvm: Any = sys.modules.get("tvm")
     module = getattr(tvm, "IRModule", None)
     hint = "Give a module of Relay or Relax, a function of one, a graph, or a recording's path."
-    if module is None:
-        said = f"The type {type(what).__name__} is no graph, and no TVM is imported here."
-        raise EngineError("usage", said, "relascope.show", hint)
-    if not isinstance(what, module) and isinstance(what, tvm.ir.BaseFunc):
+    if module and not isinstance(what, module) and isinstance(what, tvm.ir.BaseFunc):
         what = module.from_expr(what)
-    if not isinstance(what, module):
-        said = f"What is of the type {type(what).__name__} cannot be shown."
+    if not module or not isinstance(what, module):
+        why = "" if module else ", and no TVM is imported here"
+        said = f"What is of the type {type(what).__name__} cannot be shown{why}."
         raise EngineError("usage", said, "relascope.show", hint)
     names = [str(v.name_hint) for v in what.get_global_vars()]
     if name not in names:
