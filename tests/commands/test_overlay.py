@@ -35,6 +35,7 @@ def longest(graph: Graph) -> dict[str, int]:
     return found
 
 
+@pytest.mark.engine
 def test_the_example_of_the_docs_has_five_lines_and_colours_a_picture_with_a_legend(
     example, tmp_path
 ):
@@ -97,6 +98,7 @@ def test_values_are_numbers_and_texts_and_nothing_for_none():
     assert node_values(graph, lambda graph: given) == {first: True, second: math.inf}
 
 
+@pytest.mark.engine
 def test_the_command_says_it_and_writes_nothing(example, tmp_path):
     own, none = tmp_path / "own.py", tmp_path / "none.py"
     secret = tmp_path / "secret.txt"
@@ -114,6 +116,7 @@ def test_the_command_says_it_and_writes_nothing(example, tmp_path):
     assert not table.exists() and not page.exists()
 
 
+@pytest.mark.engine
 def test_a_function_that_never_ends_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(shared, "_OWN_CODE", 1.0)
     own = tmp_path / "own.py"
