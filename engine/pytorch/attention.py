@@ -9,10 +9,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from relascope.core.errors import EngineError
 
-_MASK_OUT_OF_REACH = (
-    "Fused attention with dropout cannot be imported: its mask is out of reach.",
-    'Build the model with attn_implementation="eager".',
-)
 _NEGATIVE_SCALE = (
     "Attention with a negative scale is NaN in PyTorch, and is not imported.",
     "Give a positive scale, and negate the queries.",
@@ -56,7 +52,7 @@ def attention(
         hidden = added.amax(-1, keepdim=True) == -math.inf
         scores = scores + torch.where(hidden, 0.0, added)
     weights = scores.softmax(-1)
-    weights = torch.nn.functional.dropout(weights, dropout_p) if dropout_p else weights
+    weights = torch.dropout(weights, dropout_p, True) if dropout_p else weights
     made = weights @ value
     return made if hidden is None else torch.where(hidden, 0.0, made)
 
@@ -65,10 +61,8 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how
     """`attention` as a trace has it.
 
     Raises:
-        EngineError: kind "operator"; it draws a mask of its own, or has a negative scale.
+        EngineError: kind "operator"; it has a negative scale.
     """
-    if len(more) > 1 and more[1]:
-        raise EngineError("operator", _MASK_OUT_OF_REACH[0], hint=_MASK_OUT_OF_REACH[1])
     if (how.get("scale") or 0) < 0:
         raise EngineError("operator", _NEGATIVE_SCALE[0], hint=_NEGATIVE_SCALE[1])
     return attention(query, key, value, *more, **how)

@@ -1,10 +1,13 @@
 """Operators that draw random numbers: each draw becomes an input that PyTorch fills."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from relascope.passes.cuts.joint import DRAW_PREFIX, MASK_PREFIX
 from relascope.passes.program import Mask
@@ -22,16 +25,19 @@ _FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "geometric": ("geometric_", {"p": 0.5}),
     "log_normal": ("log_normal_", {"mean": 1.0, "std": 2.0}),
     "randperm": ("randperm", {}),
+    "multinomial": ("exponential_", {}),
 }
 """By operator, the method that draws the same into a tensor, and its arguments with defaults."""
 NAMES = (
     "rand.default randn.default randint.default randint.low rand_like.default randn_like.default "
     "randint_like.default randint_like.low_dtype uniform.default normal_functional.default "
-    "exponential.default bernoulli.p cauchy.default geometric.default log_normal.default "
-    "randperm.default"
+    "normal.float_float exponential.default bernoulli.p cauchy.default geometric.default "
+    "log_normal.default randperm.default"
 )
 """What importers meet of these: their forms that change no argument."""
+_aten = torch.ops.aten
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+_ATTENTION = "scaled_dot_product_attention"
 
 
 def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask | None:
@@ -43,18 +49,28 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
         given, named: its arguments, as plain values where they are known.
     """
     name = schema.name.removeprefix("aten::").removesuffix("_")
+    values = dict(zip((a.name for a in schema.arguments), given, strict=False)) | dict(named)
+    if name == _ATTENTION:
+        rate = values.get("dropout_p")
+        return Mask("", float(rate), (), "") if rate else None
     if name in _DROPOUTS:
-        _, rate, train = given
-        return Mask("", float(rate), (), "") if train and rate else None
+        rate = values["train"] and values["p"]
+        if not rate or (rate == 1 and name != "dropout"):
+            return None
+        whole = Mask("", 0.0, (), "", draw="bernoulli_", given=(1 - rate,))
+        return Mask("", float(rate), (), "") if name == "dropout" else whole
     method, defaults = _FILLS.get(name.removesuffix("_like"), ("", {}))
     if not method:
         return None
-    values = {**defaults, **dict(zip((a.name for a in schema.arguments), given, strict=False))}
-    values |= named
-    arguments = tuple(values[n] for n in defaults)
     takes_p = any(a.name == "p" for a in schema.arguments)
-    if name == "bernoulli" and not takes_p:  # uniform numbers, compared with a tensor
+    several = values.get("replacement") and values["num_samples"] > 1
+    if (name == "bernoulli" and not takes_p) or several:  # compared with a tensor
         return Mask("", 0.0, (), "", draw="uniform_")
+    arguments = tuple(values.get(n, default) for n, default in defaults.items())
+    if name == "normal":  # of tensors: about 0, and without a number for a deviation by 1
+        numbers = [a if isinstance(a, int | float) else None for a in arguments]
+        if None in numbers:
+            arguments = 0.0, 1.0 if numbers[1] is None else numbers[1]
     plain = all(isinstance(a, int | float) for a in arguments)
     return Mask("", 0.0, (), "", draw=method, given=arguments) if plain else None
 
@@ -62,21 +78,28 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
 def draw_in_trace(node: Any) -> Mask | None:
     """What a node of a trace draws, with what the trace knows of its shape and memory."""
     name = node.kind().removeprefix("aten::").removesuffix("_")
-    if name.removesuffix("_like") not in (*_FILLS, *_DROPOUTS):  # before schemas are read
+    reads = name in (*_DROPOUTS, _ATTENTION, "multinomial")
+    if not reads and name.removesuffix("_like") not in _FILLS:  # before schemas are read
         return None
     given = [v.toIValue() for v in node.inputs()]
     made = draw_of(torch._C.parse_schema(node.schema()), given, {})
     if made is None:
         return None
-    kind = (node.output() if made.draw else node.inputsAt(0)).type()
+    kind = (node.inputsAt(0) if reads else node.output()).type()
+    sizes, dtype = tuple(kind.sizes() or ()), kind.dtype() or torch.get_default_dtype()
     order: tuple[int, ...] = ()
-    if kind.sizes() is not None and kind.strides() is not None:
+    if name.startswith("feature_"):
+        sizes = _of_features(sizes)
+    elif name == _ATTENTION:
+        sizes = (*sizes[:-1], (node.inputsAt(1).type().sizes() or (0, 0))[-2])
+    elif name == "multinomial" and made.draw == "uniform_":
+        sizes, dtype = (*sizes[:-1], given[1]), torch.float64
+    elif kind.sizes() is not None and kind.strides() is not None:
         lying = torch.empty_strided(kind.sizes(), kind.strides(), device="meta")
         strides = torch.empty_like(lying).stride()
         order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
     order = () if order == tuple(range(len(order))) else order
-    dtype = str(kind.dtype() or torch.get_default_dtype()).removeprefix("torch.")
-    return replace(made, shape=tuple(kind.sizes() or ()), dtype=dtype, order=order)
+    return replace(made, shape=sizes, dtype=str(dtype).removeprefix("torch."), order=order)
 
 
 def draw_in_fx(node: torch.fx.Node) -> Mask | None:
@@ -106,3 +129,63 @@ def named(mask: Mask, before: Sequence[Mask]) -> Mask:
     """A draw with the name of its input, which counts those of its kind."""
     count = sum(bool(m.draw) == bool(mask.draw) for m in before)
     return replace(mask, name=f"{DRAW_PREFIX if mask.draw else MASK_PREFIX}{count}")
+
+
+def _of_features(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The shape of what is drawn where channels are dropped as a whole."""
+    return (*sizes[:2], *[1] * (len(sizes) - 2))
+
+
+def _bernoulli(p: Tensor, **_: Any) -> Tensor:
+    return (_aten.uniform.default(torch.empty_like(p)) < p).to(p.dtype)
+
+
+def _multinomial(p: Tensor, count: int, replacement: bool = False, **_: Any) -> Tensor:
+    """As PyTorch draws on the CPU: the greatest quotients by exponential numbers, or where uniform
+    numbers fall among sums. What it raises on (a negative number, NaN, a sum of 0) draws anything.
+    """
+    p = p.detach()
+    if count == 1 or not replacement:
+        quotients = p / _aten.exponential.default(torch.empty_like(p))
+        return quotients.argmax(-1, True) if count == 1 else quotients.topk(count).indices
+    sums = (p if p.dtype == torch.float64 else p.float()).cumsum(-1)
+    ends = (sums / sums[..., -1:])[..., :-1].double()
+    drawn = torch.rand((*p.shape[:-1], count), dtype=torch.float64)
+    return (ends.unsqueeze(-2) < drawn.unsqueeze(-1)).sum(-1)
+
+
+def _normal(mean: Any, std: Any = 1.0, **_: Any) -> Tensor:
+    """Of means or deviations that are tensors."""
+    tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
+    sizes, dtype = torch.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
+    drawn = torch.empty(sizes, dtype=dtype)
+    if not isinstance(std, Tensor):
+        return _aten.normal_functional.default(drawn, 0.0, std) + mean.detach()
+    scaled = _aten.normal_functional.default(drawn) * std.detach()
+    return scaled.to(dtype) + (mean.detach() if isinstance(mean, Tensor) else mean)
+
+
+def _dropped(name: str, x: Tensor, rate: float, train: bool) -> Tensor:
+    """Dropouts of whole channels, and those that keep mean and variance of SELU's results."""
+    if not rate or not train:
+        return x
+    if rate == 1:
+        return x * 0.0
+    features = name.startswith("feature_")
+    drawn = torch.empty(_of_features(x.shape), dtype=x.dtype) if features else torch.empty_like(x)
+    kept = _aten.bernoulli.p(drawn, 1 - rate)
+    if "alpha" not in name:
+        return x * (kept / (1 - rate))
+    alpha = 1.7580993408473766  # SELU's limit
+    scale = 1 / math.sqrt((alpha * alpha * rate + 1) * (1 - rate))
+    shift = (kept - 1) * (alpha * scale) + alpha * scale * rate
+    return x * (kept * scale) + shift
+
+
+COMPOSED: dict[str, Callable[..., Tensor]] = {
+    "bernoulli.default": _bernoulli,
+    "multinomial.default": _multinomial,
+    **{f"normal.{given}": _normal for given in ("Tensor_Tensor", "Tensor_float", "float_Tensor")},
+    **{f"{name}.default": partial(_dropped, name) for name in _DROPOUTS[1:]},
+}
+"""Functions by operators that compute with what they draw: every importer takes only draws."""

@@ -23,6 +23,7 @@ from relascope.engine.pytorch.watch import Programs, line_of
 from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
+_ATTENTION = "aten::scaled_dot_product_attention"
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
 _LONGEST = 1_000_000  # operators, calls of submodules among them
 _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
@@ -118,8 +119,9 @@ class FlatTrace:
         return [n for n in self.graph.nodes() if n.kind() in _DROPOUTS]
 
     def active_dropouts(self) -> list[Any]:
-        """The dropout nodes that were on when the model was traced."""
-        return [n for n in self.dropouts() if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue()]
+        """The nodes with dropouts that were on when the model was traced."""
+        on = (n for n in self.dropouts() if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue())
+        return [*on, *(n for n, _ in self.draws() if n.kind() == _ATTENTION)]
 
     def draws(self) -> list[tuple[Any, Mask]]:
         """The nodes that draw random numbers, in their order, and what they draw."""

@@ -654,12 +654,9 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
             return
     explained = [node for node, _ in draws]
     for node in flat.graph.nodes():
-        if node.kind() == "aten::scaled_dot_product_attention" or (
-            node.isNondeterministic() and node not in (*flat.dropouts(), *explained)
-        ):
+        if node.isNondeterministic() and node not in (*flat.dropouts(), *explained):
             message = f"{node.kind()} draws random numbers that cannot be drawn without the model."
-            hint = 'For attention, build the model with attn_implementation="eager";'
-            hint += " else draw outside of the model and make it an input."
+            hint = "Draw outside of the model, and make it an input."
             raise EngineError("operator", message, flat.origin(node).where, hint)
     message = "The model draws random numbers outside the operators of its trace."
     hint = "Draw them with PyTorch's operators, read the result, and draw nothing else."

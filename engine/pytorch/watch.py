@@ -5,7 +5,6 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any
@@ -17,7 +16,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.exported import lines_in
-from relascope.engine.pytorch.attention import attention
 
 _DATA: Any = torch.Tensor.data
 _SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -54,21 +52,6 @@ _READS = [
 _SHAPES = ("size", "numel", "nelement", "__len__")
 _PYTORCH = str(Path(torch.__file__).parent)
 
-_ALPHA = 1.7580993408473766  # of the SELU: what an alpha dropout drops is at its lower end
-
-
-def _of_features(data: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
-    ones = data.new_ones(*data.shape[:2], *[1] * (data.dim() - 2))
-    return data * torch.nn.functional.dropout(ones, rate) if training and rate else data
-
-
-def _of_alpha(data: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
-    if not training or not 0 < rate < 1:
-        return data
-    scale = ((_ALPHA**2 * rate + 1) * (1 - rate)) ** -0.5
-    kept = torch.nn.functional.dropout(torch.ones_like(data), rate) * (1 - rate)
-    return data * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * rate)
-
 
 def _gaussian_nll(
     data: torch.Tensor,
@@ -87,41 +70,10 @@ def _gaussian_nll(
     return loss if reduction == "none" else getattr(loss, reduction)()
 
 
-@contextmanager
-def written_out() -> Iterator[None]:
-    """Write into a trace what PyTorch computes where it would hide something: dropouts whose mask
-    is not an operator's (of channels, alpha, attention weights), and the variance's bound in a
-    loss, whose gradient passes as without it."""
-    whole = torch.nn.functional.scaled_dot_product_attention
-
-    def dropping(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **how: Any,
-    ) -> torch.Tensor:
-        if not dropout_p:
-            return whole(query, key, value, attn_mask, dropout_p, is_causal, **how)
-        if is_causal:
-            seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=key.device)
-            attn_mask = seen.tril()
-        if how.get("scale") is None:  # a length that is traced is a tensor, and its root is float32
-            tracing = torch._C._get_tracing_state()
-            torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
-            how["scale"] = query.shape[-1] ** -0.5
-            torch._C._set_tracing_state(tracing)  # type: ignore[attr-defined]
-        return attention(query, key, value, attn_mask, dropout_p, **how)
-
-    with (
-        patch.object(torch.nn.functional, whole.__name__, dropping),
-        patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll),
-        patch.object(torch._VF, "feature_dropout", _of_features),
-        patch.object(torch._VF, "alpha_dropout", _of_alpha),
-    ):
-        yield
+def written_out() -> Any:
+    """While it is entered, write into a trace the variance's bound in a loss, whose gradient passes
+    as without it: PyTorch hides that from a trace."""
+    return patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll)
 
 
 class Watch(TorchFunctionMode):

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4188,
     "commands": 3403,
     "core": 1368,
-    "engine": 42320,
+    "engine": 42341,
     "passes": 10893,
     "recorder": 1487,
     "samples": 550,

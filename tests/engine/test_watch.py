@@ -12,6 +12,8 @@ from limits import ELEMENTWISE, GRADIENT, close
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch import watch
+from relascope.engine.pytorch.attention import attention
+from relascope.engine.pytorch.draws import COMPOSED
 from relascope.engine.pytorch.model import model_from_module
 
 WHOLE = F.scaled_dot_product_attention
@@ -25,16 +27,20 @@ def seeded(run):
 @pytest.mark.parametrize(
     ("ours", "theirs", "shape"),
     [
-        (watch._of_features, F.dropout1d, (2, 5, 7)),
-        (watch._of_features, F.dropout2d, (2, 5, 3, 4)),
-        (watch._of_features, F.dropout3d, (2, 5, 2, 3, 4)),
-        (watch._of_alpha, F.alpha_dropout, (40, 5)),
+        ("feature_dropout", F.dropout1d, (2, 5, 7)),
+        ("feature_dropout", F.dropout2d, (2, 5, 3, 4)),
+        ("feature_dropout", F.dropout3d, (2, 5, 2, 3, 4)),
+        ("alpha_dropout", F.alpha_dropout, (40, 5)),
+        ("feature_alpha_dropout", F.feature_alpha_dropout, (2, 5, 7)),
     ],
 )
-@pytest.mark.parametrize(("rate", "training"), [(0.4, True), (0.4, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("rate", "training"), [(0.4, True), (0.4, False), (0.0, True), (1.0, True)]
+)
 def test_what_drops_whole_features_or_by_alpha_draws_the_same(ours, theirs, shape, rate, training):
     x = torch.randn(shape)
-    one, other = (seeded(partial(f, x, rate, training)) for f in (ours, theirs))
+    written = COMPOSED[f"{ours}.default"]
+    one, other = (seeded(partial(f, x, rate, training)) for f in (written, theirs))
     torch.testing.assert_close(one, other)
 
 
@@ -58,11 +64,9 @@ def test_attention_that_drops_is_that_of_pytorch_where_nothing_is_dropped(mask, 
     query = torch.randn(2, 4, 4, 8)
     key, value = (torch.randn(2, 2 if "enable_gqa" in more else 4, 6, 8) for _ in range(2))
     theirs = WHOLE(query, key, value, MASKS[mask], **more)
-    with watch.written_out(), patch.object(F, "dropout", lambda x, rate: x):
-        ours = F.scaled_dot_product_attention(query, key, value, MASKS[mask], 0.5, **more)
-        plain = F.scaled_dot_product_attention(query, key, value, MASKS[mask], 0.0, **more)
+    with patch.object(torch, "dropout", lambda x, rate, train: x):
+        ours = attention(query, key, value, MASKS[mask], 0.5, **more)
     torch.testing.assert_close(ours, theirs, **close(ELEMENTWISE))
-    assert torch.equal(plain, theirs)
 
 
 @pytest.mark.parametrize("full", [False, True])

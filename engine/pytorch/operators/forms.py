@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from relascope.core.errors import EngineError
+from relascope.engine.pytorch import draws
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.operators.along_axes import avg_pool3d, cosine_similarity, padded
 from relascope.engine.pytorch.operators.compositions import name_of, times_log
@@ -57,6 +57,8 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     """
     base, _, overload = name.partition(".")
     op = getattr(getattr(_aten, base, None), overload, None)
+    if name in draws.COMPOSED:
+        return draws.COMPOSED[name]
     if _lacks_axes(name, given):
         return partial(_with_an_axis, op)
     if base in _IN_TRAINING:
@@ -363,13 +365,6 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
-def _other_dropout(x: Tensor, rate: float, train: bool) -> Tensor:
-    if rate and train:
-        message = "This kind of dropout cannot be imported."
-        raise EngineError("operator", message, hint="Use nn.Dropout.")
-    return x
-
-
 _BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
     **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
     **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
@@ -383,14 +378,11 @@ _IN_TRAINING: dict[str, Form] = {
 
 _FORMS: dict[str, Callable[[Given], Form | None]] = {
     "add": _scaled(1),
-    "alpha_dropout": lambda given: _other_dropout,
     "arange": _arange,
     "avg_pool3d": lambda given: None if given["divisor_override"] is None else avg_pool3d,
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
     "cosine_similarity": lambda given: cosine_similarity,
     "div": _quotient,
-    "feature_alpha_dropout": lambda given: _other_dropout,
-    "feature_dropout": lambda given: _other_dropout,
     "index": _index,
     "index_put": _put,
     "linear": _linear,

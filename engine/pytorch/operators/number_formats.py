@@ -13,12 +13,13 @@ from torch.utils._pytree import tree_leaves
 HALVES = (torch.float16, torch.bfloat16)
 
 _STAYS = (
-    "_reshape_alias _to_copy _unsafe_view alias alpha_dropout bernoulli cat chunk clone contiguous "
-    "copy detach dropout empty empty_like feature_alpha_dropout feature_dropout flatten lift_fresh "
-    "lift_fresh_copy movedim moveaxis native_dropout numpy_T permute rand rand_like randn "
-    "randn_like reshape select slice split split_with_sizes squeeze stack swapaxes swapdims t "
-    "tensor_split to transpose type_as unbind unflatten unsafe_chunk unsafe_split "
-    "unsafe_split_with_sizes unsqueeze view view_as"
+    "_reshape_alias _to_copy _unsafe_view alias alpha_dropout bernoulli cat cauchy chunk clone "
+    "contiguous copy detach dropout empty empty_like exponential feature_alpha_dropout "
+    "feature_dropout flatten geometric lift_fresh lift_fresh_copy log_normal movedim moveaxis "
+    "multinomial native_dropout normal normal_functional numpy_T permute rand rand_like randint "
+    "randint_like randn randn_like reshape select slice split split_with_sizes squeeze stack "
+    "swapaxes swapdims t tensor_split to transpose type_as unbind unflatten uniform unsafe_chunk "
+    "unsafe_split unsafe_split_with_sizes unsqueeze view view_as"
 )
 """Operators that compute nothing, and those that draw."""
 

@@ -78,7 +78,7 @@ class Converter(CoreOperators, TypedConverter):
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"."""
         base = name.partition(".")[0]
-        if name == "bernoulli.default" or name in COMPOSED.split():
+        if name in COMPOSED.split():
             return False
         if self.model.differentiable and base in COMPOSED_IN_TRAINING.split():
             return False

@@ -36,9 +36,35 @@ class Draws(nn.Module):
         return y * torch.randn_like(torch.zeros(3, 2).t()) + torch.randint_like(y.detach(), 7)
 
 
-def opened(ending, folder):
+class Composed(nn.Module):
+    """Every operator that computes with what it draws; of each kind the outputs are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 6)
+
+    def forward(self, x):
+        y = self.fc(x)
+        p = y.softmax(-1)
+        one, several = torch.multinomial(p.t(), 1), torch.multinomial(p, 3)  # in its memory's order
+        again = torch.multinomial(p, 4, replacement=True)
+        rare = torch.multinomial(p * (torch.arange(6) > 2), 3)  # what is impossible is never drawn
+        half = torch.multinomial(p.bfloat16(), 2)
+        z = y.gather(1, several).sum(1) + y.gather(1, again).sum(1) + one.sum()
+        z = z + y.gather(1, rare).sum(1) * half.sum(1)
+        y = y * torch.normal(y.detach(), 0.5) + torch.normal(y.detach(), p.detach())
+        y = y * torch.normal(0.2, p.detach()) + torch.normal(0.5, 2.0, (2, 6))
+        y = nn.functional.alpha_dropout(y.t(), 0.3, True).t().reshape(2, 3, 2)
+        y = nn.functional.dropout1d(y, 0.4, True) + nn.functional.feature_alpha_dropout(
+            y, 0.4, True
+        )
+        y = nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.4)
+        return y.sum((1, 2)) + z + torch.bernoulli(p.double()).sum(1)
+
+
+def opened(kind, ending, folder):
     torch.manual_seed(0)
-    module, x = Draws().train(), torch.randn(2, 4)
+    module, x = kind().train(), torch.randn(2, 4)
     if not ending:
         source = ModelSource("draws", seed=SEED, training=True)
         return model_from_module(module, ("x",), (x,), source, quiet)
@@ -51,8 +77,9 @@ def opened(ending, folder):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_a_module_draws_is_an_input_that_pytorch_fills(ending, tmp_path):
-    model = opened(ending, tmp_path)
+@pytest.mark.parametrize(("kind", "dropouts"), [(Draws, 2), (Composed, 1)])
+def test_what_a_module_draws_is_an_input_that_pytorch_fills(kind, dropouts, ending, tmp_path):
+    model = opened(kind, ending, tmp_path)
     live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
     x = model.inputs[0]
     values = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
@@ -63,7 +90,7 @@ def test_what_a_module_draws_is_an_input_that_pytorch_fills(ending, tmp_path):
         masks = draw_masks(live.masks, None)
         assert torch.equal(torch.get_rng_state(), state)
     of_dropouts = [n for n in masks if n.startswith("dropout_mask")]
-    assert of_dropouts == ["dropout_mask_0", "dropout_mask_1"]
+    assert of_dropouts == [f"dropout_mask_{i}" for i in range(dropouts)]
     output, *_ = live.forward({**values, **masks})
     torch.testing.assert_close(output, expected, **close(LIMIT))
     live.joint()

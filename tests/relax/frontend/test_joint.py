@@ -63,6 +63,16 @@ def test_dropouts_of_another_kind():
     check(nn.Sequential(nn.AlphaDropout(0.5)), draw(3, 4))
 
 
+def test_what_is_computed_with_draws():
+    def forward(x):
+        p = x.softmax(-1)
+        y = x.gather(1, torch.multinomial(p, 2)) + torch.normal(x.detach(), p.detach())[:, :2]
+        y = torch.nn.functional.dropout1d((x * torch.bernoulli(p))[None], 0.5)[0][:, :2] + y
+        return torch.nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.5)
+
+    check(Fn(forward), draw(3, 4))
+
+
 def test_a_small_bert_layer_split_in_two():
     layer, inputs = bert_layer(dtype=torch.float64)
     model, program = imported(layer, *inputs)

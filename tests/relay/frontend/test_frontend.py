@@ -298,7 +298,7 @@ REFUSED = {
         "batch norm averages over all batches",
     ),
     "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
-    "multinomial": (Fn(lambda x: torch.multinomial(x.sigmoid().flatten(), 2)), False, "random"),
+    "poisson": (Fn(lambda x: torch.poisson(x.sigmoid())), False, "random"),
     "another type": (
         Fn(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
         False,
