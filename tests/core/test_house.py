@@ -38,7 +38,7 @@ LINES = {
     "commands": 3403,
     "core": 1368,
     "engine": 42341,
-    "passes": 10893,
+    "passes": 10909,
     "recorder": 1487,
     "samples": 550,
     "viz": 25916,

@@ -157,6 +157,24 @@ def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None
     """By old handle, every expression that some results need once others (`instead`, by handle)
     replace some; those without a span get `span`, or stay as they are if it is None."""
     new: dict[int, Any] = dict(instead)
+    rebuild(results, new, span)
+    return new
+
+
+def unbound(expr: Any) -> Any:
+    """A chain of let bindings as the graph that it ends in: each variable's readers read its value.
+    TVM's pass recurses over the chain, which takes six times as long at 10,000 bindings."""
+    new: dict[int, Any] = {}
+    while isinstance(expr, relay.Let):
+        rebuild([expr.value], new)
+        new[expr.var.handle.value] = new[expr.value.handle.value]
+        expr = expr.body
+    rebuild([expr], new)
+    return new[expr.handle.value]
+
+
+def rebuild(results: Iterable[Any], new: dict[int, Any], span: Any = None) -> None:
+    """As `rebuilt`, into `new`, which has what replaces others."""
     todo: list[tuple[Any, bool]] = [(r, False) for r in results]
     while todo:
         expr, ready = todo.pop()
@@ -173,7 +191,6 @@ def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None
             fresh = [new[c.handle.value] for c in below]
             same = all(a.same_as(b) for a, b in zip(below, fresh, strict=True))
             new[handle] = expr if same and span is None else with_children(expr, fresh, span)
-    return new
 
 
 def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:

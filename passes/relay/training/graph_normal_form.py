@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-import tvm
 from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.gradients import without_gradient
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import with_main
+from relascope.passes.relay.ir.rewrite import unbound, with_main
 
 
 @listed("ToGraphNormalForm", "TVM, and the tutorial", required=True, needs=("gradient",))
@@ -24,18 +23,18 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
     After: main is a graph again and returns a flat tuple: outputs, then the gradients of inputs and
         parameters.
     """
-    mod = relay.transform.ToGraphNormalForm()(tvm.IRModule.from_expr(program.main))
-    main = mod["main"]
-    if program.gradients or not isinstance(main.body, relay.Tuple):
+    main = program.main
+    body = unbound(main.body)
+    if program.gradients or not isinstance(body, relay.Tuple):
         message = "there is no gradient to keep"
         raise EngineError("pass", message, "graph_normal_form", "put it once, after the gradient")
-    outputs, gradients = main.body.fields
+    outputs, gradients = body.fields
     without = without_gradient(program)
     wanted = [
         (p.name_hint, g)
         for p, g in zip(main.params, gradients.fields, strict=True)
         if p.name_hint not in without and "float" in p.checked_type.dtype
     ]
-    body = relay.Tuple([*outputs.fields, *(g for _, g in wanted)])
-    function = relay.Function(main.params, body, None, [], main.attrs)
+    results = relay.Tuple([*outputs.fields, *(g for _, g in wanted)])
+    function = relay.Function(main.params, results, None, [], main.attrs)
     return replace(with_main(program, function), gradients=tuple(name for name, _ in wanted))

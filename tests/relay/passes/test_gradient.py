@@ -1,5 +1,7 @@
 """The way to the gradient: each training pass, and every gradient against PyTorch."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -12,7 +14,7 @@ from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
 from numerics import imported
 from relascope.core.errors import EngineError
-from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
+from relascope.passes.relay.ir.rewrite import op_name, post_order, shape, unbound
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
 from training import joint, passes, step
@@ -146,3 +148,16 @@ def test_a_walk_in_another_order_is_noticed():
     recorder = Recorder([relay.tanh(x)], lambda call: None)
     with pytest.raises(EngineError, match=r"exp where tanh was expected"):
         recorder.use(lambda call, grad: [grad], relay.exp(x), x)
+
+
+def test_a_long_chain_of_bindings_is_a_graph():
+    """TVM's own pass needs a larger stack for such a chain."""
+    names = [relay.Var("x", relay.TensorType((2,))), *(relay.Var(f"v{i}") for i in range(10_000))]
+    body = relay.Tuple([names[-1], names[1]])
+    for before, variable in reversed([*pairwise(names)]):
+        body = relay.Let(variable, relay.tanh(before), body)
+    deep, first = unbound(body).fields
+    calls = [e for e in post_order(deep) if op_name(e) == "tanh"]
+    assert len(calls) == 10_000
+    assert first.same_as(calls[0])
+    assert first.args[0].same_as(names[0])
