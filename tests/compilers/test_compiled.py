@@ -52,6 +52,41 @@ def test_its_gradients_are_taken_too():
     assert error_of(model, model.module) is None  # dropout would be drawn anew
 
 
+class Filter(nn.Module):
+    """A complex input, parameter, buffer and output."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, dtype=torch.complex64))
+        self.register_buffer("shift", torch.randn(5, dtype=torch.complex64))
+
+    def forward(self, x, z):
+        spectrum = torch.fft.rfft(x) * self.weight + z * self.shift
+        return spectrum, torch.fft.irfft(spectrum, n=8)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", BASELINES)
+def test_complex_tensors_are_pairs_for_every_contender(name, training):
+    torch.manual_seed(0)
+    inputs = torch.randn(4, 8), torch.randn(4, 5, dtype=torch.complex64)
+    source = ModelSource("module", training=training)
+    model = model_from_module(Filter().train(training), ("x", "z"), inputs, source, quiet)
+    if training and name not in compiled._TOLD:
+        with pytest.raises(CannotCompile, match="no gradient"):
+            compiled.compiled(model, name)
+        return
+    module = compiled.compiled(model, name)
+    first_run(model.eager(training, module))
+    if training:
+        pairs = zip(model.eager(True)(), model.eager(True, module)(), strict=True)
+        assert all(torch.allclose(a, b, rtol=0, atol=10 * ELEMENTWISE) for a, b in pairs)
+        return
+    assert error_of(model, module) < 10 * ELEMENTWISE
+    model.parameters["weight"].data.neg_()
+    assert (error_of(model, module) > 1e-3) == (name not in compiled._TOLD)  # it has its own copy
+
+
 def test_a_torchscript_model_is_refused_in_words():
     model = model_of(nn.Linear(8, 2))
     model.module = torch.jit.trace(model.module, model.inputs)
