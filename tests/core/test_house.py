@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4188,
+    "bench": 4190,
     "commands": 3403,
     "core": 1368,
     "engine": 42341,
