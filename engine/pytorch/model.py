@@ -654,7 +654,8 @@ def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> N
             return
     explained = [node for node, _ in draws]
     for node in flat.graph.nodes():
-        if node.isNondeterministic() and node not in (*flat.dropouts(), *explained):
+        quiet = node.kind() == "aten::scaled_dot_product_attention"  # its dropouts are explained
+        if node.isNondeterministic() and not quiet and node not in (*flat.dropouts(), *explained):
             message = f"{node.kind()} draws random numbers that cannot be drawn without the model."
             hint = "Draw outside of the model, and make it an input."
             raise EngineError("operator", message, flat.origin(node).where, hint)
