@@ -53,11 +53,9 @@ class Profiled:
         known = _groups(seen.modules, self._nodes)
         self.groups = None if known is None else [known[i] for i in self._kernels]
         ordinary = json.loads(runtime.library(program, options).get_graph_json())
-        rows, storages = ordinary["node_row_ptr"], ordinary["attrs"]["storage_id"][1]
-        given = {storages[rows[i]] for i, n in enumerate(ordinary["nodes"]) if n["op"] == "null"}
-        self.memory_bytes: int | None = runtime.pool_bytes(
-            ordinary, [i for i, storage in enumerate(storages) if storage in given]
-        )
+        given = [i for i, n in enumerate(ordinary["nodes"]) if n["op"] == "null"]
+        rows = ordinary["node_row_ptr"]
+        self.memory_bytes: int | None = runtime.pool_bytes(ordinary, [rows[i] for i in given])
         self.note = "" if known is not None else LOST
         if list(_names(ordinary["nodes"]).values()) != list(names.values()):
             self.note = (

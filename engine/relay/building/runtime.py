@@ -2,8 +2,8 @@
 those with control flow in its virtual machine.
 
 The executor is pointed at the memory of inputs and fresh outputs. Copies are made of what is not
-aligned as TVM's kernels expect, or not contiguous, and around a reshape that the executor
-skips (`__nop`), as what lies behind it keeps pointing at the executor's memory.
+aligned as TVM's kernels expect, or not contiguous, and of results before a reshape that the
+executor skips (`__nop`), as what lies behind it keeps pointing at the executor's memory.
 """
 
 import ctypes
@@ -162,7 +162,7 @@ def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - views
     alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
     outputs = set(map(heads.index, alone))
-    inputs = {s for s, _ in viewed} | {h for h, _ in heads if nodes[h]["op"] == "null"}
+    inputs = {h for h, _ in heads if nodes[h]["op"] == "null"}
     return inputs, outputs
 
 
@@ -173,11 +173,13 @@ def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
 
 
 def pool_bytes(layout: Mapping[str, Any], left_out: Collection[int]) -> int:
-    """Bytes of an executor's storages, each as large as it must be."""
+    """Bytes of an executor's storages, each as large as it must be, without those of some entries
+    and of views of them."""
     storages: dict[int, int] = {}
-    sizes = zip(layout["attrs"]["storage_id"][1], entry_bytes(layout), strict=True)
-    for entry, (storage, size) in enumerate(sizes):
-        if entry not in left_out:
+    ids = layout["attrs"]["storage_id"][1]
+    unused = {ids[entry] for entry in left_out}
+    for storage, size in zip(ids, entry_bytes(layout), strict=True):
+        if storage not in unused:
             storages[storage] = max(storages.get(storage, 0), size)
     return sum(storages.values())
 

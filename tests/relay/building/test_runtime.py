@@ -73,6 +73,23 @@ def test_views_of_inputs_and_outputs_see_each_call():
         assert not torch.equal(value, torch.zeros(4, 8))  # results are no views of the input
 
 
+def test_a_viewed_argument_is_pointed_at():
+    """The executor's pool has room for the results alone."""
+    view = relay.reshape(var("x", 64, 128), (32, 256))
+    flat = relay.reshape(view, (8192,))
+    function = compiled(relay.Tuple([relay.tanh(view), relay.exp(flat), flat]), opt_level=0)
+    for _ in range(2):
+        value = torch.randn(64, 128)
+        tanh, exp, same = function.run({"x": value})
+        assert torch.equal(same, value.flatten())
+        same.zero_()
+        assert value.any()
+        assert torch.allclose(tanh, value.reshape(32, 256).tanh(), atol=ELEMENTWISE)
+        assert torch.allclose(exp, value.flatten().exp(), rtol=ELEMENTWISE)
+        assert function._held == {} and function._pointed_in == {"x"}
+    assert function.own_memory({}).peak == 2 * 64 * 128 * 4
+
+
 def test_inputs_in_any_layout_of_memory():
     function = compiled(relay.exp(var("x", 3, 5)))
     base = torch.randn(40)
