@@ -38,6 +38,9 @@ NAMES = (
 _aten = torch.ops.aten
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 _ATTENTION = "scaled_dot_product_attention"
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+DROPPING = tuple(f"aten::{name}" for name in (_ATTENTION, *_RECURRENT))
+"""Operators that have a dropout inside, which is on if they draw."""
 
 
 def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask | None:
@@ -75,16 +78,18 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
     return Mask("", 0.0, (), "", draw=method, given=arguments) if plain else None
 
 
-def draw_in_trace(node: Any) -> Mask | None:
+def draws_in_trace(node: Any) -> list[Mask]:
     """What a node of a trace draws, with what the trace knows of its shape and memory."""
     name = node.kind().removeprefix("aten::").removesuffix("_")
     reads = name in (*_DROPOUTS, _ATTENTION, "multinomial")
+    if name in _RECURRENT:
+        return _between_layers(node)
     if not reads and name.removesuffix("_like") not in _FILLS:  # before schemas are read
-        return None
+        return []
     given = [v.toIValue() for v in node.inputs()]
     made = draw_of(torch._C.parse_schema(node.schema()), given, {})
     if made is None:
-        return None
+        return []
     kind = (node.inputsAt(0) if reads else node.output()).type()
     sizes, dtype = tuple(kind.sizes() or ()), kind.dtype() or torch.get_default_dtype()
     order: tuple[int, ...] = ()
@@ -99,7 +104,19 @@ def draw_in_trace(node: Any) -> Mask | None:
         strides = torch.empty_like(lying).stride()
         order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
     order = () if order == tuple(range(len(order))) else order
-    return replace(made, shape=sizes, dtype=str(dtype).removeprefix("torch."), order=order)
+    return [replace(made, shape=sizes, dtype=str(dtype).removeprefix("torch."), order=order)]
+
+
+def _between_layers(node: Any) -> list[Mask]:
+    """The dropouts of an LSTM and its kind, on the output of each layer but the last, by steps."""
+    *_, layers, rate, train, _, batch_first = (v.toIValue() for v in node.inputs())
+    if not train or not rate or not isinstance(batch_first, bool):  # else they are packed
+        return []
+    kind = node.outputsAt(0).type()
+    sizes, dtype = list(kind.sizes() or ()), kind.dtype() or torch.get_default_dtype()
+    sizes[:2] = reversed(sizes[:2]) if batch_first else sizes[:2]
+    kept, name = (1 - rate,), str(dtype).removeprefix("torch.")
+    return [Mask("", 0.0, tuple(sizes), name, draw="bernoulli_", given=kept)] * (layers - 1)
 
 
 def draw_in_fx(node: torch.fx.Node) -> Mask | None:

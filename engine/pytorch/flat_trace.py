@@ -17,13 +17,12 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.draws import draw_in_trace
+from relascope.engine.pytorch.draws import DROPPING, draws_in_trace
 from relascope.engine.pytorch.nested import built, leaves, nesting, taken
 from relascope.engine.pytorch.watch import Programs, line_of
 from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
-_ATTENTION = "aten::scaled_dot_product_attention"
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
 _LONGEST = 1_000_000  # operators, calls of submodules among them
 _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
@@ -121,12 +120,11 @@ class FlatTrace:
     def active_dropouts(self) -> list[Any]:
         """The nodes with dropouts that were on when the model was traced."""
         on = (n for n in self.dropouts() if n.inputsAt(2).toIValue() and n.inputsAt(1).toIValue())
-        return [*on, *(n for n, _ in self.draws() if n.kind() == _ATTENTION)]
+        return [*on, *(n for n, _ in self.draws() if n.kind() in DROPPING)]
 
     def draws(self) -> list[tuple[Any, Mask]]:
         """The nodes that draw random numbers, in their order, and what they draw."""
-        found = ((n, draw_in_trace(n)) for n in self.graph.nodes())
-        return [(node, draw) for node, draw in found if draw is not None]
+        return [(node, draw) for node in self.graph.nodes() for draw in draws_in_trace(node)]
 
     def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
         """Submodules without some operators, and beside some submodules, the largest first.

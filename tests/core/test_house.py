@@ -37,7 +37,7 @@ LINES = {
     "bench": 4190,
     "commands": 3403,
     "core": 1368,
-    "engine": 42342,
+    "engine": 42360,
     "passes": 10909,
     "recorder": 1487,
     "samples": 550,

@@ -365,9 +365,15 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
+def _dropping(op: Any, given: Given) -> Form | None:
+    """Layers of an LSTM or GRU with dropout in between."""
+    return op if given["train"] and given["dropout"] and given["num_layers"] > 1 else None
+
+
 _BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
     **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
     **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
+    **dict.fromkeys(("gru", "lstm", "rnn_relu", "rnn_tanh"), _dropping),
     **dict.fromkeys(("scatter", "scatter_add"), _from_first),
     **dict.fromkeys(("std", "var"), _spread),
 }

@@ -163,11 +163,8 @@ class Converter(CoreOperators, TypedConverter):
         """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
-            rate, train = inputs[-4], inputs[-3]
             if len(inputs) != 9:
                 self.refuse("Packed sequences have no counterpart in Relay.", "Pad them instead.")
-            if rate and train:
-                self.refuse("Dropout between recurrent layers cannot be imported.", "Set it to 0.")
             return theirs([*inputs[:-4], 0.0, *inputs[-3:]], input_types)
 
         return convert

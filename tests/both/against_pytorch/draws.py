@@ -42,6 +42,7 @@ class Composed(nn.Module):
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(4, 6)
+        self.layers = nn.RNN(2, 2, 2, dropout=0.4, batch_first=True)
 
     def forward(self, x):
         y = self.fc(x)
@@ -55,6 +56,7 @@ class Composed(nn.Module):
         y = y * torch.normal(y.detach(), 0.5) + torch.normal(y.detach(), p.detach())
         y = y * torch.normal(0.2, p.detach()) + torch.normal(0.5, 2.0, (2, 6))
         y = nn.functional.alpha_dropout(y.t(), 0.3, True).t().reshape(2, 3, 2)
+        y = y + self.layers(y)[0]
         y = nn.functional.dropout1d(y, 0.4, True) + nn.functional.feature_alpha_dropout(
             y, 0.4, True
         )

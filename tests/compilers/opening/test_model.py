@@ -564,6 +564,10 @@ def test_dropout_is_what_was_traced(tmp_path):
     assert all(map(torch.allclose, model.forward(), flat_tensors(module(*model.inputs))))
     notes = load_model(source_from_file(off, training=True), quiet).notes
     assert any("eval mode" in n for n in notes)
+    layers = nn.GRU(4, 4, 2, dropout=0.5).train()
+    inside = save(layers, (torch.randn(3, 2, 4),), tmp_path / "inside.pt")
+    with refused(match="train mode", where="aten::gru at the top"):
+        load_model(source_from_file(inside), quiet)
 
 
 def test_running_statistics_are_put_back(tmp_path):

@@ -71,6 +71,7 @@ def test_what_is_computed_with_draws():
         return torch.nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.5)
 
     check(Fn(forward), draw(3, 4))
+    check(nn.GRU(3, 2, 2, dropout=0.5), draw(2, 2, 3))
 
 
 def test_a_small_bert_layer_split_in_two():
