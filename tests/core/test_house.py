@@ -37,7 +37,7 @@ LINES = {
     "bench": 4190,
     "commands": 3403,
     "core": 1368,
-    "engine": 42360,
+    "engine": 42367,
     "passes": 10909,
     "recorder": 1487,
     "samples": 550,

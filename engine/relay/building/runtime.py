@@ -92,6 +92,11 @@ class Compiled:
         self._pointed_out = {i for i in pointed_out if i < layout["node_row_ptr"][-1]}
         self.used = tuple(n for n in self.arguments if n in given)
         self._pointed_in = {n for n in self.used if given[n] not in viewed}
+        # Views, because the executor's own arrays move with what it is pointed at.
+        self._own = {
+            n: self._module.get_input(n)._create_view(self.arguments[n].shape)
+            for n in self._pointed_in
+        }
         rows = layout["node_row_ptr"]
         self._own_bytes = pool_bytes(layout, {rows[given[n]] for n in self._pointed_in})
         self._held: dict[str, tuple[int, Any]] = {}
@@ -129,6 +134,8 @@ class Compiled:
             # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
             self._held[name] = (address if value.data_ptr() == address else 0, array)
         else:
+            if name in self._own:
+                self._module.set_input_zero_copy(name, self._own[name])
             self._module.set_input(name, array)
             self._held.pop(name, None)
 

@@ -90,6 +90,24 @@ def test_a_viewed_argument_is_pointed_at():
     assert function.own_memory({}).peak == 2 * 64 * 128 * 4
 
 
+def test_a_tensor_of_another_device_is_not_copied_over_the_one_before(monkeypatch):
+    function = compiled(relay.tanh(var("x", 4, 8)))
+    here, there = torch.randn(4, 8), torch.randn(4, 8)
+    before, as_array = here.clone(), runtime.as_array
+    function.run({"x": here})
+
+    def copied_over(tensor, device):
+        if tensor.data_ptr() == there.data_ptr():
+            return tvm.nd.array(tensor.numpy(), device), False
+        return as_array(tensor, device)
+
+    monkeypatch.setattr(runtime, "as_array", copied_over)
+    for value in (there, here, there):
+        (found,) = function.run({"x": value})
+        assert torch.allclose(found, value.tanh(), atol=ELEMENTWISE)
+    assert torch.equal(here, before)
+
+
 def test_inputs_in_any_layout_of_memory():
     function = compiled(relay.exp(var("x", 3, 5)))
     base = torch.randn(40)
