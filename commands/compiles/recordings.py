@@ -168,7 +168,9 @@ def numbers(command: Command, recording: Recording) -> Document:
     if not found:
         name = recording.path.name
         message = f"{name} has no two modules that could be run and compared."
-        raise EngineError("file", f"{message} {why_none(recording)}", name)
+        flag = not args.run_kernels and parts(recording, kernels=True)
+        hint = "Run them, in the sandbox, with --run-kernels." if flag else ""
+        raise EngineError("file", f"{message} {why_none(recording)}", name, hint)
     document: Document = {"file": str(args.file), "engine": args.engine}
     document |= {"errors": None, "bisection": None, "reduction": None}
     with Scratch() as folder:

@@ -12,6 +12,19 @@ from relascope.viz.panels.shell import keeping
 pytestmark = [pytest.mark.engine, pytest.mark.exhaustive]
 
 SCRIPTS = Path(__file__).parents[1]
+OPEN = """
+import tvm
+from tvm import relax
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return R.nn.relu(x)
+
+tvm.compile(Module, tvm.target.Target("llvm"))
+"""
 BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
 
 
@@ -42,6 +55,18 @@ def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
     found = document("open", compiled, "--bisect", "--test", str(path), real=True)
     assert found["bisection"]["culprit"]["pass"] == "ReluAway"
     assert "makes the test fail: exit status 1" in found["bisection"]["verdict"]
+
+
+def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_path):
+    script, path = tmp_path / "script.py", str(tmp_path / "run.rsc")
+    script.write_text(OPEN)
+    program = [sys.executable, str(script)]
+    document("record", "-o", path, "--level", "modules", "--json", "--", *program)
+    error = document("open", path, "--errors", real=True, status=1)["error"]
+    assert "kernels of its own" in error["message"] and "--run-kernels" in error["hint"]
+    found = document("open", path, "--errors", "--run-kernels", real=True)
+    rows = found["errors"][0]["rows"]
+    assert rows and {r["error"]["verdict"] for r in rows} == {"right"}
 
 
 def test_the_page_does_so_too(compiled, monkeypatch):
