@@ -35,7 +35,7 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4190,
-    "commands": 3403,
+    "commands": 3405,
     "core": 1368,
     "engine": 42367,
     "passes": 10909,
