@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relascope.commands.shared import Command, Document, write
+from relascope.commands.shared import Command, Document, write, write_files
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.core.own_code import NodeValues, overlays_in, text_of
@@ -24,10 +24,11 @@ from relascope.viz.drawing.drawing import with_overlays
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
-from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.handed_on.sheet import Sheet, script
+from relascope.viz.handed_on.sheet import page as page_of
 from relascope.viz.rows import Row, tables, timings
 
-PAGE, TABLE, PLAINLY = LISTS = ".html", ".csv", ".json"
+PAGE, DATA, TABLE, PLAINLY = LISTS = ".html", ".page.json", ".csv", ".json"
 
 
 def looks(command: argparse.ArgumentParser) -> None:
@@ -108,14 +109,34 @@ def lists(
     rows: Callable[[], Sequence[Row]],
     document: Callable[[], Any],
 ) -> None:
-    """Write what a command found as the name says: a page, a table of `columns`, or a document."""
+    """Write what a command found as the name says: a page, its data alone, a table of `columns`, or
+    a document."""
     ending = ending_of(output.name, LISTS)
-    if ending == PAGE:
-        write(output, page().html())
+    if ending in (PAGE, DATA):
+        write_page(output, page())
     elif ending == TABLE:
         write(output, timings.csv_text(rows(), [*columns]))
     else:
         write(output, json.dumps(document(), ensure_ascii=False))
+
+
+def write_page(output: Path, page: Sheet) -> None:
+    """Write a page, or its data alone, where the name says so."""
+    alone = ending_of(output.name, (PAGE, DATA)) == DATA
+    write(output, json.dumps(page.data()) if alone else page.html())
+
+
+def viewer_options(command: argparse.ArgumentParser) -> None:
+    """Where to."""
+    about = "the folder, which is made"
+    command.add_argument("-o", dest="output", type=Path, metavar="DIR", required=True, help=about)
+
+
+def viewer(command: Command) -> Document:
+    """Write a static site that shows pages' data and graphs' JSON, and the element that does it."""
+    files = {"index.html": page_of("relascope").encode(), "relascope.js": script().encode()}
+    write_files(files, command.args.output, "-o")
+    return {"folder": str(command.args.output), "bytes": {n: len(t) for n, t in files.items()}}
 
 
 def steps(

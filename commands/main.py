@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from relascope.commands.shared import Connect
     from relascope.engine.client import EngineClient
 
-_NO_ENGINE = ("page", "engines", "install-relay", "compare", "replay", "record", "open", "diff")
+_NO_ENGINE = (
+    *("page", "engines", "install-relay", "compare"),
+    *("replay", "record", "open", "diff", "viewer"),
+)
 
 _SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text` of another name
 
@@ -65,6 +68,8 @@ record | compiles.recordings:record_program | compiles.recordings.record_options
 open | compiles.recordings:open_recording | compiles.recordings.open_options | look at a recording
 diff | compiles.diff | compiles.diff.diff_options |
     compare two models, pipelines, sessions or recordings
+viewer | handing_on | handing_on.viewer_options |
+    write a folder of files that shows what -o wrote, without a server
 lint | building | {_MODEL} lint output | list what could be faster, and the pass for it
 """
 """A command's name, the module of its function and, where it is another, the function's name, its

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
-from relascope.commands.shared import Command, Document, write
+from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.viz.sessions import replay as files
@@ -28,7 +28,7 @@ def replay_options(command: argparse.ArgumentParser) -> None:
 def replay(command: Command) -> Document:
     """Run a session's file again, and compare graphs, captures and errors with those in it."""
     args = command.args
-    handing_on.check_ending(args, handing_on.PAGE)
+    handing_on.check_ending(args, handing_on.PAGE, handing_on.DATA)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.whole(args.file, Path(folder))
         if path and is_recording(Path(path)):
@@ -42,7 +42,7 @@ def replay(command: Command) -> Document:
             from relascope.viz.handed_on.session import session_sheet
 
             source = session.model.source(path)
-            write(args.output, session_sheet(command, session, source).html())
+            handing_on.write_page(args.output, session_sheet(command, session, source))
     then = {name: part for name, part in session.results.items() if name in results}
     found = list(differences(then, results)) if then else []
     return {

@@ -39,6 +39,11 @@ def engines(document: Document) -> str:
     return "\n".join(lines)
 
 
+def viewer(document: Document) -> str:
+    where = document["folder"]
+    return f"Open {where}/index.html, or serve the folder: python -m http.server -d {where}"
+
+
 def install_relay(document: Document) -> str:
     (row,) = document["engines"]
     return f"{document['installed']} carries TVM {row['version']}, which loads: {row['path']}"

@@ -33,13 +33,14 @@ class Opened:
         self.page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
         self.page.on("request", lambda r: self.asked.append(r.url))
         self.page.goto(f"{path.as_uri()}{place}")
-        self.page.locator("html[data-ready]").wait_for(timeout=LONG)
+        self.page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
         self.wait("d.node.id.length > 0")
 
     def ask(self, code: str, argument=None):
         """JavaScript of the viewer that is seen, `v`; the file's policy forbids eval."""
         return self.page.evaluate(
-            "(a) => { const v = [...document.querySelectorAll('.picture')]"
+            "(a) => { const within = document.querySelector('relascope-graph').shadowRoot;"
+            " const v = [...within.querySelectorAll('.picture')]"
             ".filter(e => e.offsetParent).map(e => e.shadowRoot.relascopeViewer)[0];"
             f" const d = v?.drawing; return d ? ({code}) : null; }}",
             argument,

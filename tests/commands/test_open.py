@@ -294,7 +294,9 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
     assert run("open", path, "-o", str(plain)).returncode == 0
     assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
     refused = run("open", path, "-o", str(tmp_path / "run.svg"))
-    assert refused.returncode == 2 and "Give one of: .html, .csv, .json." in refused.stderr
+    assert (
+        refused.returncode == 2 and "Give one of: .html, .page.json, .csv, .json." in refused.stderr
+    )
 
 
 def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4190,
-    "commands": 3405,
+    "commands": 3436,
     "core": 1368,
     "engine": 42367,
     "passes": 10909,
     "recorder": 1487,
     "samples": 550,
-    "viz": 25916,
+    "viz": 26121,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -17,8 +17,13 @@ SHARE = (
     " return picture / all; }"
 )
 
+# All elements, those of a page that is handed on among them, which has a root of its own.
+_ALL = (
+    "[document, document.querySelector('relascope-graph')?.shadowRoot]"
+    ".flatMap(root => [...root?.querySelectorAll('*') ?? []])"
+)
 _VIEWS = (
-    "[...document.querySelectorAll('*')].map(e => e.shadowRoot?.relascopeViewer)"
+    f"{_ALL}.map(e => e.shadowRoot?.relascopeViewer)"
     ".filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
 )
 
@@ -123,7 +128,7 @@ class View:
 
     def wait(self, code: str, argument=None) -> None:
         self.page.wait_for_function(
-            "([code, a]) => { for (const e of document.querySelectorAll('*')) {"
+            f"([code, a]) => {{ for (const e of {_ALL}) {{"
             " const v = e.shadowRoot?.relascopeViewer;"
             " if (!v?.drawing) continue;"
             " return new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a);"

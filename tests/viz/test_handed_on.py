@@ -249,8 +249,9 @@ def test_a_cell_of_a_table_is_no_formula():
 
 
 def _blocks(text: str) -> dict[str, object]:
-    found = re.findall(r'id="block-(\w+)">([^<]*)<', text)
-    return {name: json.loads(zlib.decompress(base64.b64decode(data))) for name, data in found}
+    data = json.loads(re.search(r'application/x-relascope">([^<]*)<', text)[1])
+    found = data["blocks"].items()
+    return {name: json.loads(zlib.decompress(base64.b64decode(packed))) for name, packed in found}
 
 
 def test_a_recordings_page_has_each_pass_and_what_it_did_once(tmp_path):

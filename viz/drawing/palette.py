@@ -220,17 +220,20 @@ def between(key: str) -> str:
     return "#" + "".join(f"{(int(a, 16) + int(b, 16)) // 2:02x}" for a, b in pairs)
 
 
-def page_css() -> str:
-    """CSS that sets a page's colours as variables: the reader's theme, or that of `data-theme`."""
+def page_css(of: str = ":root") -> str:
+    """CSS that sets a page's colours as variables: the reader's theme, or that of `data-theme`; of
+    an element, from its own root, `of` is ":host"."""
 
-    def rule(theme: Theme) -> str:
+    def rule(theme: Theme, where: str = "") -> str:
         colours = (f"--st-{name}: {value}" for name, value in PAGE[theme].items())
-        return "{" + "; ".join([f"color-scheme: {theme}", *colours]) + "}"
+        where = f"({where})" if where and of == ":host" else where
+        return f"{of}{where} {{" + "; ".join([f"color-scheme: {theme}", *colours]) + "}"
 
+    dark = rule("dark", ':not([data-theme="light"])')
     return (
-        f":root {rule('light')}\n@media (prefers-color-scheme: dark) "
-        f'{{:root:not([data-theme="light"]) {rule("dark")}}}\n'
-        f':root[data-theme="dark"] {rule("dark")}\n'
+        f"{rule('light')}\n@media (prefers-color-scheme: dark) {{{dark}}}\n"
+        + rule("dark", '[data-theme="dark"]')
+        + "\n"
     )
 
 

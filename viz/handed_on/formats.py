@@ -34,7 +34,7 @@ FORMATS: dict[str, str] = {
     ".graphml": "yEd, Gephi, NetworkX",
     ".explorer.json": "Model Explorer",
     ".csv": "its nodes as a table",
-    ".json": "all of it, as relascope reads it back",
+    ".json": "all of it, as relascope reads it back and `<relascope-graph>` shows it",
 }
 """By the end of a file's name, what it is for."""
 
@@ -59,19 +59,20 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
     view = look.view
     if ending in (".svg", ".png", ".pdf"):
         return picture(ending, to_svg(graph, view, look.theme))
-    if ending == ".html":
+    if ending in (".html", ".json"):
         from relascope.viz.handed_on.parts import graph_tab
 
         file = look.sheet() if look.sheet else Sheet(graph.name, {"IR": graph.ir.capitalize()})
         if not file.tabs:
             graph_tab(file, graph, view)
-        return file.html().encode()
+        if ending == ".html":
+            return file.html().encode()
+        return interchange.to_json_text(graph, page=file.data()).encode("utf-8", "replace")
     written: dict[str, Callable[[], str]] = {
         ".dot": lambda: interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
         ".graphml": lambda: interchange.to_graphml(graph, view.fewer_than),
         ".explorer.json": lambda: interchange.to_model_explorer(graph, view.fewer_than),
         ".csv": lambda: interchange.to_csv(graph),
-        ".json": lambda: interchange.to_json_text(graph),
     }
     return written[ending]().encode("utf-8", "replace")
 

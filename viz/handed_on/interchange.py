@@ -119,9 +119,10 @@ def _graphml(value: Any) -> Any:
     return visible(value, keep="") if isinstance(value, str) else value
 
 
-def to_json_text(graph: Graph) -> str:
-    """The graph as JSON text, one document, as `Graph.from_json` reads it back."""
-    return visible(json.dumps(graph.to_json(), ensure_ascii=False))
+def to_json_text(graph: Graph, **more: Any) -> str:
+    """The graph as JSON text, one document, as `Graph.from_json` reads it back, which leaves out
+    what stands beside it by other names."""
+    return visible(json.dumps(graph.to_json() | more, ensure_ascii=False))
 
 
 def to_dot(

@@ -1,17 +1,19 @@
 """One file of HTML that shows graphs, steps, tables and charts: no server, no network, no eval.
 
-The file holds the viewer's own code, a page of tabs around it, and data in blocks: JSON, deflated,
-as base64. A block is read when it is first shown. The page's policy (Content-Security-Policy) lets
-nothing load and no script run but this one, by its hash; what models call their nodes reaches the
-page as text alone.
+The file is the element `<relascope-graph>`, which is the viewer with a page of tabs around it, and
+data in blocks: JSON, deflated, as base64. A block is read when it is first shown. The page's policy
+(Content-Security-Policy) lets nothing load and no script run but this one, by its hash; what models
+call their nodes reaches the page as text alone.
 """
 
 import base64
 import hashlib
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,10 @@ from relascope.viz.rows.sections import Section as Section
 from relascope.viz.rows.sections import figures as figures
 from relascope.viz.rows.sections import sentence as sentence
 
-_HERE = Path(__file__).parent
+_PAGE = Path(__file__).parent / "page"
 _COMPONENT = javascript.VIEWER.parent
+VERSION = 1
+"""Of a page's data; `page/load.js` reads it."""
 
 
 class Sheet:
@@ -50,8 +54,8 @@ class Sheet:
         self.blocks.append(data)
         return len(self.blocks) - 1
 
-    def html(self) -> str:
-        """The file."""
+    def data(self) -> dict[str, Any]:
+        """What the page shows, as JSON values, which the element of `script` takes in any page."""
         index = {
             "title": self.title,
             "about": list(self.about.items()),
@@ -60,35 +64,61 @@ class Sheet:
             "version": __version__,
         }
         pool, blocks = pooled([index, *self.blocks])
-        packed = [_packed(block) for block in (pool, *blocks)]
-        script = _script()
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        policy = (
-            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-            "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
-        )
-        data = "".join(
-            f'<script type="application/x-relascope" id="block-{at}">{text}</script>\n'
-            for at, text in zip(("pool", "index", *range(len(blocks))), packed, strict=False)
-        )
-        parts = {
-            "POLICY": escape(policy),
-            "TITLE": escape(visible(f"{self.title} · relascope", keep="")),
-            "STYLE": palette.page_css() + _read(_HERE / "page" / "page.css"),
-            "VIEWER": _template("viewer", "viewer"),
-            "STEPS": _template("steps", "step_list", _HERE / "page" / "steps.html"),
-            "RUNS": _template("runs", "run_list"),
-            "TEXTS": _template("texts", "text_diff"),
-            "DIGEST": hashlib.blake2b(data.encode(), digest_size=8).hexdigest(),
-            "DATA": data,
-            "SCRIPT": script,
-        }
-        text = _read(_HERE / "page" / "page.html")
-        before, *after = text.split("@@")
-        whole = before + "".join(
-            parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
-        )
-        return whole.encode("utf-8", "replace").decode()  # without halves of pairs
+        names = "pool", "index", *map(str, range(len(self.blocks)))
+        packed = dict(zip(names, map(_packed, (pool, *blocks)), strict=True))
+        digest = hashlib.blake2b("".join(packed.values()).encode(), digest_size=8).hexdigest()
+        return {"relascope_page": VERSION, "digest": digest, "blocks": packed}
+
+    def html(self) -> str:
+        """The file."""
+        return page(f"{self.title} · relascope", json.dumps(self.data()))
+
+
+def page(title: str, data: str = "") -> str:
+    """A page of HTML that shows the data in it; without, what is dropped on it, or what a file of
+    its own site has, which its address names."""
+    code = script()
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
+    )
+    held = f'<script type="application/x-relascope">{data}</script>'
+    parts = {
+        "POLICY": escape(policy if data else f"{policy}; connect-src 'self'"),
+        "TITLE": escape(visible(title, keep="")),
+        "DATA": held if data else "",
+        "SCRIPT": code,
+    }
+    before, *after = _read(_PAGE / "page.html").split("@@")
+    whole = before + "".join(
+        parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
+    )
+    return whole.encode("utf-8", "replace").decode()  # without halves of pairs
+
+
+@cache
+def script() -> str:
+    """JavaScript that defines the element `<relascope-graph>`, with all that it shows a page's data
+    by: the viewer, the lists, the texts and their styles."""
+    templates = {
+        "page": _template(_PAGE / "page", _PAGE / "element", palette.page_css(":host")),
+        "viewer": _template(_COMPONENT / "viewer"),
+        "steps": _template(_COMPONENT / "step_list", _PAGE / "steps"),
+        "runs": _template(_COMPONENT / "run_list"),
+        "texts": _template(_COMPONENT / "text_diff"),
+    }
+    code = javascript.script(str(_PAGE / "element"))
+    text = f'(() => {{\n"use strict";\nconst TEMPLATES = {json.dumps(templates)};\n{code}}})();\n'
+    if "</script" in text.lower() or "<!--" in text:
+        raise AssertionError("the script would end early")
+    # A page that takes it may be of any encoding.
+    return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _template(style: Path, html: Path | None = None, more: str = "") -> str:
+    markup = _read((html or style).with_suffix(".html"))
+    return f"<style>{more}{_read(style.with_suffix('.css'))}</style>{markup}"
 
 
 def drawn(section: Section) -> Section:
@@ -116,19 +146,6 @@ def _packed(data: Any) -> str:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
     # Half of a surrogate pair, which a name may hold, is no UTF-8.
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
-
-
-def _script() -> str:
-    """The page's script, with the viewer, the lists and the texts."""
-    text = '"use strict";\n' + javascript.script(str(_HERE / "page" / "page"))
-    if "</script" in text.lower() or "<!--" in text:
-        raise AssertionError("the script would end early")
-    return text
-
-
-def _template(name: str, of: str, html: Path | None = None) -> str:
-    style, text = _read(_COMPONENT / f"{of}.css"), _read(html or _COMPONENT / f"{of}.html")
-    return f'<template id="{name}"><style>{style}</style>{text}</template>'
 
 
 def _read(path: Path) -> str:

@@ -31,9 +31,14 @@ def drawn_outputs(chromium: Any, path: Path) -> Iterator[list[Any]]:
 
 
 def theme_of(frame: Any) -> str:
-    """The theme that a frame's picture is drawn in, with the ground that goes with it."""
-    theme = frame.locator(".picture").first.evaluate("e => e.shadowRoot.relascopeViewer.theme.name")
-    ground = frame.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
-    bright = sum(int(part) for part in ground.strip("rgb()").split(",")) > 3 * 128
-    assert bright == (theme == "light"), ground
-    return str(theme)
+    """The theme that a frame's picture is drawn in, once its ground is that theme's; a frame learns
+    of its page's scheme when it is drawn already."""
+    picture, ground = frame.locator(".picture").first, frame.locator("relascope-graph")
+    for _ in range(LONG // 50):
+        theme = picture.evaluate("e => e.shadowRoot.relascopeViewer.theme.name")
+        colour = ground.evaluate("e => getComputedStyle(e).backgroundColor")
+        bright = sum(int(part) for part in colour.strip("rgb()").split(",")) > 3 * 128
+        if bright == (theme == "light"):
+            return str(theme)
+        picture.page.wait_for_timeout(50)
+    raise AssertionError(f"a {theme} picture on {colour}")

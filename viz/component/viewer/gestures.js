@@ -228,10 +228,12 @@ export class Gestures extends Part {
   keyOfPage(e) {
     const v = this.viewer;
     if (v.show.active) return;
-    const at = document.activeElement;
+    const { host } = v.root.getRootNode(), around = host?.getRootNode() ?? document;
+    const inside = around.activeElement, part = around.host && !around.host.hasAttribute("page");
+    if (part && !inside) return; // keys of a page that the element is a part of
+    const at = inside ?? document.activeElement;
     if (at && at !== document.body && !at.matches("[role=tab], button, .stMain")) return;
     if (!["/", "?", "[", "]", "u"].includes(e.key) || e.altKey || e.metaKey || e.ctrlKey) return;
-    const host = v.root.getRootNode().host;
     const seen = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
       .filter((one) => one.shadowRoot?.querySelector(".rs")?.getBoundingClientRect().width);
     if (!v.drawing || !v.root.getBoundingClientRect().width || (seen.length && seen[0] !== host)) return;

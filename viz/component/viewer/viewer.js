@@ -26,7 +26,8 @@ export default function viewGraph(component) {
   }
   viewer.tell = component.setStateValue;
   viewer.trigger = component.setTriggerValue;
-  viewer.receive(data);
+  viewer.moved = component.moved ?? (() => {}); // along a show
+  viewer.receiving = viewer.receive(data);
   return () => viewer.destroy();
 }
 

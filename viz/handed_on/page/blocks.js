@@ -1,14 +1,8 @@
-// The file's data: JSON, deflated, as base64. Long texts stand once, in the pool.
+// A page's data: blocks of JSON, deflated, as base64. Long texts stand once, in the pool.
 
 import { unpack } from "../../component/viewer/parts.js";
 
 const SIGN = "\u0001";
-const known = new Map();
-
-function unpacked(id) {
-  const text = document.getElementById(`block-${id}`).textContent;
-  return unpack(Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0)));
-}
 
 // Texts of the pool in place of their numbers.
 function filled(value, pool) {
@@ -26,12 +20,14 @@ function filled(value, pool) {
   return value;
 }
 
-function once(id, make) {
-  if (!known.has(id)) known.set(id, make());
-  return known.get(id);
-}
-
-export function block(id) {
-  return once(id, async () =>
+// What reads a block by its name, once; it fails where the block is missing or damaged.
+export function reader(blocks) {
+  const known = new Map();
+  const once = (id, make) => {
+    if (!known.has(id)) known.set(id, make());
+    return known.get(id);
+  };
+  const unpacked = async (id) => unpack(Uint8Array.from(atob(blocks[id]), (c) => c.charCodeAt(0)));
+  return (id) => once(id, async () =>
     filled(await unpacked(id), await once("pool", () => unpacked("pool"))));
 }

@@ -2,10 +2,10 @@
 
 import { element } from "../../component/viewer/parts.js";
 
-// A root of its own for an element, with what a template of the file has.
+// A root of its own for an element, with one of the templates, which stand before the script.
 export function filled(at, template) {
-  const root = at.attachShadow({ mode: "open" });
-  root.append(document.getElementById(template).content.cloneNode(true));
+  const root = at.shadowRoot ?? at.attachShadow({ mode: "open" });
+  root.innerHTML = TEMPLATES[template];
   return root;
 }
 

@@ -1,49 +1,57 @@
 // The page around the graphs: tabs, light and dark, what can be saved, and keys.
 
-import { block } from "./blocks.js";
 import { element } from "../../component/viewer/parts.js";
 import { fileName, save } from "./made.js";
 import { Picture } from "./picture.js";
-import { go, onAddress, place } from "./place.js";
-import { asCsv, chart, figures, sentence, table } from "./sections.js";
+import { asCsv, chart, damaged, figures, sentence, table } from "./sections.js";
 import { Steps } from "./steps.js";
 
-const find = (selector) => document.querySelector(selector);
-
-class Page {
-  constructor(index) {
-    this.index = index;
-    this.panels = new Map();
+export class Page {
+  // `host` is the element, whose root has the page's parts; `data` has the "index", what reads a
+  // "block", the "place" that is looked at and the data's "digest".
+  constructor(host, data) {
+    const { index, place } = data;
+    const find = (selector) => host.shadowRoot.querySelector(selector);
+    Object.assign(this, { host, data, index, find, panels: new Map(), over: new AbortController() });
+    const { signal } = this.over;
     find("h1").textContent = index.title;
-    find(".about dl").append(...index.about.flatMap(([name, value]) =>
+    find("main").replaceChildren();
+    find(".about dl").replaceChildren(...index.about.flatMap(([name, value]) =>
       [element("dt", {}, name), element("dd", {}, value)]));
-    find(".caveats").append(...index.caveats.map((text) => sentence({ text, warning: true })));
+    find(".caveats").replaceChildren(
+      ...index.caveats.map((text) => sentence({ text, warning: true })));
     find("footer").textContent = `Made by relascope ${index.version}. The whole result is in this `
       + "file: it asks nothing of a server or the network.";
     this.tabs = index.tabs.map((tab, at) => element("button", {
       type: "button", role: "tab", id: `tab-${tab.key}`, "aria-controls": `panel-${tab.key}`,
       onclick: () => this.show(tab.key), onkeydown: (event) => this.tabKey(event, at),
     }, tab.title));
-    find("nav").append(...this.tabs);
+    find("nav").replaceChildren(...this.tabs);
     find("nav").hidden = index.tabs.length < 2;
-    find(".theme").addEventListener("click", () => this.turnTheme());
-    find(".hand").addEventListener("click", () => this.menu());
-    addEventListener("keydown", (event) => this.key(event));
+    find(".theme").onclick = () => this.turnTheme();
+    find(".hand").onclick = () => this.menu();
+    (place.ours ? window : host).addEventListener("keydown", (event) => this.key(event), { signal });
     addEventListener("click", (event) => {
-      if (!event.target.closest(".menu, .hand")) this.closeMenu();
-    });
-    onAddress(() => this.follow());
+      if (!event.composedPath()[0].closest?.(".menu, .hand")) this.closeMenu();
+    }, { signal });
+    place.onAddress(() => this.follow(), signal);
     addEventListener("beforeprint", () => {
-      this.printing = document.documentElement.dataset.theme ?? "";
-      document.documentElement.dataset.theme = "light";
+      this.printing = host.dataset.theme ?? "";
+      this.theme("light");
       for (const one of this.pictures()) { one.viewer?.readTheme(); one.viewer?.draw(); }
-    });
-    addEventListener("afterprint", () => this.theme(this.printing));
+    }, { signal });
+    addEventListener("afterprint", () => this.theme(this.printing), { signal });
     this.show(place.get("tab"));
+  }
+
+  end() {
+    this.over.abort();
+    for (const one of this.pictures()) one.viewer?.destroy();
   }
 
   // The address was changed by hand, or by a link.
   follow() {
+    const { place } = this.data;
     this.show(place.get("tab"));
     const panel = this.panels.get(this.shown);
     const node = place.get("node");
@@ -56,8 +64,9 @@ class Page {
     const tab = this.index.tabs[at];
     const before = this.shown;
     this.shown = tab.key;
-    if (before !== undefined && before !== tab.key) go({ node: null, step: null });
-    go({ tab: this.index.tabs.length > 1 ? tab.key : null });
+    const { place } = this.data;
+    if (before !== undefined && before !== tab.key) place.go({ node: null, step: null, cut: null });
+    place.go({ tab: this.index.tabs.length > 1 ? tab.key : null });
     this.tabs.forEach((one, i) => {
       one.setAttribute("aria-selected", String(i === at));
       one.tabIndex = i === at ? 0 : -1;
@@ -65,34 +74,35 @@ class Page {
     for (const [name, panel] of this.panels) panel.at.hidden = name !== tab.key;
     if (!this.panels.has(tab.key)) this.panels.set(tab.key, this.make(tab));
     else if (before !== tab.key && this.panels.get(tab.key).steps) {
-      go({ step: this.panels.get(tab.key).steps.chosen });
+      place.go({ step: this.panels.get(tab.key).steps.chosen });
     }
   }
 
   make(tab) {
     const at = element("section", { role: "tabpanel", id: `panel-${tab.key}`, class: "panel",
       "aria-labelledby": `tab-${tab.key}` });
-    find("main").append(at);
+    this.find("main").append(at);
     const panel = { at, tables: [] };
-    const onNode = (id) => panel.picture?.go(id);
-    const digest = find("main").dataset.digest;
     for (const section of tab.sections) {
-      const name = `${digest} ${tab.key}`;
-      if (section.kind === "steps") {
-        panel.steps = new Steps(section, name);
-        panel.picture = panel.steps.picture;
-        at.append(panel.steps.at);
-      } else if (section.kind === "graph") {
-        panel.picture = new Picture(name, section.height);
-        at.append(panel.picture.at);
-        const { picture } = panel;
-        block(section.block).then((drawing) => picture.show(drawing));
-      } else {
-        if (section.kind === "table") panel.tables.push(section);
-        at.append({ chart, figures, sentence, table }[section.kind](section, onNode));
-      }
+      this.fill(panel, section, `${this.data.digest} ${tab.key}`).catch(() => at.append(damaged()));
     }
     return panel;
+  }
+
+  async fill(panel, section, name) {
+    if (section.kind === "steps") {
+      panel.steps = new Steps(section, name, this.data);
+      panel.picture = panel.steps.picture;
+      panel.at.append(panel.steps.at);
+    } else if (section.kind === "graph") {
+      const picture = panel.picture = new Picture(name, section.height, this.data.place);
+      panel.at.append(picture.at);
+      await picture.show(await this.data.block(section.block));
+    } else {
+      if (section.kind === "table") panel.tables.push(section);
+      const onNode = (id) => panel.picture?.go(id);
+      panel.at.append({ chart, figures, sentence, table }[section.kind](section, onNode));
+    }
   }
 
   * pictures() {
@@ -101,7 +111,7 @@ class Page {
 
   // What can be saved of the tab that is shown.
   menu() {
-    const menu = find(".menu");
+    const menu = this.find(".menu");
     if (!menu.classList.contains("hidden")) { this.closeMenu(); return; }
     const panel = this.panels.get(this.shown);
     const { title } = this.index;
@@ -117,23 +127,23 @@ class Page {
       entry("Print, or save as PDF", () => print()),
     );
     menu.classList.remove("hidden");
-    find(".hand").setAttribute("aria-expanded", "true");
+    this.find(".hand").setAttribute("aria-expanded", "true");
     menu.querySelector("button").focus();
   }
 
   closeMenu() {
-    find(".menu").classList.add("hidden");
-    find(".hand").setAttribute("aria-expanded", "false");
+    this.find(".menu").classList.add("hidden");
+    this.find(".hand").setAttribute("aria-expanded", "false");
   }
 
   theme(name) {
-    if (name) document.documentElement.dataset.theme = name;
-    else delete document.documentElement.dataset.theme;
+    if (name) this.host.dataset.theme = name;
+    else delete this.host.dataset.theme;
   }
 
   turnTheme() {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+    const now = this.host.dataset.theme ?? (dark ? "dark" : "light");
     this.theme(now === "dark" ? "light" : "dark");
   }
 
@@ -155,8 +165,3 @@ class Page {
     event.preventDefault();
   }
 }
-
-block("index").then((index) => {
-  new Page(index);
-  document.documentElement.dataset.ready = "yes";
-});

@@ -3,12 +3,10 @@
 import viewGraph from "../../component/viewer/viewer.js";
 import { element } from "../../component/viewer/parts.js";
 import { filled } from "./made.js";
-import { go, place } from "./place.js";
 
 export class Picture {
-  constructor(name, height) {
-    this.name = name;
-    this.height = height;
+  constructor(name, height, place) {
+    Object.assign(this, { name, height, place });
     this.at = element("div", { class: "picture" });
     this.root = filled(this.at, "viewer");
     this.asked = place.get("node") ?? null; // what the address names is looked at once
@@ -16,21 +14,25 @@ export class Picture {
 
   get viewer() { return this.root.relascopeViewer; }
 
-  show(drawing, focus = this.asked) {
+  async show(drawing, focus = this.asked) {
     this.asked = null;
-    const narrow = innerWidth < 700;
+    const narrow = this.place.ours ? innerWidth < 700 : this.at.clientWidth < 700;
+    const { place } = this, cut = place.get("cut");
     viewGraph({
       parentElement: this.root,
       data: {
         ...drawing,
+        ...(cut === undefined || !drawing.show ? {} : { showing: 1, showAt: Number(cut) || 0 }),
         view: this.name,
         focus: focus ?? drawing.focus,
         viewHeight: narrow ? Math.min(this.height, Math.round(innerHeight * 0.7)) : this.height,
         details: drawing.details && !narrow,
       },
-      setStateValue: (what, node) => what === "selected" && go({ node }),
+      setStateValue: (what, node) => what === "selected" && place.go({ node }),
       setTriggerValue: () => {},
+      moved: (to) => place.go(to),
     });
+    await this.viewer.receiving;
   }
 
   // Look at a node of the drawing.

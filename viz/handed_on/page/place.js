@@ -1,23 +1,32 @@
 // Where the reader is, as the address says: #tab=passes&step=3&node=…
 
-export const place = new Map(new URLSearchParams(location.hash.slice(1)));
-
-export function go(changes) {
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null || value === undefined || value === "") place.delete(name);
-    else place.set(name, String(value));
+// Of an element that is a part of a page, whose address is not its own, `given` is where it begins.
+export class Place extends Map {
+  constructor(given) {
+    super(given ?? asked());
+    this.ours = !given;
   }
-  const hash = `#${new URLSearchParams([...place])}`;
-  try {
-    history.replaceState(null, "", hash);
-  } catch { /* in a frame without an address of its own */ }
+
+  go(changes) {
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null || value === undefined || value === "") this.delete(name);
+      else this.set(name, String(value));
+    }
+    if (!this.ours) return;
+    try {
+      history.replaceState(null, "", `#${new URLSearchParams([...this])}`);
+    } catch { /* in a frame without an address of its own */ }
+  }
+
+  // When somebody types another address, or follows a link to one.
+  onAddress(then, signal) {
+    if (!this.ours) return;
+    addEventListener("hashchange", () => {
+      this.clear();
+      for (const [name, value] of asked()) this.set(name, value);
+      then();
+    }, { signal });
+  }
 }
 
-// When somebody types another address, or follows a link to one.
-export function onAddress(then) {
-  addEventListener("hashchange", () => {
-    place.clear();
-    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) place.set(name, value);
-    then();
-  });
-}
+function asked() { return new URLSearchParams(location.hash.slice(1)); }

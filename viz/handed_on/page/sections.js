@@ -15,10 +15,24 @@ export function sentence({ text, warning }) {
   return element("p", { class: warning ? "warning" : "said" }, text);
 }
 
+// In place of what cannot be shown.
+export function damaged() {
+  return sentence({ text: "This part of the file is damaged, or of another version.", warning: true });
+}
+
+const UNDRAWN = "script, style, foreignObject, image, a, use, iframe, animate, set";
+
 export function chart({ title, svg, note }) {
   const made = element("figure", { class: "chart" }, title ? element("h2", {}, title) : null);
   const drawn = document.importNode(
     new DOMParser().parseFromString(svg, "image/svg+xml").documentElement, true);
+  // A file from elsewhere may hold more than a picture.
+  for (const part of drawn.querySelectorAll(UNDRAWN)) part.remove();
+  for (const part of [drawn, ...drawn.querySelectorAll("*")]) {
+    for (const { name } of [...part.attributes]) {
+      if (/^on|href$/i.test(name)) part.removeAttribute(name);
+    }
+  }
   const told = drawn.querySelectorAll("[aria-roledescription][aria-label]");
   for (const mark of told) { // the words that a pointer finds, too
     const title = document.createElementNS("http://www.w3.org/2000/svg", "title");

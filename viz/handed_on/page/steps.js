@@ -4,20 +4,17 @@
 import listRuns from "../../component/run_list.js";
 import listSteps from "../../component/step_list.js";
 import viewTexts from "../../component/text_diff.js";
-import { block } from "./blocks.js";
 import { element } from "../../component/viewer/parts.js";
 import { filled } from "./made.js";
 import { Picture } from "./picture.js";
-import { go, place } from "./place.js";
-import { chart, figures, sentence, table } from "./sections.js";
+import { chart, damaged, figures, sentence, table } from "./sections.js";
 
 const TURNS = { ",": -1, ".": 1 };
 
 export class Steps {
-  constructor(section, name) {
-    this.section = section;
-    this.name = name;
-    this.picture = new Picture(name, section.height);
+  constructor(section, name, { block, place }) {
+    Object.assign(this, { section, name, block, place });
+    this.picture = new Picture(name, section.height, place);
     this.list = element("div", { class: `steps ${section.list}` });
     this.shadow = filled(this.list, section.list);
     this.texts = element("div", { class: "texts" });
@@ -40,7 +37,7 @@ export class Steps {
 
   // The step that the address names, else the one that was chosen.
   read() {
-    const asked = place.get("step");
+    const asked = this.place.get("step");
     const at = asked === "imported" ? 0 : Number(asked ?? this.section.chosen);
     this.choose(Number.isInteger(at) ? at : this.section.chosen);
   }
@@ -60,19 +57,21 @@ export class Steps {
     return true;
   }
 
-  async choose(at) {
+  choose(at) { this.reach(at).catch(() => this.said.replaceChildren(damaged())); }
+
+  async reach(at) {
     const chosen = Math.max(0, Math.min(this.most, at));
     if (chosen === this.chosen) return;
     this.chosen = chosen;
-    go({ step: chosen });
+    this.place.go({ step: chosen });
     this.back.disabled = this.way(-1) === undefined;
     this.on.disabled = this.way(1) === undefined;
     this.mark({
       parentElement: this.shadow,
       tell: ({ row }) => this.choose(row),
     });
-    const details = (await block(this.section.block))[chosen];
-    if (chosen === this.chosen) this.tell(details); // else a later choice is on its way
+    const details = (await this.block(this.section.block))[chosen];
+    if (chosen === this.chosen) await this.tell(details); // else a later choice is on its way
   }
 
   mark(component) {
@@ -89,7 +88,7 @@ export class Steps {
     }
   }
 
-  tell({ title, facts, said, functions }) {
+  async tell({ title, facts, said, functions }) {
     this.words.replaceChildren(title, element("div", { class: "said" }, facts));
     // What was looked at last is looked at again, where the step changed it, too.
     const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
@@ -101,7 +100,7 @@ export class Steps {
     this.became = element("span", { class: "said" });
     this.said.replaceChildren(...said.map(sentence), element("div", { class: "function" },
       functions.length > 1 ? choice : null, this.became));
-    this.look(functions[at] ?? ["", "", null, null]);
+    await this.look(functions[at] ?? ["", "", null, null]);
   }
 
   // What the step did to one function.
@@ -110,10 +109,11 @@ export class Steps {
     const looked = this.looked = {};
     this.became.textContent = words;
     const [graph, texts] = await Promise.all(
-      [picture, text].map((at) => (at === null ? null : block(at))));
+      [picture, text].map((at) => (at === null ? null : this.block(at))));
     if (looked !== this.looked) return;
     this.picture.at.hidden = !graph;
-    if (graph) this.picture.show(graph.picture);
+    if (graph) await this.picture.show(graph.picture);
+    if (looked !== this.looked) return;
     this.texts.hidden = !texts;
     if (texts) viewTexts({ parentElement: this.textsRoot, data: texts });
     const onNode = (id) => this.picture.go(id);

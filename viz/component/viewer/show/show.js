@@ -52,7 +52,8 @@ export class Show extends Part {
     v.root.classList.add("showing");
     this.overPage(true);
     v.selected = null;
-    this.at = v.block.show.chosen;
+    this.at = v.block.showAt ?? v.block.show.chosen; // where a link says, once
+    delete v.block.showAt;
     this.capture = null;
     this.own = [];
     this.begin();
@@ -97,6 +98,7 @@ export class Show extends Part {
     v.fillLegend();
     v.reflect();
     (focus?.isConnected ? focus : v.main).focus?.({ preventScroll: true });
+    v.moved({ cut: null });
     if (tell) v.trigger("show", take === null ? { open: false } : { open: false, take });
   }
 
@@ -160,6 +162,7 @@ export class Show extends Part {
     this.numbers.replaceChildren(...figures(this, show));
     this.line.replaceChildren(frontierChart(this));
     this.taking.disabled = Boolean(cut.title) || this.at === show.chosen;
+    this.viewer.moved({ cut: this.at });
     this.tell();
   }
 

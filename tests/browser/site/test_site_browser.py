@@ -1,0 +1,147 @@
+"""The static viewer and its element, in Chromium: from disk, and from a server of files."""
+
+import functools
+import json
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from browser import LONG
+from crafted.recorded import recorded
+from graphs import transformer
+from relascope.commands.main import main
+from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.handed_on.notebook import show
+from relascope.viz.handed_on.parts import graph_tab
+from relascope.viz.handed_on.sheet import Sheet
+
+pytestmark = pytest.mark.browser
+
+NASTY = "</script><img src=x onerror=alert(1)>"
+DRAWN = (
+    "e => [...e.shadowRoot.querySelectorAll('.picture')]"
+    ".map(p => p.shadowRoot.relascopeViewer?.drawing?.node.id.length ?? 0)[0] ?? 0"
+)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Nothing is printed."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder that `viewer` wrote, with files to show beside it, and its address."""
+    folder = tmp_path_factory.mktemp("site")
+    assert main(["viewer", "-o", str(folder)]) == 0
+    assert sum(p.stat().st_size for p in folder.iterdir()) < 1e6
+    (folder / "graph.json").write_bytes(graph_file(".json", transformer(2), Appearance()))
+    run = show(recorded(folder / "run.rsc", passes=40))
+    run.save(folder / "run.html")
+    named = Sheet(NASTY, {"model": NASTY}, [NASTY])
+    graph_tab(named, transformer(1))
+    (folder / "names.page.json").write_text(json.dumps(named.data()))
+    (folder / "older.page.json").write_text(json.dumps(named.data() | {"relascope_page": 99}))
+    (folder / "cut.page.json").write_text(json.dumps(named.data())[:-40])
+    element = '<script src="relascope.js"></script><input><relascope-graph src="graph.json"'
+    (folder / "part.html").write_text(f"<!doctype html>{element} style='width:600px'>")
+    handler = functools.partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def opened(chromium):
+    """A page at an address, of which nothing may go wrong, nor leave its own site."""
+    contexts, wrong, asked = [], [], []
+
+    def go(address: str, **how):
+        contexts.append(chromium.new_context(viewport={"width": 1000, "height": 800}, **how))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert wrong == []
+    own = ("file:", "blob:", "data:", "http://127.0.0.1:")
+    assert [url for url in asked if not url.startswith(own)] == []
+
+
+def nodes(page) -> int:
+    """How many nodes are drawn, once any are."""
+    host = page.locator("relascope-graph")
+    host.locator(".picture").first.wait_for(timeout=LONG)
+    for _ in range(LONG // 50):
+        if count := host.evaluate(DRAWN):
+            return count
+        page.wait_for_timeout(50)
+    raise AssertionError("nothing is drawn")
+
+
+def chosen(page, path) -> None:
+    """Choose a file, as if it was dropped."""
+    page.locator("relascope-graph").evaluate("e => delete e.dataset.ready")
+    page.locator("input[type=file]").first.set_input_files(path)
+    page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
+
+
+def test_files_of_its_own_site_are_shown_by_their_address(site, opened):
+    _, address = site
+    page = opened(f"{address}/index.html?url=graph.json")
+    assert nodes(page) > 10
+    page = opened(f"{address}/index.html?url=run.html#tab=times")
+    page.locator("#panel-times tbody tr").first.wait_for(timeout=LONG)
+    page.get_by_role("tab").first.click()
+    page.locator(".run .title").first.wait_for(timeout=LONG)
+    assert "url=run.html" in page.url
+
+
+def test_from_disk_files_are_chosen_one_after_the_other(site, opened):
+    folder, _ = site
+    page = opened((folder / "index.html").as_uri(), offline=True)
+    assert "Drop a file here" in page.locator("main").inner_text()
+    chosen(page, folder / "graph.json")
+    assert nodes(page) > 10
+    for name, said in {
+        "cut.page.json": "cut off",
+        "older.page.json": "version 99",
+        "run.rsc": "relascope open FILE -o run.html",
+    }.items():
+        chosen(page, folder / name)
+        assert said in page.locator(".told").inner_text()
+        assert nodes(page) > 10, "what was shown before stays"
+    chosen(page, folder / "names.page.json")
+    assert page.locator(".told").inner_text() == ""
+    assert page.locator("h1").inner_text() == NASTY
+    assert page.locator("img").count() == 0
+    chosen(page, folder / "run.html")
+    page.locator(".run .title").first.wait_for(timeout=LONG)
+
+
+def test_what_is_of_another_site_is_not_asked_for(site, opened):
+    folder, address = site
+    page = opened(f"{address}/index.html?url=http://relascope.invalid/graph.json")
+    assert "is another site" in page.locator(".told").inner_text()
+    page = opened(f"{(folder / 'index.html').as_uri()}?url=graph.json")
+    assert "python -m http.server" in page.locator(".told").inner_text()
+    page = opened(f"{address}/index.html?url=missing.json")
+    assert "answers 404" in page.locator(".told").inner_text()
+
+
+def test_an_element_of_another_page_leaves_its_address_and_keys_alone(site, opened):
+    _, address = site
+    page = opened(f"{address}/part.html")
+    assert nodes(page) > 10
+    page.locator("input").first.fill("?")
+    assert page.locator("input").first.input_value() == "?"
+    assert page.url == f"{address}/part.html"
+    assert page.locator("relascope-graph h1").is_hidden()

@@ -1,0 +1,63 @@
+// What a file holds for the page: read as text, never run.
+
+const VERSION = 1; // of a page's data
+const MOST = 512 * 2 ** 20; // bytes of a file, more than any page has
+const DATA = "script[type='application/x-relascope']";
+
+// Why a file is not shown, as a sentence for people.
+export class Refused extends Error {}
+
+// The data of a page in a file's text: alone, in a graph's JSON, or in a page that was handed on.
+export function dataOf(text) {
+  if (text.startsWith("PK")) {
+    throw new Refused("A session's file has no pictures in it. The command that makes a page of it: "
+      + "relascope replay FILE -o session.html");
+  }
+  if (text.startsWith('{"relascope_recording"')) {
+    throw new Refused("A recording has texts and graphs, and not yet what each pass did to them. "
+      + "The command that makes a page of it: relascope open FILE -o run.html");
+  }
+  const page = /^\s*</.test(text);
+  const held = page ? new DOMParser().parseFromString(text, "text/html").querySelector(DATA) : null;
+  let found;
+  try {
+    found = JSON.parse(page ? held?.textContent ?? "" : text);
+  } catch {
+    throw new Refused(page ? "This page has no data of relascope's in it, or is cut off."
+      : "This file is cut off, or none of relascope's.");
+  }
+  if (Array.isArray(found?.nodes) && !found.page) {
+    throw new Refused("This graph has no picture in it. The command that writes both: "
+      + "relascope graph MODEL -o graph.json");
+  }
+  const data = found?.page ?? found;
+  if (data?.relascope_page === undefined) throw new Refused("This JSON is no page of relascope's.");
+  if (data.relascope_page !== VERSION) {
+    throw new Refused(`This file is of version ${data.relascope_page}; this viewer reads ${VERSION}. `
+      + "Open it with the viewer of the relascope that wrote it.");
+  }
+  return data;
+}
+
+export async function fileText(file) {
+  if (file.size > MOST) throw new Refused(`${file.name} is larger than 512 MiB.`);
+  return file.text();
+}
+
+// The text of a file by its address; `own`: of this site alone.
+export async function fetched(address, own) {
+  const at = new URL(address, document.baseURI);
+  if (own && at.origin !== location.origin) throw new Refused(`${at.origin} is another site.`);
+  if (at.protocol === "file:") {
+    throw new Refused("Opened from disk, a page may not read other files by itself. Drop the file "
+      + "here, or serve its folder: python -m http.server");
+  }
+  let answer;
+  try {
+    answer = await fetch(at);
+  } catch {
+    throw new Refused(`${address} cannot be reached.`);
+  }
+  if (!answer.ok) throw new Refused(`${address}: the server answers ${answer.status}.`);
+  return fileText(Object.assign(await answer.blob(), { name: address }));
+}
