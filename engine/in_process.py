@@ -5,10 +5,8 @@ Built on first use: one for inference, and a forward and a backward per set of w
 
 import importlib
 import importlib.util
-import resource
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -51,24 +49,6 @@ def load_engine(ir: str) -> Backend:
     return RelaxBackend()
 
 
-_STACK_BYTES = 1 << 28
-
-
-@contextmanager
-def _deep() -> Iterator[None]:
-    """Let the main thread's stack grow, as TVM's visitors recurse over the graph; an engine's
-    process has a thread for that (see `engine.worker`)."""
-    now, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    unlimited = resource.RLIM_INFINITY
-    most = _STACK_BYTES if hard == unlimited else min(_STACK_BYTES, hard)
-    if now != unlimited and now < most:
-        resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_STACK, (now, hard))
-
-
 class LiveProgram:
     """One trace of a module.
 
@@ -92,18 +72,17 @@ class LiveProgram:
         self._no_gradient = model.no_gradient
         use_torch_threads()
         self._target = target or default_target(backend.describe().targets, model.device)
-        with _deep(), model.flat.naming_parts(model.module):
+        with model.flat.naming_parts(model.module):
             self.program = backend.import_model(model, silent)
-            self.masks = self._run(REGISTRY[backend.ir].masks).masks
+        self.masks = self._run(REGISTRY[backend.ir].masks).masks
         self._joint: Any = None
         self._forward: Executable | None = None
         self._steps: dict[frozenset[str], Executable] = {}
 
     def forward(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         if self._forward is None:
-            with _deep():
-                program = self._run(REGISTRY[self._backend.ir].live)
-                self._forward = self._backend.build(program, None, self._target)
+            program = self._run(REGISTRY[self._backend.ir].live)
+            self._forward = self._backend.build(program, None, self._target)
         return self._forward.forward(values)[0]
 
     def joint(self) -> Any:
@@ -116,25 +95,20 @@ class LiveProgram:
         if self._no_gradient is not None:
             raise self._no_gradient
         if self._joint is None:
-            with _deep():
-                self._joint = self._run(str(default_pipeline(self._backend.ir, training=True)))
+            self._joint = self._run(str(default_pipeline(self._backend.ir, training=True)))
         return self._joint
 
     def step(self, wanted: Collection[str]) -> Any:
         """The forward and backward that give the gradients of the arguments named."""
         key = frozenset(wanted)
         if key not in self._steps:
-            with _deep():
-                self._steps[key] = self._halves(key)
+            name = f"relascope.passes.{self._backend.ir}.training.gradient"
+            joint = importlib.import_module(name).keep_gradients(self.joint(), key)
+            graph, exprs = self._backend.to_graph(joint)
+            seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
+            split = self._backend.split(joint, graph, exprs, self._saved(seen))
+            self._steps[key] = self._backend.build(joint, split, self._target)
         return self._steps[key]
-
-    def _halves(self, wanted: Collection[str]) -> Executable:
-        name = f"relascope.passes.{self._backend.ir}.training.gradient"
-        joint = importlib.import_module(name).keep_gradients(self.joint(), wanted)
-        graph, exprs = self._backend.to_graph(joint)
-        seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
-        split = self._backend.split(joint, graph, exprs, self._saved(seen))
-        return self._backend.build(joint, split, self._target)
 
     def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
         strategy, budget = self._captures

@@ -1,8 +1,8 @@
-"""Open crafted files as a person would, by the command line, and see what becomes of them.
+"""Open crafted and mutated files as a person would, by the command line; see what becomes of them.
 
-Each file of `crafted.handwritten` (tests/support) stands in a folder of its own, below a canary,
-and is opened three times: in the sandbox; with the sandbox off, where strangers' files are refused;
-and off with `--trust-files`, where what reads it holds alone.
+Each file of `crafted.handwritten` and `crafted.mutated` (tests/support) stands in a folder of its
+own, below a canary, and is opened three times: in the sandbox; with the sandbox off, where
+strangers' files are refused; and off with `--trust-files`, where what reads it holds alone.
 
 Counted are files that made another (beside themselves, in the home, the temporary folder or
 /dev/shm), by code or without, read the canary (as inotify tells), took more than 10 s of processor
@@ -12,6 +12,7 @@ Returns 1 where there is one.
 
 import ctypes
 import os
+import re
 import select
 import signal
 import subprocess
@@ -24,16 +25,21 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/support/crafted"))
 import common  # isort: skip
-import fuzz  # isort: skip  # which adds the folder of the next two
 import handwritten  # isort: skip
 import hostile  # isort: skip
+import mutated  # isort: skip
 from relascope.core.place import with_import_root
 from relascope.engine.sandbox import SETTING
 
 MODES = {"sandboxed": ("on", ()), "off": ("off", ()), "trusted": ("off", ("--trust-files",))}
 BARS = ("touched", "read", "over 10 s", "over 2 GiB", "raw", "code")
 HANGS = 120.0  # s
+RAW = re.compile(
+    r"Traceback|INTERNAL ASSERT|ASSERT FAILED|frame #\d|\.cpp:|csrc/|std: ?:|c10::|pybind"
+    r"|object at 0x|Exception raised|please report a bug|process (was ended|ended)|\n\s+File \""
+)
 LIBC = ctypes.CDLL(None)
 Case = tuple[str, str, Callable[[Path], bytes], tuple[str, ...]]
 
@@ -84,7 +90,7 @@ def opened(case: Case, mode: str, place: Path, model: Path) -> dict[str, Any]:
         "opened": status == 0,
         "touched": bool(touched),
         "read": read,
-        "raw": bool(raw or fuzz.RAW.search(said)),
+        "raw": bool(raw or RAW.search(said)),
         "code": handwritten.SCRIPT in exported
         or any(c.lstrip('"').startswith(("=", "@", "\t", "-1+")) for c in cells),
     }
@@ -92,10 +98,12 @@ def opened(case: Case, mode: str, place: Path, model: Path) -> dict[str, Any]:
 
 def main() -> int:
     parser = common.options(__doc__, samples=False, repeats=0)
+    parser.add_argument("--mutated", type=int, default=100, metavar="N", help="so many, too")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is mutated")
     parser.add_argument("--say", action="store_true", help="what is said of each file")
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
-    chosen = handwritten.crafted()
+    chosen = handwritten.crafted() + mutated.mutated(args.mutated, args.seed)
     rows, start = [], {}
     with tempfile.TemporaryDirectory() as where, ThreadPoolExecutor(2) as pool:
         model = Path(where, "honest.pt")

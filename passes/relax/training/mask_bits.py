@@ -17,10 +17,6 @@ from relascope.passes.relax.ir.program import RelaxProgram
 def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
     """Takes dropout masks in a bit an element, and unpacks them where they are read.
 
-    A byte has one element of each eighth of the mask, so that neighbours in the mask are neighbours
-    in memory and a loop over them shifts by one distance. What is held between forward and
-    backward shrinks by seven bytes in eight of each mask; unpacking fuses into the product.
-
     Before: Dropouts are products with masks of a byte an element.
     After: Masks are rows of bytes, shifted, cut to a bit, and shaped.
     """
@@ -47,7 +43,8 @@ def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
 
 
 def _unpacked(rows: Any, mask: Mask, maker: rewrite.Maker) -> Any:
-    """The mask's 0 and 1 in its own shape."""
+    """The mask's 0 and 1 in its own shape; neighbours are neighbours in memory (`Mask.bits`), so a
+    loop over them shifts by one distance."""
     shifts = relax.const(np.arange(8, dtype="uint8").reshape(8, 1))
     bits = maker.emit(op.bitwise_and(op.right_shift(rows, shifts), relax.const(1, "uint8")))
     if mask.elements % 8:

@@ -11,7 +11,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import unbound, with_main
 
 
-@listed("ToGraphNormalForm", "TVM, and the tutorial", required=True, needs=("gradient",))
+@listed("graph normal form", "the tutorial", required=True, needs=("gradient",))
 def graph_normal_form(program: RelayProgram) -> RelayProgram:
     """Turns the gradient's let bindings back into a graph, and keeps the outputs and the wanted
     gradients.

@@ -16,10 +16,6 @@ from relascope.passes.relay.ir.rewrite import children, post_order, rebuilt, spa
 def masks_as_bits(program: RelayProgram) -> RelayProgram:
     """Takes dropout masks in a bit an element, and unpacks them where they are read.
 
-    A byte has one element of each eighth of the mask, so that neighbours in the mask are neighbours
-    in memory and a loop over them shifts by one distance. What is held between forward and
-    backward shrinks by seven bytes in eight of each mask; unpacking fuses into the product.
-
     Before: Dropouts are products with masks of a byte an element.
     After: Masks are rows of bytes, shifted, cut to a bit, and shaped.
     """
@@ -42,7 +38,8 @@ def masks_as_bits(program: RelayProgram) -> RelayProgram:
 
 
 def _unpacked(rows: Any, mask: Mask) -> Any:
-    """The mask's 0 and 1 in its own shape."""
+    """The mask's 0 and 1 in its own shape; neighbours are neighbours in memory (`Mask.bits`), so a
+    loop over them shifts by one distance."""
     shifts = relay.const(np.arange(8, dtype="uint8").reshape(8, 1))
     bits = relay.bitwise_and(relay.right_shift(rows, shifts), relay.const(1, "uint8"))
     if mask.elements % 8:

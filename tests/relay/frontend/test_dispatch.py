@@ -1,8 +1,6 @@
 """TVM in training code, through Relay."""
 
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -47,32 +45,3 @@ def test_a_backward_reads_a_changed_buffer_as_it_was():
     weight = torch.randn(3, 4, 8)
     ours, theirs = (torch.autograd.grad(m(x)[0], x, weight)[0] for m in (module, plain))
     assert torch.allclose(ours, theirs, atol=GRADIENT)
-
-
-DEEP = """
-import re, resource
-import torch
-from relascope.engine.in_process import LiveProgram, load_engine
-from relascope.engine.protocol.session import silent
-from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import model_from_module
-
-class Deep(torch.nn.Module):
-    def forward(self, x):
-        for _ in range(100):
-            x = x.tanh() * 1.5
-        return x
-
-relay, source = load_engine("relay"), ModelSource("own", training=True)
-model = model_from_module(Deep(), ("x",), (torch.ones(3),), source, silent)
-live = LiveProgram(relay, model, ("min_cut", None), "llvm")
-used = int(re.search(r"VmStk:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024
-limits = used, resource.getrlimit(resource.RLIMIT_STACK)[1]
-resource.setrlimit(resource.RLIMIT_STACK, limits)
-print(*live.joint().gradients, resource.getrlimit(resource.RLIMIT_STACK) == limits)
-"""
-
-
-def test_a_deep_chain_does_not_overflow_the_stack():
-    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "x True\n"), done.stderr

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import torch
 
 import hostile
 import hostile_onnx as onnx
@@ -359,7 +360,8 @@ def honest(suffix, command):
     if command == PASSES:
         return lambda folder: b"def f(program):\n    return program\n"
     if command == SAVED:
-        return lambda folder: _ARRAY(suffix if suffix == ".npy" else ".npz", "")
+        kind = suffix if suffix in hostile.TENSORS else ".npz"
+        return lambda folder: hostile.saved(kind, {"x": torch.arange(8.0).reshape(2, 4)})
     if suffix == ".rsc":
         return _recording
     if suffix == ".zip":

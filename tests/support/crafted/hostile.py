@@ -73,11 +73,18 @@ def honest(kind):
             model = ModelChoice(path.name, file_digest(path))
             replay.write(data, replace(Session(), model=model, results=_RESULTS), path)
     elif kind in TENSORS:
-        TENSORS[kind](data, {"x": torch.arange(8.0).reshape(2, 4), "ids": torch.arange(6)})
+        return saved(kind, {"x": torch.arange(8.0).reshape(2, 4), "ids": torch.arange(6)})
     elif kind == ".pt":
         torch.jit.save(torch.jit.trace(module, x), data)
     else:
         torch.export.save(torch.export.export(module, (x,)), data)
+    return data.getvalue()
+
+
+def saved(kind, tensors):
+    """The bytes of a file of saved tensors."""
+    data = io.BytesIO()
+    TENSORS[kind](data, tensors)
     return data.getvalue()
 
 

@@ -20,8 +20,8 @@ export class Page {
       [element("dt", {}, name), element("dd", {}, value)]));
     find(".caveats").replaceChildren(
       ...index.caveats.map((text) => sentence({ text, warning: true })));
-    find("footer").textContent = `Made by relascope ${index.version}. The whole result is in this `
-      + "file: it asks nothing of a server or the network.";
+    find("footer").textContent = `Made by relascope ${index.version}. The whole result is in `
+      + "one file, and nothing of it leaves this page.";
     this.tabs = index.tabs.map((tab, at) => element("button", {
       type: "button", role: "tab", id: `tab-${tab.key}`, "aria-controls": `panel-${tab.key}`,
       onclick: () => this.show(tab.key), onkeydown: (event) => this.tabKey(event, at),
