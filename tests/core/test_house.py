@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4190,
+    "bench": 3909,
     "commands": 3436,
     "core": 1368,
-    "engine": 42367,
-    "passes": 10909,
+    "engine": 42341,
+    "passes": 10900,
     "recorder": 1487,
     "samples": 550,
     "viz": 26121,
