@@ -27,6 +27,7 @@ from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Sheet, script
 from relascope.viz.handed_on.sheet import page as page_of
 from relascope.viz.rows import Row, tables, timings
+from relascope.viz.rows.gate import comment
 
 PAGE, DATA, TABLE, PLAINLY = LISTS = ".html", ".page.json", ".csv", ".json"
 
@@ -193,6 +194,25 @@ def times(command: Command, source: ModelSource, pipeline: Pipeline, document: D
 
     columns = (*timings.COLUMNS, "target")
     lists(command.args.output, page, columns, lambda: document["rows"], lambda: document)
+
+
+def differences(command: Command, document: Document) -> None:
+    """Write what `check` found against a baseline: a page, which has the program as it is now, the
+    document, or a line a difference."""
+
+    def page() -> Sheet:
+        from relascope.viz.handed_on.parts import graph_tab
+
+        source, pipeline = command.source, command.pipeline
+        file = _sheet(command, source, pipeline)
+        file.tab("baseline", "Baseline", comment.found(document))
+        if document["now"] is not None:
+            after = command("graph_after", source, pipeline, len(pipeline) - 1, True)
+            graph_tab(file, after, PLAIN, command("load", source, True))
+        return file
+
+    columns = ("kind", "metric", "then", "now", "limit", "verdict", "text")
+    lists(command.args.output, page, columns, lambda: document["differences"], lambda: document)
 
 
 def recorded(output: Path, found: Recording, document: Document) -> None:

@@ -115,6 +115,7 @@ def _run(
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     check_python()
     args = parser(argv[0]).parse_args(argv)
+    args.argv = argv
     if not args.verbose:  # an error is told in words; Python would print the engine's log, too
         logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
     if args.trust_files:

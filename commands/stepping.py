@@ -142,10 +142,10 @@ _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
 
 def _check_gate(args: Namespace) -> None:
     """Refuse what only a baseline gives a meaning (EngineError, kind "usage")."""
-    if args.update or args.speed or args.threads:
-        given = "--update" if args.update else "--speed" if args.speed else "--threads"
+    if given := [n for n in ("update", "markdown", "speed", "threads") if getattr(args, n)]:
         hint = "Name the baseline, too: --baseline FILE."
-        raise EngineError("usage", "Without a baseline there is nothing to hold.", given, hint)
+        said = "Without a baseline there is nothing to hold."
+        raise EngineError("usage", said, f"--{given[0]}", hint)
     if strange := [k for k in args.fail_on or () if k not in _VERDICTS]:
         message = f"Without a baseline nothing is known of {', '.join(strange)}."
         hint = f"Name the baseline, too, or some of {', '.join(_VERDICTS)} alone."

@@ -7,6 +7,7 @@ from relascope.viz.rows import Row, fault, sections, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
 from relascope.viz.rows.formats import example_block, flops, sandbox_words, size, work_text
+from relascope.viz.rows.gate import comment
 from relascope.viz.rows.gate.pipelines import sections as pipeline_sections
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.profile import lint_sections, profile_sections
@@ -352,22 +353,10 @@ def baseline(document: Document) -> str:
 
 def _differences(document: Document) -> str:
     head = f"{document['model']} ({document['engine']}), against {document['baseline']}"
-    failing = set(document["failing"])
-    lines = [head, *document["notes"]]
-    for one in document["differences"]:
-        better = " (better)" if one["verdict"] == "better" else ""
-        aside = "" if better or one["sentence"] in failing else " (not in --fail-on)"
-        lines.append(f"{one['sentence']}{better}{aside}")
-    if not document["differences"]:
-        lines.append("Nothing differs from the baseline.")
-    elif document["updated"]:
-        lines.append("The baseline is as it is now.")
-    elif not failing:
-        lines.append("Nothing of that fails: --update takes it into the baseline.")
-    else:
-        count = f"{len(failing)} differences fail" if len(failing) > 1 else "One difference fails"
-        lines.append(f"{count}; --update takes what is meant into the baseline.")
-    return "\n".join(lines)
+    last = comment.verdict(document)
+    if document["differences"] and not document["updated"]:
+        last += " --update takes what is meant into the baseline."
+    return "\n".join([head, *document["notes"], *comment.said(document), last])
 
 
 def bulk(document: Document) -> str:

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import baseline as jobs
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.registry import ENGINES
 from relascope.viz.rows.gate import baseline as rows
+from relascope.viz.rows.gate import comment
 
 _CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can be to blame for
 _TYPED = ("input", "pin")  # what a file's sources are made with
@@ -24,6 +26,7 @@ def baseline(command: Command) -> Document:
 def check_baseline(command: Command) -> Document:
     """`check --baseline`: what differs from a baseline, in a sentence each."""
     args = command.args
+    handing_on.check_ending(args, *handing_on.LISTS)
     then = rows.read(_text(args.baseline), str(args.baseline))
     _as_then(command, then)
     now: Document | None = None
@@ -37,7 +40,7 @@ def check_baseline(command: Command) -> Document:
     failing = compared.failing(args.fail_on or rows.KINDS)
     if args.update and now is not None:
         write(args.baseline, rows.write(now), "--baseline")
-    return {
+    document = {
         "model": then["model"],
         "engine": args.engine,
         "target": (now or then)["made"]["target"],
@@ -48,6 +51,11 @@ def check_baseline(command: Command) -> Document:
         "fails": bool(failing) and not args.update,
         "now": now,
     }
+    if args.output:
+        handing_on.differences(command, document)
+    if args.markdown:
+        write(args.markdown, comment.comment(document, args.argv), "--markdown")
+    return document
 
 
 def _taken(command: Command, then: Document | None = None) -> Document:

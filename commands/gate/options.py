@@ -31,6 +31,8 @@ def conditions(command: ArgumentParser) -> None:
     add("--baseline", type=Path, metavar="FILE", help=about)
     about = "overwrite the file of --baseline with the result"
     add("--update", action="store_true", help=about)
+    about = "also write what differs from the baseline as the text of a comment on GitHub"
+    add("--markdown", type=Path, metavar="FILE", help=about)
     _measured(command)
 
 

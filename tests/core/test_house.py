@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3909,
-    "commands": 3436,
+    "commands": 3456,
     "core": 1368,
     "engine": 42341,
     "passes": 10900,
     "recorder": 1487,
     "samples": 550,
-    "viz": 26121,
+    "viz": 26249,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

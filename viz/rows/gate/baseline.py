@@ -35,6 +35,7 @@ KINDS = {
 """What may differ, and what each is."""
 
 PART = 0.01  # sizes and FLOPs may grow by so much of what they were
+_PART = f"{100 * PART:g} %"
 
 FACTOR, LEAST_MS, BUILD_MS = 1.5, 5.0, 50.0
 """A pass is slower that takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
@@ -56,11 +57,18 @@ class BaselineDifference:
         kind: in `KINDS`.
         verdict: "worse", "better", or "other" where neither can be said.
         text: the sentence, without its kind.
+        metric: what was counted or measured; "" where the kind says it.
+        then, now: its figure in the baseline, and now.
+        limit: how much of a change is none.
     """
 
     kind: str
     verdict: str
     text: str
+    metric: str = ""
+    then: str = ""
+    now: str = ""
+    limit: str = "no change"
 
     @property
     def sentence(self) -> str:
@@ -125,9 +133,8 @@ def crashed(error: EngineError) -> BaselineDifference:
     """That a model of which there is a baseline can no longer be compiled or run."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     said = error.message.partition("\n")[0].rstrip(".")
-    return BaselineDifference(
-        "crash", "worse", f"it can no longer be compiled and run: {said}{where}"
-    )
+    text = f"it can no longer be compiled and run: {said}{where}"
+    return BaselineDifference("crash", "worse", text, "", "runs", "fails")
 
 
 def _machine(made: Document) -> str:
@@ -143,12 +150,11 @@ def read(text: str, path: str) -> Document:
     except (ValueError, KeyError, TypeError) as wrong:
         hint = "`relascope baseline MODEL -o FILE` writes one."
         raise EngineError("file", "This is no baseline.", path, hint) from wrong
+    missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
+    message = f"This baseline lacks {', '.join(missing)}, or has something else there."
     if version != VERSION:
         message = f"This baseline is of form {version}, and this relascope reads form {VERSION}."
-        raise EngineError("file", message, path, "Write it again: relascope baseline MODEL.")
-    missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
-    if missing:
-        message = f"This baseline lacks {', '.join(missing)}, or has something else there."
+    if missing or version != VERSION:
         raise EngineError("file", message, path, "Write it again: relascope baseline MODEL.")
     return dict(document)
 
@@ -182,15 +188,16 @@ def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
     worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
     off = f"{worst} is off by {max_rel:.1e} of its scale"
     before = f"{float(was['max_rel']):.1e} of {was['worst']}"
+    row = worst, before, f"{max_rel:.1e}", f"{limit:.0e}"
     if error["verdict"] == "wrong" != was["verdict"]:
         said = f"{off} (limit {limit:.0e}), and over the limit in float64, too"
-        yield BaselineDifference("wrong", "worse", f"{said}; it was {before}")
+        yield BaselineDifference("wrong", "worse", f"{said}; it was {before}", *row)
     elif error["verdict"] == "rounding" and was["verdict"] == "right":
         said = f"{off}, over the limit {limit:.0e}: rounding, for float64 is within its own"
-        yield BaselineDifference("error", "worse", f"{said}; it was {before}")
+        yield BaselineDifference("error", "worse", f"{said}; it was {before}", *row)
     elif not max_rel <= GROWN * float(was["max_rel"]) and not max_rel <= limit / 10:
         said = f"{off}, and was by {before} (limit {limit:.0e})"
-        yield BaselineDifference("error", "worse", said)
+        yield BaselineDifference("error", "worse", said, *row[:3], f"{GROWN:g} times")
 
 
 def _pipeline(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -211,7 +218,8 @@ def _pipeline(then: Document, now: Document) -> Iterator[BaselineDifference]:
         elif what == "replace":
             said.append(f"from step {c + 1} on, it has {new} instead of {old}")
     if said:
-        yield BaselineDifference("pipeline", "other", "; ".join(said))
+        counts = "passes", str(len(was)), str(len(steps))
+        yield BaselineDifference("pipeline", "other", "; ".join(said), *counts)
 
 
 def _operators(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -233,7 +241,8 @@ def _operators(then: Document, now: Document) -> Iterator[BaselineDifference]:
     if said:
         total = [sum(sum(ops.values()) for ops in d.values()) for d in (was, calls)]
         head = f"{total[1]} instead of {total[0]}; " if total[0] != total[1] else ""
-        yield BaselineDifference("operators", "other", head + _listed(said))
+        counts = "calls", *map(str, total)
+        yield BaselineDifference("operators", "other", head + _listed(said), *counts)
 
 
 def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
@@ -286,7 +295,7 @@ def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
         return
     better = "better" if then["operators"] == now["operators"] else "other"
     verdict = "worse" if lost or count > before else better
-    yield BaselineDifference("fusion", verdict, _listed(said))
+    yield BaselineDifference("fusion", verdict, _listed(said), "kernels", str(before), str(count))
 
 
 Kernel = tuple[str, ...]
@@ -357,22 +366,27 @@ def _captures(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, cuts = then.get("captures"), now.get("captures")
     if not was or not cuts:
         return
-    grouped: dict[tuple[str, str], list[str]] = {}
+    grouped: dict[tuple[str, str, str, str], list[str]] = {}
     for name, one in cuts.items():
         old = was.get(name)
         if old is None or (old["bytes"], old["of"]) == (one["bytes"], one["of"]):
             continue
         more = (one["bytes"] or 0) - (old["bytes"] or 0)
         verdict = "worse" if more > 0 else "better" if more < 0 else "other"
-        grouped.setdefault((_other_captures(old, one), verdict), []).append(name)
-    for (text, verdict), names in grouped.items():
-        yield BaselineDifference("captures", verdict, f"{', '.join(names)}: {text}")
+        row = _other_captures(old, one), verdict, _held(old), _held(one)
+        grouped.setdefault(row, []).append(name)
+    for (text, verdict, before, held), strategies in grouped.items():
+        names = ", ".join(strategies)
+        yield BaselineDifference("captures", verdict, f"{names}: {text}", names, before, held)
+
+
+def _held(one: Document) -> str:
+    return f"{one['count']}, {size(one['bytes'])}"
 
 
 def _other_captures(old: Document, one: Document) -> str:
     held = f"{one['count']} captures, {size(one['bytes'])}"
-    before = f"{old['count']}, {size(old['bytes'])}"
-    said = [f"{held} instead of {before}"] if held != f"{before} captures" else []
+    said = [f"{held} instead of {_held(old)}"] if _held(one) != _held(old) else []
     was, saved = (_counted(cut["of"]) for cut in (old, one))
     for words, found in (("now saved", saved - was), ("no longer saved", was - saved)):
         if found:
@@ -395,10 +409,9 @@ def _flops(then: Document, now: Document) -> Iterator[BaselineDifference]:
     moved = {o: by.get(o, 0) - old.get(o, 0) for o in dict.fromkeys((*by, *old))}
     most = sorted(filter(moved.__getitem__, moved), key=lambda o: -abs(moved[o]))[:2]
     told = ", ".join(f"`{o}` {flops(by.get(o, 0))} instead of {flops(old.get(o, 0))}" for o in most)
-    said = f"{flops(counts['total'])} instead of {flops(was['total'])}"
-    yield BaselineDifference(
-        "flops", verdict, f"{said} ({_by(was['total'], counts['total'])}): {told}"
-    )
+    before, count = flops(was["total"]), flops(counts["total"])
+    said = f"{count} instead of {before} ({_by(was['total'], counts['total'])}): {told}"
+    yield BaselineDifference("flops", verdict, said, "", before, count, _PART)
 
 
 def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -413,7 +426,8 @@ def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
             continue
         if verdict := _grown(was, taken):
             said = f"{words} {size(taken)} instead of {size(was)} ({_by(was, taken)})"
-            yield BaselineDifference("memory", verdict, said)
+            row = name, size(was), size(taken), _PART
+            yield BaselineDifference("memory", verdict, said, *row)
 
 
 def _grown(was: float, now: float) -> str:
@@ -442,7 +456,8 @@ def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
                 said = f"{name} takes {_ms(b)} instead of {_ms(before['best_ms'])}"
                 runs = f"best of {after['runs']} and {before['runs']} runs"
                 middle = f"medians {_ms(after['median_ms'])} and {_ms(before['median_ms'])}"
-                yield BaselineDifference("compile", verdict, f"{said} ({runs}; {middle})")
+                row = name, _ms(before["best_ms"]), _ms(b), f"{FACTOR:g} times, and {_ms(least)}"
+                yield BaselineDifference("compile", verdict, f"{said} ({runs}; {middle})", *row)
 
 
 def _pace(was: Document, now: Document) -> float:
@@ -476,7 +491,8 @@ def _speed(then: Document, now: Document) -> Iterator[BaselineDifference]:
             if high["ratio"] > SPEED * low["ratio"] and high["q1"] > low["q3"]:
                 words = phase.replace("_", " and ")
                 said = f"{words} takes {_ratio(one)} of eager's time instead of {_ratio(old)}"
-                yield BaselineDifference("speed", verdict, said)
+                row = words, _ratio(old), _ratio(one), f"{SPEED:g} times"
+                yield BaselineDifference("speed", verdict, said, *row)
 
 
 def _ratio(one: Document) -> str:

@@ -1,0 +1,112 @@
+"""What `check --baseline` found, for people: in a terminal, in a page, in a comment on GitHub.
+
+GitHub finds more in a text than Markdown does: people to notify, issues, commits, addresses. So a
+word that is not plainly a word or a number is written as code, in which GitHub looks for nothing,
+and in that code every sign with a meaning as an HTML entity.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from urllib.parse import quote
+
+from relascope.core.visible import visible
+from relascope.viz.rows import Row, sections
+
+_MOST, _CELL, _LINE = 12, 80, 300
+"""Differences in a comment, and characters of a cell and of a sentence: GitHub takes 65,536, and an
+entity has six for one."""
+
+
+def verdict(document: Row) -> str:
+    """Whether something differs, and fails, in a sentence."""
+    if not document["differences"]:
+        return "Nothing differs from the baseline."
+    if document["updated"]:
+        return "The baseline is as it is now."
+    count = len(document["failing"])
+    words = {0: "No difference fails.", 1: "One difference fails."}
+    return words.get(count, f"{count} differences fail.")
+
+
+def said(document: Row) -> list[str]:
+    """A sentence for each difference, and whether it is one that does not fail."""
+    failing, lines = set(document["failing"]), []
+    for one in document["differences"]:
+        better = " (better)" if one["verdict"] == "better" else ""
+        aside = "" if better or one["sentence"] in failing else " (not in --fail-on)"
+        lines.append(f"{one['sentence']}{better}{aside}")
+    return lines
+
+
+def found(document: Row) -> list[sections.Section]:
+    """What a page shows: the verdict, the figures, the sentences and what was not compared."""
+    told = [*said(document), *document["notes"]]
+    head = sections.sentence(verdict(document), document["fails"])
+    return [head, _figures(document), *map(sections.sentence, told)]
+
+
+def _figures(document: Row) -> sections.Section:
+    rows = [
+        d | {"verdict": d["verdict"].replace("other", "differs")} for d in document["differences"]
+    ]
+    return sections.table("", rows, "kind; metric; baseline: then; now; limit; verdict")
+
+
+def comment(document: Row, argv: Sequence[str]) -> str:
+    """The text of a comment on GitHub, in Markdown; `argv` is the command.
+
+    Its first line, which is not shown, is the same for each check against one baseline, and no
+    other: the comment is found by it.
+    """
+    failing = set(document["failing"])
+    first = sorted(document["differences"], key=lambda d: d["sentence"] not in failing)
+    shown = {**document, "differences": first[:_MOST]}
+    path = quote(document["baseline"], errors="replace").replace("--", "-%2D")
+    model, file = (_code(_cut(document[name], _CELL)) for name in ("model", "baseline"))
+    where = _text(_cut(f"{document['engine']}, {document['target'].partition(' ')[0]}", _CELL))
+    head = f"**{verdict(document)}** {model} ({where}) against {file}"
+    titles, _, cells = sections.cells(_figures(shown)["rows"])
+    cells = [[_text(_cut(cell, _CELL)) for cell in row] for row in cells]
+    table = [titles, ["---"] * len(titles), *cells] if cells else []
+    lines = said(shown)
+    if len(first) > _MOST:
+        lines.append(f"{len(first) - _MOST} more; the page has all.")
+    parts = [
+        f"<!-- relascope check {path} -->\n{head}",
+        "\n".join(f"| {' | '.join(row)} |" for row in table),
+        "\n".join(f"- {_text(_cut(line, _LINE))}" for line in lines),
+        "\n".join(f"- Note: {_text(_cut(note, _LINE))}" for note in document["notes"]),
+    ]
+    if lines and not document["updated"] and document["now"] is not None:
+        parts.append(f"To take this as the new baseline, run this, and commit {file}:")
+        parts.append(f"```sh\n{_cut(_update(argv), 2000)}\n```")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _update(argv: Sequence[str]) -> str:
+    """The command that takes the new state as the baseline: the same, without what it wrote."""
+    kept = [b for a, b in pairwise(["", *argv]) if not {"-o", "--markdown"} & {a, b}]
+    return shlex.join(["relascope", *kept, "--update"])
+
+
+def _cut(text: str, most: int) -> str:
+    shown = visible(text, keep="")
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+_TOKEN = re.compile(r"`([^`]+)`|[\s(]+|[.,;:)]+(?=[\s(`]|$)|(?:(?![.,;:)]+(?:[\s(`]|$))[^\s(`])+|`")
+_RAW = re.compile(
+    r"[\s(]+|[.,;:)]+|[^\W\d_]+(?:[-'][^\W\d_]+)*|[+×-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|[%–…]"
+)
+_SIGN = re.compile(r"(?=[ -~])[^\w ./(),+=-]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.")
+
+
+def _text(text: str) -> str:
+    """A sentence, of which words and numbers stay; all else, and what is in backticks, is code."""
+    return _TOKEN.sub(lambda m: m[0] if _RAW.fullmatch(m[0]) else _code(m[1] or m[0]), text)
+
+
+def _code(text: str) -> str:
+    return f"<code>{_SIGN.sub(lambda sign: f'&#{ord(sign[0])};', text)}</code>"
