@@ -27,7 +27,9 @@ with open(box + "/calls", "a") as calls:
 if os.path.exists(box + "/refusal"):
     sys.exit(open(box + "/refusal").read())
 if "-X" not in argv:
-    print(open(box + "/comments").read())
+    pages = json.load(open(box + "/comments"))
+    pages = pages if "--paginate" in argv else pages[:1]
+    print(json.dumps(pages) if "--slurp" in argv else "".join(map(json.dumps, pages)))
 """
 PYTHON = """#!/bin/sh
 if [ "$2" = pip ]; then printf '%s\\n' "$@" > "$BOX/pip"; else exec {python} "$@"; fi

@@ -1,5 +1,6 @@
 """A check against a baseline as a comment on GitHub: what it says, and what names cannot do."""
 
+import json
 from html.parser import HTMLParser
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from command_line import document, run
+from page_session import FAILING_PASS, FAILING_SEED
 from relascope.viz.rows.gate import comment
 from relascope.viz.rows.gate.baseline import BaselineDifference, Compared
 
@@ -142,6 +144,11 @@ def test_check_writes_it_beside_a_page_and_refuses_it_without_a_baseline(tmp_pat
     assert run(*held, "--markdown", str(text), "-o", str(tmp_path / "d.csv")).returncode == 3
     assert f"relascope check mlp --baseline {base} --update\n" in text.read_text()
     assert "operators,calls,4,3,no change,other" in (tmp_path / "d.csv").read_text()
+    broken = {"options": {"seed": FAILING_SEED}, "passes": f"cse|{FAILING_PASS}"}
+    base.write_text(json.dumps({**json.loads(base.read_text()), **broken}))
+    assert run(*held, "--markdown", str(text), "-o", str(page)).returncode == 3
+    assert "| crash | – | runs | fails | no change | worse |" in text.read_text()
+    assert "relascope-graph" in page.read_text()
     alone = document("check", "mlp", "--markdown", str(text), status=2)["error"]
     assert alone["where"] == "--markdown"
     bad = document(*held, "-o", str(tmp_path / "d.odt"), status=2)["error"]
