@@ -35,7 +35,7 @@ $(VENV)/.env: requirements.txt constraints/*.txt engine/relay/tvm/find.py Makefi
 	  $(BIN)/relascope install-relay
 	touch $@
 
-$(VENV)/.test: $(VENV)/.env requirements-test.txt requirements-onnxruntime.txt requirements-dask.txt
+$(VENV)/.test: $(VENV)/.env requirements-test.txt requirements-onnxruntime.txt
 	$(INSTALL) -r requirements-test.txt
 	touch $@
 

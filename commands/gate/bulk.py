@@ -6,13 +6,12 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
 from relascope.commands.faults import own_test
-from relascope.commands.shared import Command, Document, ProgressLine, writing
+from relascope.commands.shared import Command, Connect, Document, ProgressLine, writing
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import Row, Task, run, through_tvms
@@ -38,20 +37,16 @@ def bulk(command: Command) -> Document:
 def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
     """The lines of tasks, in their order, and how many were known from an earlier run.
 
-    Each is found on the workers that the options name, and added to -o at once.
+    Each is found by one of as many engines as --workers says, and added to -o at once.
     """
-    args, limits = command.args, command.limits
+    args = command.args
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]
     left = [t for t in tasks if t.key not in known]
     line = ProgressLine(sys.stderr)
-    running = (
-        on_dask(left, args.dask, limits)
-        if args.dask
-        else in_threads(left, command.connect, limits, args.workers or len(os.sched_getaffinity(0)))
-    )
+    workers = args.workers or len(os.sched_getaffinity(0))
     try:
-        for task, row in running if left else ():
+        for task, row in in_threads(left, command.connect, command.limits, workers):
             found.append(row)
             _add(args.output, row)
             line(len(found) / len(tasks), f"{len(found)} of {len(tasks)}: {task.model}")
@@ -172,22 +167,6 @@ def pipelines(command: Command) -> Document:
     return {**about, **pipeline_rows.document(found, whole, args.fail), "resumed": resumed}
 
 
-Connect = Callable[[str], EngineClient]
-
-PATIENCE = 20.0  # seconds that a scheduler may take to answer
-_OWN = threading.local()  # engines of a thread, by what they were started with
-
-
-def on_worker(task: Task, limits: Limits, session: str | None = None) -> Row:
-    """Find a line with an engine of this thread's own, which goes on living for the next."""
-    engines: dict[Any, EngineClient] = _OWN.__dict__.setdefault("engines", {})
-    key = task.engine, session
-    if key not in engines:
-        engines[key] = EngineClient(task.engine, session)
-    engines[key].limit(limits)
-    return run(engines[key].call, task)
-
-
 def in_threads(
     tasks: Sequence[Task], connect: Connect, limits: Limits, workers: int
 ) -> Iterator[tuple[Task, Row]]:
@@ -212,40 +191,3 @@ def in_threads(
         pool.shutdown(wait=False, cancel_futures=True)
         for engine in engines:
             engine.close()
-
-
-def on_dask(
-    tasks: Sequence[Task], address: str, limits: Limits, session: str | None = None
-) -> Iterator[tuple[Task, Row]]:
-    """The same on a cluster, by its scheduler's address; a task whose worker is killed goes to
-    another one. EngineError, kind "engine", if Dask is not installed, or nobody answers."""
-    try:
-        from distributed import Client
-        from distributed import as_completed as completed
-        from distributed.scheduler import KilledWorker
-    except ImportError as missing:
-        hint = "pip install 'relascope[dask]'"
-        raise EngineError("engine", "Dask is not installed here.", "--dask", hint) from missing
-    try:
-        client = Client(address, timeout=PATIENCE)
-    except (OSError, ValueError) as wrong:
-        hint = "Start one: dask scheduler, and dask worker ADDRESS for each worker."
-        raise EngineError("engine", f"No scheduler answers: {wrong}.", address, hint) from wrong
-    with client:
-        waiting = {
-            client.submit(on_worker, t, limits, session, key=f"relascope-{t.key}", pure=False): t
-            for t in tasks
-        }
-        for future in completed(list(waiting)):
-            task = waiting[future]
-            try:
-                yield task, future.result()
-            except KilledWorker:
-                yield task, _killed(task)
-
-
-def _killed(task: Task) -> Row:
-    about = {"key": task.key, "engine": task.engine, "model": task.model, "pipeline": task.name}
-    said = "Every worker that tried it was killed."
-    more = {"outcome": "crash", "culprits": [], "verdict": said, "tries": 4, "seconds": 0.0}
-    return {**about, **more}

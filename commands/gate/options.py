@@ -98,6 +98,5 @@ def _workers(command: ArgumentParser) -> None:
     add = command.add_argument
     about = "engines to run at once; default: one per core"
     add("--workers", type=options.positive, metavar="N", help=about)
-    add("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler")
     about = "append each line to this file as it is ready, and skip those already in it"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)

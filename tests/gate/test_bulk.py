@@ -1,15 +1,10 @@
-"""Many models through many pipelines: culprits, resuming, a killed engine, a killed Dask worker."""
+"""Many models through many pipelines: culprits, resuming, a killed engine."""
 
 import json
-import os
-import signal
-
-import pytest
 
 from command_line import document, run
 from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, session_of
-from relascope.commands.gate import bulk
-from relascope.commands.gate.bulk import in_threads, on_dask
+from relascope.commands.gate.bulk import in_threads
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import Task
@@ -135,36 +130,3 @@ def test_outcomes_of_models_that_do_not_open_or_whose_pass_fails():
     assert found["model0"]["outcome"] == "not opened"
     assert "frobnicate" in found["model0"]["verdict"]
     assert found["model2"]["outcome"] == "right"
-
-
-def test_a_cluster_in_this_process_finds_every_line():
-    from distributed import LocalCluster
-
-    with LocalCluster(2, processes=False, threads_per_worker=1, dashboard_address=None) as cluster:
-        tasks = [task(i) for i in range(4)]
-        found = dict(on_dask(tasks, cluster.scheduler_address, NO_LIMITS, FAKE))
-    assert {t.model: r["outcome"] for t, r in found.items()} == {
-        f"model{i}": "right" for i in range(4)
-    }
-
-
-def test_no_scheduler_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(bulk, "PATIENCE", 0.5)
-    with pytest.raises(EngineError, match="No scheduler answers"):
-        list(on_dask([task()], "tcp://127.0.0.1:9", NO_LIMITS, FAKE))
-
-
-@pytest.mark.exhaustive
-def test_nothing_is_lost_when_one_of_two_workers_is_killed():
-    from distributed import Client, LocalCluster
-
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            pids = client.run(os.getpid)
-        tasks = [task(i) for i in range(40)]
-        found = []
-        for one, line in on_dask(tasks, cluster.scheduler_address, NO_LIMITS, FAKE):
-            found.append((one.model, line["outcome"]))
-            if len(found) == 3:
-                os.kill(next(iter(pids.values())), signal.SIGKILL)
-    assert sorted(found) == sorted((f"model{i}", "right") for i in range(40))
