@@ -1,12 +1,10 @@
 """The commands that build: for a target, to be timed, and to explain a program's speed."""
 
-import argparse
 import json
 from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document, check_folder, write
-from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs import variants
 from relascope.engine.protocol.profile import Profile
@@ -33,9 +31,6 @@ def time_model(command: Command) -> Document:
     args = command.args
     handing_on.check_ending(args, *handing_on.LISTS)
     source, pipeline = command.source, command.pipeline
-    fleet = command.fleet
-    if fleet is not None:
-        _check_there(args)
     request = command.request()
     taken: tuple[variants.Offer, ...] = ()
     if args.variants:
@@ -43,10 +38,7 @@ def time_model(command: Command) -> Document:
         taken = variants.chosen(args.variants, offered)
     made = variants.variants(request, taken, command.cut_request)
     request = command.cut_request(request)
-    if fleet is not None:
-        result = command("time_remote", request, fleet)
-    else:
-        result = command("time", request, tuple(args.baseline), made)
+    result = command("time", request, tuple(args.baseline), made)
     strategy = args.strategy if source.training else None
     facts = timings.run_facts(source.model, request, command.engine, strategy)
     document = timings.run_document(result, facts)
@@ -55,18 +47,6 @@ def time_model(command: Command) -> Document:
     if args.history:
         _append(args.history, document)
     return document
-
-
-def _check_there(args: argparse.Namespace) -> None:
-    """Refuse what is not done on a fleet's device (EngineError, kind "usage")."""
-    if args.baseline or args.variants:
-        message = "On a device of a fleet the program is timed by itself."
-        hint = "Leave them out: PyTorch is not there."
-        raise EngineError("usage", message, "--baseline, --variants", hint)
-    if not args.target:
-        message = "What the devices of the fleet are is not said."
-        hint = "Give a target, such as 'llvm -mtriple=aarch64-linux-gnu' or 'cuda -arch=sm_90'."
-        raise EngineError("usage", message, "--target", hint)
 
 
 def _append(path: Path, document: Document) -> None:

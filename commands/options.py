@@ -295,20 +295,12 @@ def baselines(command: ArgumentParser) -> None:
     add("--ways", dest="variants", default=SUPPRESS, help=SUPPRESS)
     about = "append the run to a file: as CSV if its name ends in .csv, else as a line of JSON"
     add("--history", type=Path, metavar="FILE", help=about)
-    fleet(command)
-
-
-def fleet(command: ArgumentParser) -> None:
-    add = command.add_argument
-    add("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker whose devices measure")
-    add("--key", metavar="KEY", help="key of the tracker's devices")
 
 
 def tasks(command: ArgumentParser) -> None:
-    """Whose records count, and which threads."""
+    """What kernels are built for, and with which threads they run."""
     target(command)
     threads(command)
-    fleet(command)
 
 
 def tune(command: ArgumentParser) -> None:

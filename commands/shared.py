@@ -30,7 +30,6 @@ from relascope.engine.protocol.source import (
     source_from_file,
     with_tensors,
 )
-from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import info, typed_pipeline
 from relascope.passes.catalogue.entry import COUNT
@@ -134,17 +133,6 @@ class Command:
     def tolerance(self) -> Tolerance:
         """What --rtol and --atol say."""
         return Tolerance(self.args.rtol, self.args.atol)
-
-    @property
-    def fleet(self) -> Fleet | None:
-        """Whose device measures, None for this machine; EngineError for --key without --tracker."""
-        args = self.args
-        if args.tracker is None and args.key is None:
-            return None
-        if args.tracker is None:
-            said = "Where the tracker of these devices is, is not said."
-            raise EngineError("usage", said, "--tracker", "Give its host:port, too.")
-        return Fleet(args.tracker, args.key or "")
 
     def cut(self, joint: Joint) -> Cut:
         """The cut that --strategy and the options beside it ask for; a wish that changes nothing is

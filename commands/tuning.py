@@ -20,7 +20,7 @@ from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
 def tasks(command: Command) -> Document:
     """The kernels of a model that can be tuned: calls, share of the time, best record."""
     request = command.cut_request()
-    found: tuple[TuneTask, ...] = command("tasks", request, command.fleet)
+    found: tuple[TuneTask, ...] = command("tasks", request)
     source, pipeline = request.source, request.pipeline
     graph = command("graph_after", source, pipeline, last_built(command.engine, pipeline))
     place = _place(command, command("describe"), request)
@@ -32,15 +32,14 @@ def tasks(command: Command) -> Document:
 def tune(command: Command) -> Document:
     """Measure schedules of a model's kernels, and keep the best for builds to come."""
     args = command.args
-    fleet = command.fleet
     request = command.cut_request()
-    found: tuple[TuneTask, ...] = command("tasks", request, fleet)
+    found: tuple[TuneTask, ...] = command("tasks", request)
     keys = _chosen(found, args)
     engine: EngineInfo = command("describe")
     place = _place(command, engine, request)
     lines, began, result = len(records.read(place).trials), time.perf_counter(), None
     with contextlib.suppress(KeyboardInterrupt):  # the records have what was found
-        result = command.timed("tune", request, keys, args.trials, fleet)
+        result = command.timed("tune", request, keys, args.trials)
     book, tasks = records.read(place), {t.key: t for t in found}
     run = book.trials[-1].run if len(book.trials) > lines else ""
     tuned = [book.tuned(run, k, tasks[k].name, tasks[k].best_ms) for k in keys]
@@ -67,8 +66,7 @@ def _about(command: Command, request: BuildRequest) -> Document:
 
 
 def _place(command: Command, engine: EngineInfo, request: BuildRequest) -> Path:
-    target, threads = request.target, request.threads
-    return records.folder(engine.ir, engine.version, target, threads, command.fleet)
+    return records.folder(engine.ir, engine.version, request.target, request.threads)
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from relascope.engine import wire
 from relascope.engine.limits import Unit, Usage
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING, ModelSource
-from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.sandbox import READABLE
 from relascope.engine.turns import shared_file
 from relascope.passes.catalogue import recorded
@@ -43,27 +42,24 @@ class Wants:
     """What a request needs beyond the engine's sandbox.
 
     Args:
-        network: reach other machines.
         folders: that it may write to.
         files: files and folders that it may read, or `EVERYTHING`.
     """
 
-    network: bool = False
     folders: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
     def with_(self, method: str, arguments: Iterable[Any]) -> "Wants":
-        """And what a request needs: a fleet's tracker, a folder to leave files in, models' files.
+        """And what a request needs: a folder to leave files in, models' files.
 
         A person's own code may read everything, as no stranger's file is opened beside it.
         """
         given = tuple(arguments)
-        network = self.network or any(isinstance(a, Fleet) for a in given)
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
         values = [value for a in given for value in _within(a)]
         sources = [v for v in values if isinstance(v, ModelSource)]
         files = self.files.union(*(s.files for s in sources), _recorded(values, sources))
-        return Wants(network, self.folders | named, _allowed(files, sources))
+        return Wants(self.folders | named, _allowed(files, sources))
 
     def options(self) -> list[str]:
         """Of the process's command line; the folders are made where they can be."""
@@ -73,9 +69,8 @@ class Wants:
             with contextlib.suppress(OSError):  # the writer reports it
                 os.makedirs(folder, exist_ok=True)
         there = [os.path.abspath(f) for f in self.folders if os.path.isdir(f)]
-        network = ["--network"] if self.network else []
         reads = (f"--reads={f}" for f in sorted(self.files))
-        return [*network, *(f"--writes={f}" for f in there), *reads]
+        return [*(f"--writes={f}" for f in there), *reads]
 
 
 def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[str]:

@@ -31,7 +31,7 @@ REGISTRY = {
         ("bitblas",),
         "A TVM that has Relay: one that `import tvm` finds (0.18 or older), else the one in the "
         "package `bitblas` (`pip install --no-deps {}` and `pip install numpy scipy "
-        "attrs psutil decorator cloudpickle tornado typing_extensions pyelftools`).",
+        "attrs psutil decorator cloudpickle typing_extensions pyelftools`).",
         "externalize_dropout|cse|linear_to_dense|simplify_inference",
         "externalize_dropout",
     ),

@@ -9,12 +9,10 @@ What the system refuses is left out; `required` says what strangers' files need.
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import resource
 import shutil
-import socket
 import stat
 import struct
 import sys
@@ -59,7 +57,6 @@ class Access:
     folder: Path
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
-    network: bool = False
 
 
 def enter(access: Access) -> None:
@@ -69,10 +66,10 @@ def enter(access: Access) -> None:
     if sys.platform == "linux" and not switched_off():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         writable = [access.folder, *access.writable]
-        apart = _unshare(access.network)
+        apart = _unshare()
         read_only = apart and _mount(writable)
         if apart:
-            restricted += [] if access.network else ["no network"]
+            restricted.append("no network")
             # Only in a user namespace are a process's children counted by themselves.
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             if soft == resource.RLIM_INFINITY or soft > _PROCESSES:
@@ -127,21 +124,16 @@ _MOUNT_SETATTR, _RECURSIVE, _RDONLY = 442, 0x8000, 1
 _FILES_OF_OTHERS = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
-def _unshare(network: bool) -> bool:
+def _unshare() -> bool:
     """Move to namespaces of its own, as the same user; whether that is allowed."""
     user, group = os.getuid(), os.getgid()
     if len(os.listdir("/proc/self/task")) > 1:
         return False
-    if _libc.unshare(_NEWUSER | _NEWNS | _NEWIPC | (0 if network else _NEWNET)):
+    if _libc.unshare(_NEWUSER | _NEWNS | _NEWIPC | _NEWNET):
         return False
     maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
     for name, text in maps.items():
         Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
-    if network:
-        return True
-    # The loopback is down in a new namespace; servers of a fleet are tested by way of it.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # SIOCSIFFLAGS: up, running
     return True
 
 

@@ -52,7 +52,6 @@ def main() -> None:
     parser.add_argument("--folder", default="", help="of its own, for what it leaves")
     parser.add_argument("--writes", action="append", default=[], help="another to write to")
     parser.add_argument("--reads", action="append", default=[], help="a file or folder to read")
-    parser.add_argument("--network", action="store_true", help="reach other machines")
     options = parser.parse_args()
 
     if options.folder:
@@ -62,7 +61,7 @@ def main() -> None:
             os.environ.setdefault(name, options.folder)
         writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
         own = Path(options.folder)
-        sandbox.enter(sandbox.Access(own, writes, reads, options.network))
+        sandbox.enter(sandbox.Access(own, writes, reads))
         os.chdir(options.folder)  # TVM makes another where it is
     # Torch and TVM are a million objects, which would be looked at again and again.
     gc.set_threshold(50_000, 20, 20)

@@ -27,6 +27,9 @@ from relascope.engine.turns import alone
 RUNS = 3
 """How often the program is run for the shares of its tasks, behind one run that is not counted."""
 
+ROUNDS = 5
+"""How often a kernel as built without records and its best record are timed in turns."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -74,7 +77,7 @@ Report = Callable[[Batch], None]
 
 
 class Tuner(Protocol):
-    """Measures kernels for a target, with a number of threads, here or on a fleet."""
+    """Measures kernels for a target, with a number of threads."""
 
     notes: tuple[str, ...]  # sentences to be read with the result
 
@@ -221,6 +224,13 @@ def _words(
     words = f"{workload.name}: trial {made} of {trials}"
     words += "" if best is None else f", best {best:.4g} ms"
     return words + ("" if before is None else f", {before:.4g} ms without")
+
+
+def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
+    """Median milliseconds of the first of TVM's timers, and of the second where there is one."""
+    rounds = [[float(timer().mean) for timer in timers] for _ in range(ROUNDS)]
+    first, *second = (1e3 * statistics.median(times) for times in zip(*rounds, strict=True))
+    return first, second[0] if second else None
 
 
 @alone()

@@ -1,8 +1,8 @@
 """Measurements of tuning on disk. The app reads them while a session tunes; no TVM in here.
 
-A folder per IR, TVM version and target (options, threads, the fleet's key) has `curve.jsonl`, a
-line per trial, `rivals.jsonl`, a line per measurement without records, and per task a folder of
-TVM's own records. Lines are only added; a last one that was cut short is skipped and noted.
+A folder per IR, TVM version and target (options, threads) has `curve.jsonl`, a line per trial,
+`rivals.jsonl`, a line per measurement without records, and per task a folder of TVM's own records.
+Lines are only added; a last one that was cut short is skipped and noted.
 
 An engine, which opens strangers' files, only reads; the app's process adds (`KEEPER`). Lines are
 checked both times.
@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from relascope.core.errors import EngineError, refusing
 from relascope.core.place import cache_folder
-from relascope.engine.protocol.tuning import Fleet, Trial, Tuned
+from relascope.engine.protocol.tuning import Trial, Tuned
 
 VARIABLE = "RELASCOPE_RECORDS"
 """Names the folder of all records; without it they are in the user's cache folder."""
@@ -117,20 +117,19 @@ def root() -> Path:
     return Path(named) if named else cache_folder() / "records"
 
 
-def folder(ir: str, version: str, target: str, threads: int, fleet: Fleet | None = None) -> Path:
+def folder(ir: str, version: str, target: str, threads: int) -> Path:
     """Where the records of a target are; it need not be there yet.
 
     Args:
         target: the target's text; options that change no kernel do not count, nor does their order.
-        fleet: whose devices measured; its tracker's address does not count.
     """
     kind, *options = target.split()
     options = sorted(o for o in options if not o.startswith(_NOT_THE_KERNELS))
     count = threads or len(os.sched_getaffinity(0))
-    about = json.dumps([kind, options, count, fleet.key if fleet else ""])
+    about = json.dumps([kind, options, count, ""])  # "" as in folders of earlier versions
     digest = hashlib.sha256(about.encode()).hexdigest()[:8]
     named = next((o.partition("=")[2] for o in options if o.startswith(("-mcpu=", "-arch="))), "")
-    words = [kind, named, f"{count}-threads", fleet.key if fleet else "", digest]
+    words = [kind, named, f"{count}-threads", digest]
     slug = "-".join(re.sub(r"[^\w.]+", "_", w) for w in words if w)
     return root() / f"{ir}-{version}" / slug
 

@@ -6,7 +6,6 @@ schedule is kept (`engine.protocol.records`), and a build for a target with `REC
 
 from dataclasses import dataclass
 
-from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 
 RECORDS = "-records=relascope"
@@ -44,43 +43,6 @@ class TuneTask:
     best_ms: float | None
     trials: int
     uses_record: bool
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Devices that measure, registered with TVM's RPC tracker.
-
-    Args:
-        tracker: "host:port".
-        key: of the devices to take; records are kept by it.
-
-    Raises:
-        EngineError: kind "usage"; `tracker` is not written so, or a part is missing.
-    """
-
-    tracker: str
-    key: str
-
-    def __post_init__(self) -> None:
-        host, colon, port = self.tracker.rpartition(":")
-        if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            message = f"Cannot read {self.tracker!r} as the address of a tracker."
-            hint = "Write host:port, such as 127.0.0.1:9190."
-            raise EngineError("usage", message, "--tracker", hint)
-        if not self.key:
-            message = "Which of the tracker's devices is to measure is not said."
-            hint = "Give the key that the devices registered with."
-            raise EngineError("usage", message, "--key", hint)
-
-    @property
-    def host(self) -> str:
-        """The tracker's machine."""
-        return self.tracker.rpartition(":")[0]
-
-    @property
-    def port(self) -> int:
-        """The tracker's port."""
-        return int(self.tracker.rpartition(":")[2])
 
 
 @dataclass(frozen=True)

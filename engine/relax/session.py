@@ -11,7 +11,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.relax import older  # noqa: F401 - names that all else reads
-from relascope.engine.relax.building import libraries, profiled, remote, runtime, targets
+from relascope.engine.relax.building import libraries, profiled, runtime, targets
 from relascope.engine.relax.draw import example_text, to_graph, to_text
 from relascope.engine.relax.faults import extract, replay
 from relascope.engine.relax.frontend.importer import import_model
@@ -41,7 +41,6 @@ class RelaxBackend:
     text = staticmethod(to_text.to_text)
     example_text = staticmethod(example_text.example_text)
     split = staticmethod(split)
-    remote = remote.RemoteFunction
     library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
     with_intermediates = staticmethod(with_intermediates)

@@ -13,7 +13,7 @@ from relascope.engine.building.executables import Executable
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.relay.building import libraries, profiled, remote, runtime, targets
+from relascope.engine.relay.building import libraries, profiled, runtime, targets
 from relascope.engine.relay.draw import example_text, to_graph, to_text
 from relascope.engine.relay.faults import extract, replay
 from relascope.engine.relay.frontend.importer import import_model
@@ -44,7 +44,6 @@ class RelayBackend:
     text = staticmethod(to_text.to_text)
     example_text = staticmethod(example_text.example_text)
     split = staticmethod(split)
-    remote = remote.RemoteFunction
     library = staticmethod(libraries.library)
     compiler_for = staticmethod(libraries.compiler_for)
     with_intermediates = staticmethod(with_intermediates)

@@ -7,16 +7,14 @@ from typing import Any, Protocol
 
 from relascope.core.graph import Graph
 from relascope.engine.building.disassemble import Compile, Library
-from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import PieceBackend
 from relascope.engine.measure.intermediates import InsideBackend
 from relascope.engine.measure.profile import Profiled
-from relascope.engine.measure.remote import Remote
 from relascope.engine.measure.tuner import Tunable, Tuner
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.tuning import Fleet
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.examples import ExampleBackend
 from relascope.engine.server.program_model import Imported
@@ -60,16 +58,6 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
     ) -> SplitProgram:
         """Saw a joint program into two."""
 
-    def remote(self, program: Program, options: BuildOptions, session: Any, name: str) -> Remote:
-        """Build one function of a program and hand it to a device of a fleet.
-
-        Args:
-            session: TVM's, on the device.
-
-        Raises:
-            EngineError: kind "target"; such a device cannot run what is built for this target.
-        """
-
     def library(self, function: Function, phase: str, target: str) -> Library:
         """Build one function of a program for a target that need not be here.
 
@@ -95,17 +83,12 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
             EngineError: kind "target"; what is built for it cannot be tuned.
         """
 
-    def tuner(
-        self, target: str, threads: int, fleet: Fleet | None
-    ) -> AbstractContextManager[Tuner]:
+    def tuner(self, target: str, threads: int) -> AbstractContextManager[Tuner]:
         """What measures schedules; ends what it started when it is left.
 
         Args:
-            target: without `RECORDS`.
+            target: without `RECORDS`; it runs here.
             threads: that the kernels are to run with; at least 1.
-
-        Raises:
-            EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
         """
 
     def version(self) -> str:

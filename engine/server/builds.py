@@ -9,26 +9,19 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.memo import Memo
-from relascope.engine.building import executables, launches
+from relascope.engine.building import launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import BuildOptions, TuningRecords
 from relascope.engine.building.threads import set_threads
 from relascope.engine.measure import compiling, peaks
 from relascope.engine.measure.compare import Built, Contender, measure
-from relascope.engine.measure.fleet import connected
 from relascope.engine.measure.profile import profile
-from relascope.engine.measure.remote import Remote, measure_remote, threads_of
-from relascope.engine.protocol import records
 from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.times import CompileTimes, TimeResult, Variant
-from relascope.engine.protocol.tuning import RECORDS, Fleet
-from relascope.engine.pytorch.model import Model
-from relascope.engine.server.backend import Program
 from relascope.engine.server.programs import Programs, sampled
 from relascope.engine.server.steps import entry_of
 from relascope.engine.server.unbuilt import Unbuilt, building, check_runs_here
@@ -77,37 +70,6 @@ class Builds:
                 notes.append(f"{one.name} is not timed: {error.message}")
         result = measure(contenders, request.repeats, part(progress, 0.5, 1.0), baselines)
         return replace(result, notes=(*notes, *result.notes))
-
-    def time_remote(self, request: BuildRequest, fleet: Fleet, *, progress: Progress) -> TimeResult:
-        """Build, run once on a device of a fleet to compare with PyTorch here, and time there.
-
-        The device's clock times the program alone, without PyTorch beside it or its BLAS. Target
-        and threads are the device's.
-        """
-        unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "timed")
-        target, model = request.target, self._programs.loaded(request.source, progress).model
-        functions: dict[str, Remote] = {}
-        found = None
-        if RECORDS in target.split():
-            place = self.records(request, fleet)
-            found = TuningRecords(place, records.stamp(place))
-        with connected(fleet, progress) as session:
-
-            def build(program: Program, *, name: str) -> Remote:
-                progress(0.3, f"building for {target}, and sending it")
-                options = BuildOptions(target, records=found)
-                with building(f"Building the {name}", request):
-                    made = self._programs.backend.remote(program, options, session, name)
-                functions["backward" if name == "backward" else "forward"] = made
-                return made
-
-            count = threads_of(session, request.threads)
-            began = time.perf_counter()
-            step = executables.built(unbuilt.state.program, unbuilt.split, build)
-            built = _built(model.on("cpu"), unbuilt, step, began)
-            about = (self._programs.ir, target, count)
-            last = part(progress, 0.5, 1.0)
-            return measure_remote(built, functions, about, fleet, request.repeats, last)
 
     def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
         """Build for a target that need not be here; the library's size, and each kernel's code.
@@ -211,20 +173,10 @@ class Builds:
 
         # Only what is sure to be run again, on other inputs, is worth the memory.
         step = make() if own == request else self._executables.get(own, make)
-        built = _built(model.on(torch_device(request.target)), unbuilt, step, began)
-        return unbuilt, built
+        seconds = time.perf_counter() - began
+        model = model.on(torch_device(request.target))
+        captures = None if unbuilt.split is None else unbuilt.split.cut.bytes
+        return unbuilt, Built(model, unbuilt.state.program, step, captures, seconds)
 
     def _build(self, unbuilt: Unbuilt, target: str) -> Executable:
         return self._programs.backend.build(unbuilt.state.program, unbuilt.split, target)
-
-    def records(self, request: BuildRequest, fleet: Fleet | None) -> Path:
-        """Where the tuning records are that a build for this target takes."""
-        programs = self._programs
-        about = programs.ir, programs.backend.version(), request.target, request.threads, fleet
-        return records.folder(*about)
-
-
-def _built(model: Model, unbuilt: Unbuilt, step: Executable, began: float) -> Built:
-    seconds = time.perf_counter() - began
-    captures = None if unbuilt.split is None else unbuilt.split.cut.bytes
-    return Built(model, unbuilt.state.program, step, captures, seconds)

@@ -47,7 +47,7 @@ class PipelineSession:
         self.check, self.inside = numbers.check, numbers.inside
         self.torch_saved = numbers.torch_saved
 
-        self.time, self.time_remote = builds.time, builds.time_remote
+        self.time = builds.time
         self.compile, self.compile_times = builds.compile, builds.compile_times
         self.profile, self.peaks = builds.profile, builds.peaks
 

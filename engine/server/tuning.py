@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from relascope.engine.building.threads import set_threads
 from relascope.engine.measure import tuner
 from relascope.engine.measure.tuner import Tunable
+from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.target_text import without
-from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
+from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
 from relascope.engine.server.builds import Builds
 from relascope.engine.server.programs import Programs
-from relascope.engine.server.unbuilt import building
+from relascope.engine.server.unbuilt import building, check_runs_here
 
 
 class Tuning:
@@ -22,15 +24,9 @@ class Tuning:
     def __init__(self, programs: Programs, builds: Builds) -> None:
         self._programs, self._builds = programs, builds
 
-    def tasks(
-        self, request: BuildRequest, fleet: Fleet | None = None, *, progress: Progress
-    ) -> tuple[TuneTask, ...]:
+    def tasks(self, request: BuildRequest, *, progress: Progress) -> tuple[TuneTask, ...]:
         """The kernels that can be tuned, the largest share first, with or without `RECORDS` in the
-        target.
-
-        Args:
-            fleet: whose records count; None for this machine's.
-        """
+        target."""
         functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
         set_threads(request.threads)
@@ -40,17 +36,11 @@ class Tuning:
             masks = built.masks(request.source.seed)
             _, captures = built.forward(masks)
             values = {**built.values, **masks, **captures}
-        place = self._builds.records(request, fleet)
+        place = self._records(request)
         return tuner.tasks(functions, values, place, part(progress, 0.9, 1.0))
 
     def tune(
-        self,
-        request: BuildRequest,
-        keys: tuple[str, ...],
-        trials: int,
-        fleet: Fleet | None = None,
-        *,
-        progress: Progress,
+        self, request: BuildRequest, keys: tuple[str, ...], trials: int, *, progress: Progress
     ) -> TuneResult:
         """Measure schedules of some of the tasks, and keep what was found on disk.
 
@@ -65,13 +55,19 @@ class Tuning:
             EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be
                 measured; kind "file", where records cannot be kept or another process is tuning.
         """
+        check_runs_here(self._programs.backend.target(request.target))
         set_threads(request.threads)
         functions = self._tunable(request, False, part(progress, 0.0, 0.05))
         about = request.target, request.threads or len(os.sched_getaffinity(0))
-        plain, place = without(request.target, (RECORDS,)), self._builds.records(request, fleet)
-        measuring = self._programs.backend.tuner(plain, about[1], fleet)
+        plain, place = without(request.target, (RECORDS,)), self._records(request)
+        measuring = self._programs.backend.tuner(plain, about[1])
         rest = part(progress, 0.05, 1.0)
         return tuner.tune(functions, keys, trials, measuring, place, about, rest)
+
+    def _records(self, request: BuildRequest) -> Path:
+        """Where the records are that a build for this target takes."""
+        programs, version = self._programs, self._programs.backend.version()
+        return records.folder(programs.ir, version, request.target, request.threads)
 
     def _tunable(
         self, request: BuildRequest, watch: bool, progress: Progress

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3909,
-    "commands": 3456,
+    "commands": 3355,
     "core": 1368,
-    "engine": 42341,
+    "engine": 41687,
     "passes": 10900,
     "recorder": 1487,
     "samples": 550,
-    "viz": 26249,
+    "viz": 26204,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
@@ -61,7 +61,6 @@ TWINS = {
     "Importer": "both engines' importers of ONNX",
     "Profiled": "a profiled build, declared once and in both engines",
     "Recorder": "both gradients' records of what they made",
-    "RemoteFunction": "both engines' functions on a device of a fleet",
     "Run": "both engines' runs of small programs",
     "Tensors": "both IRs' tensors of examples",
     "_Passes": "both engines' passes of a profiled build",

@@ -14,7 +14,7 @@ from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
-from relascope.engine.protocol.tuning import Fleet, Trial
+from relascope.engine.protocol.tuning import Trial
 
 
 def trial(number, ms, task="t", run="r", best=None):
@@ -81,12 +81,12 @@ def test_a_record_is_taken_where_it_beats_what_is_done_without(tmp_path):
 def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
     monkeypatch.setenv(records.VARIABLE, str(tmp_path))
 
-    def place(target, threads=2, fleet=None, version="1"):
-        return records.folder("relax", version, target, threads, fleet)
+    def place(target, threads=2, version="1"):
+        return records.folder("relax", version, target, threads)
 
     base = place("llvm -mcpu=znver2 -schedules=relascope")
     assert base.is_relative_to(tmp_path / "relax-1")
-    assert "znver2-2_threads" in base.name
+    assert base.name == "llvm-znver2-2_threads-fbdbd8a9"  # where earlier versions find it
     for same in (
         "llvm -schedules=relascope -mcpu=znver2",
         "llvm -mcpu=znver2 -libs=blas -schedules=relascope -records=relascope",
@@ -96,11 +96,9 @@ def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
         place("llvm -mcpu=znver2"),
         place("llvm -mcpu=znver1 -schedules=relascope"),
         place("llvm -mcpu=znver2 -schedules=relascope", 1),
-        place("llvm -mcpu=znver2 -schedules=relascope", 2, Fleet("host:9190", "pi")),
         place("llvm -mcpu=znver2 -schedules=relascope", version="2"),
     ]
-    assert len({base, *others}) == 6
-    assert place("llvm", 2, Fleet("a:1", "pi")) == place("llvm", 2, Fleet("b:2", "pi"))
+    assert len({base, *others}) == 5
     monkeypatch.delenv(records.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert records.root() == tmp_path / "cache" / "relascope" / "records"
@@ -164,18 +162,6 @@ def test_the_stamp_changes_with_the_records(tmp_path):
     stamps.add(records.stamp(tmp_path))
     assert len(stamps) == 3
     assert records.stamp(tmp_path) in stamps
-
-
-@pytest.mark.parametrize("address", ["", "host", ":9190", "host:", "host:zero", "host:70000"])
-def test_an_address_that_is_none_is_refused(address):
-    with refused("usage"):
-        Fleet(address, "key")
-
-
-def test_a_fleet_has_a_key_and_an_address_of_two_parts():
-    assert (Fleet("a.b:91", "k").host, Fleet("a.b:91", "k").port) == ("a.b", 91)
-    with refused("usage"):
-        Fleet("a.b:91", "")
 
 
 TASK = "relax-0.27/llvm-1-threads/0123456789abcdef"

@@ -36,8 +36,8 @@ def table(tab):
     return next(d.value for d in tab.dataframe if "built with" in d.value)
 
 
-def place(fleet=None):
-    return records.folder("relay", "0.0.test", "llvm", 0, fleet)
+def place():
+    return records.folder("relay", "0.0.test", "llvm", 0)
 
 
 def test_a_run_to_its_end_leaves_records_that_are_there_after_a_reload(tab):
@@ -119,28 +119,6 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
     assert "what was found is kept" in text
     assert any("signal" in e.value or "SIGKILL" in e.value for e in tab.error)
     assert table(tab)["trials"].sum() == len(records.read(place()).trials)
-
-
-def test_a_fleet_has_records_of_its_own_and_times_a_program_alone(tab):
-    settle(tune(listed(tab), 3))
-    tab.text_input(key="keep_tracker").set_value("nowhere")
-    settle(tab.text_input(key="keep_fleet_key").set_value("pi").run())
-    assert "as the address of a tracker" in tab.error[0].value
-    settle(tab.text_input(key="keep_tracker").set_value("127.0.0.1:9190").run())
-    assert not tab.error
-    assert list(table(listed(tab))["trials"]) == [0, 0]
-    settle(tab.text_input(key="keep_fleet_key").set_value("").run())
-    assert "key" in tab.error[0].value
-    assert tab.button(key="run").disabled
-    settle(tab.text_input(key="keep_fleet_key").set_value("board").run())
-    press(tab, "run")
-    assert not tab.error
-    text = words(tab)
-    assert "board at 127.0.0.1:9190" in text
-    assert "PyTorch does not run beside it." in text
-    timed = next(d.value for d in tab.dataframe if "what" in d.value)
-    assert "eager" not in str(timed)
-    assert list(timed["what"]) == ["relay, llvm on board"]
 
 
 def test_listed_tasks_follow_the_records():

@@ -110,9 +110,8 @@ def label(target: str, row: TimeRow) -> str:
 
 def _shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
     """One row a line of a timing as people read it, with its verdict, without empty columns."""
-    other = "baseline" if any(said) else None
     told = [
-        {"phase": PHASES.get(r.phase, r.phase), "said": v.text if v else other}
+        {"phase": PHASES.get(r.phase, r.phase), "said": v.text if v else "baseline"}
         for r, v in zip(timed, said, strict=True)
     ]
     return renamed([row | more for row, more in zip(plain(timed), told, strict=True)], _SHOWN)
@@ -152,7 +151,7 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
         (v.text, label(run["target"], r), *([] if v.sure else ["unsure"]))
         for r, v in zip(rows, said, strict=True)
         if v is not None
-    ] or [(milliseconds(r.median_ms / 1e3), label(run["target"], r)) for r in rows]  # on a fleet
+    ]
     facts = [
         (title or str(run.get("model") or ""), ""),
         (str(run.get("when") or ""), ""),

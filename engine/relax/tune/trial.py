@@ -12,18 +12,18 @@ from tvm.s_tir.meta_schedule.builder.local_builder import default_export
 from relascope.engine.relax.kernels import schedules
 
 
-def build(ours: bool, here: bool, kernel: tuple[Any, Any]) -> str:
+def build(ours: bool, on_cpu: bool, kernel: tuple[Any, Any]) -> str:
     """Build a scheduled kernel (a module with "main", and its target); the path of its file.
 
     Args:
         ours: for a target with our schedules, where exp and the like are our polynomials.
-        here: for this CPU, which TVM links by itself; its archives take a compiler.
+        on_cpu: for this CPU, which TVM links by itself; its archives take a compiler.
     """
     mod, target = kernel
     plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     with schedules.ARITHMETIC.used(ours):
         library = tvm.tirx.build(plain, target=target)
-    if not here:
+    if not on_cpu:
         return str(default_export(library))
     path = Path(tempfile.mkdtemp()) / "kernel.o"
     library.write_to_file(str(path), "o")
@@ -31,7 +31,7 @@ def build(ours: bool, here: bool, kernel: tuple[Any, Any]) -> str:
 
 
 def arguments(*given: Any) -> list[list[Any]]:
-    """What a kernel is called with; TVM's `f_alloc_argument`, here and on a fleet."""
+    """What a kernel is called with; TVM's `f_alloc_argument`."""
     *_, device, kinds, _ = given
     return [values(((shape, dtype) for _, dtype, shape in kinds), device)]
 

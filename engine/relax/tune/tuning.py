@@ -20,21 +20,25 @@ import tvm
 from tvm import relax
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
-from tvm.support import tar
 from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
 
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.place import with_import_root
 from relascope.engine.building.options import BuildOptions, Function, TuningRecords
-from relascope.engine.measure import remote
-from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Tuner, Workload
+from relascope.engine.measure.tuner import (
+    MeasuredSchedule,
+    Report,
+    Tunable,
+    Tuner,
+    Workload,
+    in_turns,
+)
 from relascope.engine.protocol import records
-from relascope.engine.protocol.tuning import Fleet
-from relascope.engine.relax.building import kernel_tasks, runtime, targets
+from relascope.engine.relax.building import kernel_tasks, runtime
 from relascope.engine.relax.building.apply_records import best, recorded_workload, stored
 from relascope.engine.relax.building.kernel_tasks import key_of
 from relascope.engine.relax.building.profiled import Profiled
-from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse
+from relascope.engine.relax.building.targets import SCHEDULES, parse
 from relascope.engine.relax.draw.to_graph import as_json
 from relascope.engine.relax.kernels import openblas
 from relascope.engine.relax.tune import trial
@@ -86,9 +90,9 @@ def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | N
     return keys
 
 
-def tuner(target: str, threads: int, fleet: Fleet | None) -> AbstractContextManager[Tuner]:
+def tuner(target: str, threads: int) -> AbstractContextManager[Tuner]:
     """What measures schedules; see `engine.server.backend.Backend`."""
-    return ScheduleSearch(target, threads, fleet, measures(target, threads, fleet))
+    return ScheduleSearch(target, threads, measures(target, threads))
 
 
 class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
@@ -100,7 +104,6 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     Args:
         target: its text.
         threads: that kernels are to run with.
-        fleet: whose device measures; None for this machine.
         processes: TVM's builder and runner; see `measures`.
         seed: of what is drawn at random; -1 draws that too.
     """
@@ -108,14 +111,9 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     notes: tuple[str, ...] = ()
 
     def __init__(
-        self,
-        target: str,
-        threads: int,
-        fleet: Fleet | None,
-        processes: tuple[Any, Any],
-        seed: int = -1,
+        self, target: str, threads: int, processes: tuple[Any, Any], seed: int = -1
     ) -> None:
-        self._text, self._threads, self._fleet, self._seed = target, threads, fleet, seed
+        self._text, self._seed = target, seed
         made = parse(target)
         options = dict(made.export())
         if str(made.kind.name) == "llvm":  # TVM asks how many cores a kernel may be shared among
@@ -131,19 +129,18 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
         """See `measure.tuner.Tuner`. Both run as in a program: by the virtual machine, a library as
         such."""
         built, timers = _contenders(workload, self._text, place), []
-        device = str(self._target.kind.name).replace("llvm", "cpu"), 0
+        device = tvm.device(str(self._target.kind.name).replace("llvm", "cpu"), 0)
         read = workload.arguments[: -workload.program.results]
         kinds = [(tuple(int(d) for d in a.shape), a.dtype) for a in read]
-        where = self._fleet, self._threads
-        with remote.placed(built, *device, *where, tar.tar) as (libraries, there):
-            given = trial.values(kinds, there)
-            for library in libraries:
-                machine = relax.VirtualMachine(library, there)
+        with alone():
+            given = trial.values(kinds, device)
+            for library in built:
+                machine = relax.VirtualMachine(library, device)
                 machine.set_input("main", *given)
                 options = {"number": 1, "repeat": 1, "min_repeat_ms": SHORTEST_MS}
-                timer = machine.time_evaluator("invoke_stateful", there, **options)
+                timer = machine.time_evaluator("invoke_stateful", device, **options)
                 timers.append(partial(timer, "main"))
-            return remote.in_turns(timers)
+            return in_turns(timers)
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
         """Measure schedules; see `measure.tuner.Tuner`."""
@@ -258,26 +255,19 @@ class _AloneRunner(ms.runner.PyRunner):
             return self.runner.run(inputs)
 
 
-def measures(target: str, threads: int, fleet: Fleet | None) -> tuple[Any, Any]:
-    """TVM's builder and runner, whose processes find this project.
-
-    Raises:
-        EngineError: kind "target"; nothing can be measured for it here, or on the fleet.
-    """
-    made, start = parse(target), partial(trial.start, threads)
-    remote.check_measurable(targets.target(target), LIBRARIES, fleet)
+def measures(target: str, threads: int) -> tuple[Any, Any]:
+    """TVM's builder and runner, whose processes find this project."""
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
-    here = fleet is None and str(made.kind.name) == "llvm"
-    builder = _Builder(partial(trial.build, SCHEDULES in target.split(), here))
+    on_cpu = str(parse(target).kind.name) == "llvm"
+    builder = _Builder(partial(trial.build, SCHEDULES in target.split(), on_cpu))
     timed = ms.runner.EvaluatorConfig(1, REPEATS, SHORTEST_MS)
-    options = {"evaluator_config": timed, "f_alloc_argument": trial.arguments}
-    if fleet is None:
-        runner = ms.runner.LocalRunner(timeout_sec=RUN_SECONDS, initializer=start, **options)
-        return builder, _AloneRunner(runner)
-    device = ms.runner.RPCConfig(fleet.host, fleet.port, fleet.key)
-    sessions = partial(remote.session, fleet, threads)
-    options |= {"f_create_session": sessions, "f_cleanup": remote.leave}
-    return builder, ms.runner.RPCRunner(device, **options)
+    runner = ms.runner.LocalRunner(
+        timeout_sec=RUN_SECONDS,
+        evaluator_config=timed,
+        f_alloc_argument=trial.arguments,
+        initializer=partial(trial.start, threads),
+    )
+    return builder, _AloneRunner(runner)
 
 
 def _store(place: Path, workload: Any, record: Any) -> None:

@@ -15,14 +15,10 @@ from typing import Any
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.memo import Memo
 from relascope.engine.building.options import BuildOptions, Function
-from relascope.engine.measure.fleet import connected
-from relascope.engine.measure.remote import check_measurable, in_turns, placed
-from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Workload
+from relascope.engine.measure.tuner import MeasuredSchedule, Report, Tunable, Workload, in_turns
 from relascope.engine.protocol import records
-from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.target_text import gpu_index, library
-from relascope.engine.protocol.tuning import Fleet
-from relascope.engine.relay.building import runtime, targets, templates
+from relascope.engine.relay.building import runtime, templates
 from relascope.engine.relay.building.apply_records import best_record
 from relascope.engine.relay.building.profiled import Profiled
 from relascope.engine.relay.building.targets import LIBRARIES, parse
@@ -34,17 +30,15 @@ from relascope.passes.relay.ir.program import RelayProgram
 # The runtime has loaded the TVM that has Relay.
 import tvm  # isort: skip
 from tvm import autotvm  # isort: skip
-from tvm.autotvm.measure import LocalBuilder, MeasureErrorNo, MeasureResult, RPCRunner  # isort: skip
+from tvm.autotvm.measure import MeasureErrorNo, MeasureResult  # isort: skip
 from tvm.autotvm.measure.measure import Builder, Runner  # isort: skip
-from tvm.autotvm.measure.measure_methods import default_module_loader  # isort: skip
 from tvm.autotvm.tuner import GATuner  # isort: skip
-from tvm.contrib import graph_executor, tar  # isort: skip
+from tvm.contrib import graph_executor  # isort: skip
 from tvm.contrib.popen_pool import PopenPoolExecutor  # isort: skip
 
 _BATCH = 4  # what a kill may lose
 _POPULATION = 16  # of the genetic tuner: small, since a task gets tens of trials, not thousands
 _SECONDS = 10.0  # to build and time a schedule
-_FLEET_SECONDS = 60  # to time it on a fleet's device, waiting for one included
 
 _workloads: Memo[dict[str, Workload | None]] = Memo(8)
 
@@ -76,11 +70,10 @@ def tunable(tuned: Function, target: str, profiled: Profiled | None) -> Tunable:
 
 
 @contextmanager
-def tuner(target: str, threads: int, fleet: Fleet | None) -> "Iterator[RelayTuner]":
+def tuner(target: str, threads: int) -> "Iterator[RelayTuner]":
     """See `engine.server.backend.Backend`."""
-    check_measurable(targets.target(target), LIBRARIES, fleet)
     pool = PopenPoolExecutor(1, _SECONDS)  # its process ends with it
-    yield RelayTuner(pool, target, threads, fleet)
+    yield RelayTuner(pool, target, threads)
 
 
 class NoBuild(Builder):
@@ -113,36 +106,12 @@ class Here(Runner):
         return MeasureResult(costs, MeasureErrorNo.NO_ERROR, 0.0, 0.0)
 
 
-def _there(fleet: Fleet, threads: int) -> tuple[Any, Any]:
-    """TVM's builder and runner for a fleet's devices."""
-
-    def start(session: Any, built: Any) -> None:
-        session.get_function("runtime.config_threadpool")(0, threads)
-
-    with connected(fleet, silent):  # or a sentence why not, where TVM's own would wait
-        pass
-    return LocalBuilder(_SECONDS), RPCRunner(
-        fleet.key,
-        fleet.host,
-        fleet.port,
-        timeout=_FLEET_SECONDS,
-        n_parallel=1,
-        number=1,
-        repeat=trial.REPEATS,
-        min_repeat_ms=trial.LEAST_MS,
-        cooldown_interval=0.0,
-        module_loader=default_module_loader(start),
-    )
-
-
 class RelayTuner:
     """See `engine.measure.tuner.Tuner`."""
 
-    def __init__(
-        self, pool: PopenPoolExecutor, target: str, threads: int, fleet: Fleet | None
-    ) -> None:
+    def __init__(self, pool: PopenPoolExecutor, target: str, threads: int) -> None:
         self.notes: tuple[str, ...] = ()
-        self._pool, self._target, self._threads, self._fleet = pool, target, threads, fleet
+        self._pool, self._target, self._threads = pool, target, threads
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
         """An operator built as a program without records, and with its best one, in turns."""
@@ -165,9 +134,10 @@ class RelayTuner:
         if record is not None:
             with autotvm.apply_history_best([autotvm.record.decode(record)]):
                 built.append(runtime.make(prepared, options))
-        kind = str(parse(self._target).kind).replace("llvm", "cpu"), gpu_index(self._target)
-        with placed(built, *kind, self._fleet, self._threads, tar.tar) as (libraries, device):
-            for library in libraries:
+        kind = str(parse(self._target).kind).replace("llvm", "cpu")
+        device = tvm.device(kind, gpu_index(self._target))
+        with alone():
+            for library in built:
                 executor = graph_executor.GraphModule(library["default"](device))
                 for name, value in drawn.items():
                     executor.set_input(name, value)
@@ -199,8 +169,7 @@ class RelayTuner:
 
         for index, (name, arguments) in enumerate(task.choices):
             count = (trials + index) // len(task.choices)
-            here = NoBuild(_SECONDS, _BATCH), Here(self._pool, self._target, self._threads)
-            measures = here if self._fleet is None else _there(self._fleet, self._threads)
+            measures = NoBuild(_SECONDS, _BATCH), Here(self._pool, self._target, self._threads)
             tuner = GATuner(autotvm.task.create(name, arguments, target=target), _POPULATION)
             _inherit(tuner, place)
             with spawning():

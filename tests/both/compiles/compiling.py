@@ -87,5 +87,7 @@ def test_what_is_not_here_is_not_run(session):
         request = BuildRequest(MLP, default_pipeline(session.ir, False), target, 1, 1)
         with refused(match="cannot run here", hint="relascope compile"):
             session.time(request, progress=silent)
+        with refused(match="cannot run here"):
+            session.tune(request, (), 1, progress=silent)
         with pytest.raises(EngineError, match="cannot run here"):
             session.inside(request, progress=silent)

@@ -18,7 +18,6 @@ from relascope.engine.process import Wants
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import EVERYTHING, ModelSource, weights_beside
-from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue.recorded import recorded
 from relascope.passes.pipeline import Pipeline
 
@@ -82,10 +81,6 @@ def test_nothing_is_reached_from_an_engine(reach):
     with EngineClient(*SESSION) as client:
         done, left = reach(client)
         assert (done - OWN, left) == (set(), set())
-        # A fleet is reached over the network, which is worth another process.
-        client._supervisor.expect("time_remote", (Fleet("127.0.0.1:1", "key"),))
-        done, left = reach(client)
-        assert (done - OWN, left) == ({"network"}, set())
 
 
 def test_an_engine_reads_what_it_is_to_open(tmp_path):

@@ -151,7 +151,7 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
     work = Workload("key", what, (), None, program)
     limits = f"-max_threads_per_block=1024 -max_shared_memory_per_block={48 << 10}"
     old, found = f"cuda -arch=sm_61 {limits}", []
-    searched = tuning.ScheduleSearch(old, 1, None, (Unbuilt(), Unmeasured()), seed=0)
+    searched = tuning.ScheduleSearch(old, 1, (Unbuilt(), Unmeasured()), seed=0)
     searched.search(work, tmp_path, 8, found.extend)
     lines = list(records.checked(tmp_path / records.SCHEDULES))
     used = {step[0] for line in lines for step in line[1][0][0]}

@@ -83,7 +83,6 @@ def test_other_products_go_to_pytorch(shape, columns, dtype):
 
 
 def test_without_a_library_the_rest_stays_tvms():
-    """As on a device of a fleet."""
     mod, *_ = layer((14, 32), 48)
     assert "packed_matmul" in {
         str(g.name_hint) for g in dispatched(mod, f"llvm {SCHEDULES}").functions

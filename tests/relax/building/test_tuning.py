@@ -57,7 +57,7 @@ def place(monkeypatch, tmp_path):
 def tuned(program, target, place, trials=2, most=None):
     """Tune the tasks of a program, or the first of them; gives all."""
     found = tuning.tunable(main_of(program), target, None)
-    with tuning.tuner(target, 1, None) as tuner:
+    with tuning.tuner(target, 1) as tuner:
         for task in found.workloads[:most]:
             made = []
             tuner.search(task, place / task.key, trials, made.extend)
@@ -265,7 +265,7 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
 def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path):
     _, program = imported(Fn(torch.matmul), draw(8, 16), draw(16, 4))
     (task,) = tuning.tunable(main_of(program), "llvm", None).workloads
-    _, runner = tuning.measures("llvm", 1, None)
+    _, runner = tuning.measures("llvm", 1)
     marks, good = tmp_path / "marks", partial(trial.build, False, True)
     missing = tmp_path / "built" / "no_such_kernel"  # TVM removes the folder that it stands in
     missing.parent.mkdir()
@@ -278,15 +278,10 @@ def test_a_kernel_that_cannot_be_built_or_ends_its_process_is_an_answer(tmp_path
         return str(missing) if len(marks.read_text()) == 2 else good(kernel)
 
     found = []
-    with tuning.ScheduleSearch("llvm", 1, None, (tuning._Builder(build), runner)) as search:
+    with tuning.ScheduleSearch("llvm", 1, (tuning._Builder(build), runner)) as search:
         search.search(task, tmp_path, 3, found.extend)
     assert [m.ms is None for m in found] == [True, True, False]
     assert "terminated" in found[0].error and found[1].error
-
-
-def test_a_target_that_is_not_here_cannot_be_measured_here():
-    with refused("target"):
-        tuning.tuner("cuda -arch=sm_90", 1, None)
 
 
 def test_the_best_target_here_has_records_and_without_them_builds_as_before(place):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 NEEDS = {
     "relax": "apache-tvm apache-tvm-ffi ml_dtypes numpy typing_extensions",
-    "relay": "bitblas numpy scipy attrs psutil decorator cloudpickle tornado typing_extensions "
-    "pyelftools ml_dtypes",
+    "relay": "bitblas numpy scipy attrs psutil decorator cloudpickle typing_extensions pyelftools "
+    "ml_dtypes",
 }
 _TVM = {
     "relax": "tvm/relax/transform/__init__.py",

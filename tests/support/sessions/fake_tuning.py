@@ -6,7 +6,6 @@ import uuid
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
-from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
 
 SLOW_TRIALS = 777  # so many trials take a minute
@@ -22,9 +21,9 @@ class FakeTuning:
 
     ir = "relay"
 
-    def tasks(self, request, fleet=None, *, progress):
+    def tasks(self, request, *, progress):
         progress(0.5, "running the forward, kernel by kernel")
-        book = records.read(self._place(request, fleet))
+        book = records.read(self._place(request))
         found = [
             TuneTask(
                 key,
@@ -47,8 +46,8 @@ class FakeTuning:
             for t, ms in zip(found, spent, strict=True)
         )
 
-    def tune(self, request, keys, trials, fleet=None, *, progress):
-        place, run, began = self._place(request, fleet), uuid.uuid4().hex, time.time()
+    def tune(self, request, keys, trials, *, progress):
+        place, run, began = self._place(request), uuid.uuid4().hex, time.time()
         chosen, done = keys or tuple(TASKS), []
         for index, key in enumerate(chosen):
             name, *_, before = TASKS[key]
@@ -83,30 +82,5 @@ class FakeTuning:
             seconds,
         )
 
-    def time_remote(self, request, fleet, *, progress):
-        samples = tuple(0.5 + 0.01 * k for k in range(request.repeats))
-        row = TimeRow(
-            f"relay, {request.target} on {fleet.key}",
-            "forward",
-            0.5,
-            0.5,
-            0.5,
-            None,
-            1e-6,
-            None,
-            samples,
-            build_seconds=0.1,
-            target=request.target,
-        )
-        return TimeResult(
-            f"{fleet.key} at {fleet.tracker}",
-            request.target,
-            request.threads or 4,
-            (row,),
-            (),
-            0.1,
-            ("PyTorch does not run beside it.",),
-        )
-
-    def _place(self, request, fleet):
-        return records.folder(self.ir, "0.0.test", request.target, request.threads, fleet)
+    def _place(self, request):
+        return records.folder(self.ir, "0.0.test", request.target, request.threads)

@@ -115,7 +115,7 @@ def _note_failure(parts: results.Results, cache: RequestCache, running: Any) -> 
     """Why the timing that was asked for last could not be made."""
     try:
         with suppress(_NotKnown):
-            _known(cache, running.method, *running.arguments)
+            _known(cache, "time", *running.arguments)
     except EngineError as error:
         if error.kind != "cancelled":
             target = running.arguments[0].target

@@ -13,7 +13,6 @@ from relascope.engine.jobs import variants
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.protocol.times import BASELINES, TimeResult, Variant
-from relascope.engine.protocol.tuning import Fleet
 from relascope.passes.catalogue import GRADIENTS
 from relascope.viz.handed_on.parts import times_tab
 from relascope.viz.handed_on.sheet import Sheet
@@ -40,20 +39,19 @@ _HELP = {
 
 @dataclass(frozen=True)
 class _Run:
-    """A timing under way: what the history will call it, the method (`time`, or `time_remote` on a
-    fleet), its arguments, and facts for the history."""
+    """A timing under way: what the history will call it, the arguments of `time`, and facts for the
+    history."""
 
     title: str
-    method: str
     arguments: tuple[Any, ...]
     facts: dict[str, Any]
 
 
 def show(screen: Screen) -> None:
     engine: EngineInfo = screen.cache.ask("describe")
-    arguments, target, fleet, settled = _settings(screen, engine)
+    arguments, target = _settings(screen, engine)
     request: BuildRequest = arguments[0]
-    if target is not None and not target.runs_here and fleet is None:
+    if target is not None and not target.runs_here:
         st.info(
             f"{plain_text(target.name)}: what is built for it cannot be timed here. "
             f"{plain_text(target.missing)}"
@@ -61,7 +59,7 @@ def show(screen: Screen) -> None:
     running: _Run | None = st.session_state.get("timing")
     if running is not None:
         try:
-            _remember(running, screen.cache.ask(running.method, *running.arguments))
+            _remember(running, screen.cache.ask("time", *running.arguments))
         except EngineError as error:
             show_error(error)
             if running.arguments != arguments:
@@ -72,30 +70,19 @@ def show(screen: Screen) -> None:
     if target.runs_here:
         profile.show(screen, request)
         hazards.show(screen, request)
-    if settled:
-        tuning.show(screen, request, target, fleet)
+        tuning.show(screen, request)
     artefact.show(screen.cache, request)
     if target.runs_here:
         accuracy.show(screen, target.name)
 
 
-def _settings(
-    screen: Screen, engine: EngineInfo
-) -> tuple[tuple[Any, ...], Target | None, Fleet | None, bool]:
-    """The controls: what Run would ask the engine for, the chosen target, the fleet that measures
-    in place of this machine, and whether what was typed of a fleet makes sense."""
+def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Target | None]:
+    """The controls: what Run would ask the engine for, and the chosen target."""
     targets = {t.name: t for t in engine.targets}
     state = st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
-    row, beside = st.container(), st.container()
-    fleet, settled = None, True
-    try:
-        fleet = tuning.chosen_fleet()
-    except EngineError as error:
-        show_error(error)
-        settled = False
-    where, threads, repeats, run = row.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
+    where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     typed = state.get("keep_target")
     options = list(targets) if typed is None or typed in targets else [*targets, typed]
     name = where.selectbox(
@@ -106,7 +93,7 @@ def _settings(
         format_func=lambda n: targets[n].words if n in targets else n,
         help="Choose one, or type TVM's text for any other, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
-        + ". What is not here can be built for and looked at, and timed on a fleet that has it. "
+        + ". What is not here can be built for and looked at. "
         "*Tuned* takes what tuning found faster.\n\n"
         + "\n".join(f"- {one.words}: `{n}`" for n, one in targets.items()),
     )
@@ -119,19 +106,15 @@ def _settings(
     request = _cut(
         screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
     )
-    method = "time" if fleet is None else "time_remote"
-    if fleet is None:
-        with beside:
-            first, second = side_by_side("ways", [1.2, 2])
-        baselines, others = (_baselines(first, named), _variants(second, screen, engine, request))
-    arguments = (request, baselines, others) if fleet is None else (request, fleet)
-    can_run = target is not None and settled and (target.runs_here or fleet is not None)
+    first, second = side_by_side("ways", [1.2, 2])
+    arguments = (request, _baselines(first, named), _variants(second, screen, engine, request))
+    can_run = target is not None and target.runs_here
     if pressed("Run", "run", run, type="primary", disabled=not can_run, width="stretch"):
-        screen.cache.forget(method, *arguments)
+        screen.cache.forget("time", *arguments)
         strategy = chosen(screen).strategy if screen.training else None
         facts = timings.run_facts(screen.label, request, screen.ir, strategy)
-        state.timing = _Run(_title(screen), method, arguments, facts)
-    return arguments, target, fleet, settled
+        state.timing = _Run(_title(screen), arguments, facts)
+    return arguments, target
 
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:

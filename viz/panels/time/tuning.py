@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -19,8 +18,8 @@ from relascope.engine.protocol import records
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.tuning import RECORDS, Fleet, TuneResult, TuneTask
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
 from relascope.viz.charts import best_so_far
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
@@ -30,7 +29,7 @@ from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.rows import formats, tuning
 
 _RUNNING = "tuning"  # the run under way, or the last
-_LISTED = "tasks_of"  # the arguments that kernels were listed for
+_LISTED = "tasks_of"  # the request that kernels were listed for
 _TABLE = "tune_table"
 _TICK = 1.0  # seconds between two looks at the records
 
@@ -39,7 +38,7 @@ _TICK = 1.0  # seconds between two looks at the records
 class _TuningRun:
     """A tuning: the arguments of `tune`, and the records as they were before it."""
 
-    arguments: tuple[Any, ...]
+    arguments: tuple[BuildRequest, tuple[str, ...], int]
     place: Path
     before: int
     names: tuple[tuple[str, str], ...]
@@ -47,19 +46,16 @@ class _TuningRun:
     @property
     def total(self) -> int:
         """How many trials it makes, unless a kernel has fewer schedules."""
-        _, keys, each, *_ = self.arguments
-        return len(keys) * int(each)
+        _, keys, each = self.arguments
+        return len(keys) * each
 
 
-def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | None) -> None:
-    """Draw the section; a fleet's devices measure in place of this machine."""
+def show(screen: Screen, request: BuildRequest) -> None:
+    """Draw the section, for a target that runs here."""
     frame.heading("Tune the kernels")
-    if fleet is None and not target.runs_here:
-        st.caption("This target does not run here: name a fleet above whose devices measure.")
-        return
     engine: EngineInfo = screen.cache.ask("describe")
-    asked = (replace(request, repeats=0), *((fleet,) if fleet else ()))
-    place = records.folder(screen.ir, engine.version, request.target, request.threads, fleet)
+    asked = replace(request, repeats=0)
+    place = records.folder(screen.ir, engine.version, request.target, request.threads)
     run: _TuningRun | None = st.session_state.get(_RUNNING)
     ours = run is not None and run.place == place
     with frame.boundary(screen.cache, "_tuning"):
@@ -81,7 +77,7 @@ def show(screen: Screen, request: BuildRequest, target: Target, fleet: Fleet | N
         _found(book, listed, request.target)
 
 
-def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[TuneTask, ...]:
+def _tasks(cache: RequestCache, asked: BuildRequest, book: Book) -> tuple[TuneTask, ...]:
     """The kernels with what the records say now; empty before somebody wants to see them."""
     state = st.session_state
     if state.get(_LISTED) != asked:
@@ -89,18 +85,18 @@ def _tasks(cache: RequestCache, asked: tuple[Any, ...], book: Book) -> tuple[Tun
         st.caption(_records_text(book))
         if not listed:
             return ()
-        cache.forget("tasks", *asked)
+        cache.forget("tasks", asked)
         state[_LISTED] = asked
-    known = cache.peek("tasks", *asked)
-    found: tuple[TuneTask, ...] = known if known is not None else cache.ask("tasks", *asked)
+    known = cache.peek("tasks", asked)
+    found: tuple[TuneTask, ...] = known if known is not None else cache.ask("tasks", asked)
     return tuning.refreshed(found, book)
 
 
 def _records_text(book: Book) -> str:
     if not book.trials:
         return (
-            "Lists the kernels that can be tuned, and tries schedules of them on this machine or "
-            "a fleet. Every measurement is kept, and later builds use the best."
+            "Lists the kernels that can be tuned, and tries schedules of them on this machine. "
+            "Every measurement is kept, and later builds use the best."
         )
     kernels = len({t.task for t in book.trials})
     return (
@@ -139,7 +135,7 @@ def _table(
 
 def _start(
     cache: RequestCache,
-    asked: tuple[Any, ...],
+    asked: BuildRequest,
     place: Path,
     book: Book,
     listed: tuple[TuneTask, ...],
@@ -155,8 +151,7 @@ def _start(
     which += f", {share:.0%} of the kernels' time" if share else ""
     words.caption(f"{which}: {len(keys) * each} trials. Choose rows to tune those alone.")
     if pressed("Tune", "tune", start, type="primary", width="stretch"):
-        request, *fleet = asked
-        arguments = (request, keys, each, *fleet)
+        arguments = (asked, keys, each)
         cache.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
         state[_RUNNING] = _TuningRun(arguments, place, len(book.trials), names)
@@ -237,25 +232,3 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
     words.caption(f"Builds for the target `{target} {RECORDS}` take the best records.")
     take = partial(put, "keep_target", f"{target} {RECORDS}")
     button.button("Build with them", key="use_records", width="stretch", on_click=take)
-
-
-def chosen_fleet() -> Fleet | None:
-    """Draw the controls; whose devices measure, None for this machine; EngineError, kind "usage",
-    where what was typed is no tracker, or half of what it takes."""
-    state = st.session_state
-    named = bool(state.get("keep_tracker") or state.get("keep_fleet_key"))
-    with st.expander("Measure on a fleet", expanded=named, icon=":material/lan:"):
-        st.caption(
-            "Devices that registered with TVM's RPC tracker, each with a key: what is timed and "
-            "tuned here runs there, without PyTorch beside it. `docs/tuning.md` says how to start "
-            "them."
-        )
-        where, which = st.columns(2)
-        tracker = where.text_input(
-            "Tracker",
-            key="keep_tracker",
-            placeholder="host:port",
-            help="The machine and port that the tracker listens on.",
-        )
-        key = which.text_input("Key", key="keep_fleet_key", placeholder="of the devices to take")
-    return Fleet(tracker.strip(), key.strip()) if tracker.strip() or key.strip() else None

@@ -1,7 +1,0 @@
-"""Relay's programs on a fleet."""
-
-from fleets import FleetTests
-
-
-class TestRelayOnAFleet(FleetTests):
-    ir, other, library = "relay", "relax", "-libs=mkl"
