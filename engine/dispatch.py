@@ -32,7 +32,13 @@ from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.effects import Effects
-from relascope.engine.pytorch.model import kept_buffers, recorded, seeded
+from relascope.engine.pytorch.model import (
+    device_of,
+    generator_states,
+    kept_buffers,
+    recorded,
+    seeded,
+)
 from relascope.engine.pytorch.nested import (
     Given,
     Nest,
@@ -408,7 +414,7 @@ class _Mode:
         }
         buffers = self.live.program.buffers
         recording = recorded(t for n, t in leaves.items() if n not in buffers)
-        with _own_run(module, route.samples), recording, torch.enable_grad():
+        with _own_run(module), recording, torch.enable_grad():
             # An input may be changed in place where it is no leaf.
             tensors = flat_tensors(route.run(route.own, [t.clone() for t in samples]))
         names = {id(t): n for n, t in leaves.items()}
@@ -489,7 +495,7 @@ class _Mode:
         }
         given = tuple(values.values())
         values |= {n: attrgetter(n)(owner) for n in self.live.program.params}
-        with _own_run(owner, inputs):
+        with _own_run(owner):
             if module is None:
                 out = self._run(given, values, list(wanted))
             else:
@@ -497,7 +503,7 @@ class _Mode:
             tensors = flat_tensors(out)
             found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
             found |= {f"buffer {n}": b.detach().clone() for n, b in owner.named_buffers()}
-            found["the generator's state"] = _generator(inputs)
+            *_, found["the generator's state"] = generator_states(device_of(owner, inputs))
             leaves = {n: values[n] for n in values if n in wanted}
             grads = _gradients(tensors, [*leaves.values()])
         found |= {f"gradient of {n}": g for n, g in zip(leaves, grads, strict=True)}
@@ -731,16 +737,10 @@ def _must_fall_back() -> bool:
 
 
 @contextmanager
-def _own_run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Iterator[None]:
+def _own_run(module: torch.nn.Module) -> Iterator[None]:
     """Where a module runs as it is by itself; what it changes is put back."""
-    device = inputs[0].device if inputs else None
-    with _own_forwards(module), kept_buffers(module), seeded(0, device):
+    with _own_forwards(module), kept_buffers(module), seeded(0):
         yield
-
-
-def _generator(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    on_gpu = bool(inputs) and inputs[0].device.type == "cuda"
-    return torch.cuda.get_rng_state(inputs[0].device) if on_gpu else torch.get_rng_state()
 
 
 @contextmanager

@@ -167,7 +167,7 @@ def _multinomial(p: Tensor, count: int, replacement: bool = False, **_: Any) -> 
         return quotients.argmax(-1, True) if count == 1 else quotients.topk(count).indices
     sums = (p if p.dtype == torch.float64 else p.float()).cumsum(-1)
     ends = (sums / sums[..., -1:])[..., :-1].double()
-    drawn = torch.rand((*p.shape[:-1], count), dtype=torch.float64)
+    drawn = torch.rand((*p.shape[:-1], count), dtype=torch.float64, device=p.device)
     return (ends.unsqueeze(-2) < drawn.unsqueeze(-1)).sum(-1)
 
 
@@ -175,7 +175,7 @@ def _normal(mean: Any, std: Any = 1.0, **_: Any) -> Tensor:
     """Of means or deviations that are tensors."""
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
     sizes, dtype = torch.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
-    drawn = torch.empty(sizes, dtype=dtype)
+    drawn = torch.empty(sizes, dtype=dtype, device=tensors[0].device)
     if not isinstance(std, Tensor):
         return _aten.normal_functional.default(drawn, 0.0, std) + mean.detach()
     scaled = _aten.normal_functional.default(drawn) * std.detach()
@@ -189,7 +189,7 @@ def _dropped(name: str, x: Tensor, rate: float, train: bool) -> Tensor:
     if rate == 1:
         return x * 0.0
     features = name.startswith("feature_")
-    drawn = torch.empty(_of_features(x.shape), dtype=x.dtype) if features else torch.empty_like(x)
+    drawn = x.new_empty(_of_features(x.shape)) if features else torch.empty_like(x)
     kept = _aten.bernoulli.p(drawn, 1 - rate)
     if "alpha" not in name:
         return x * (kept / (1 - rate))

@@ -132,8 +132,7 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        tensors = (*self.parameters.values(), *self.inputs)
-        return tensors[0].device if tensors else torch.device("cpu")
+        return device_of(self.module, self.inputs)
 
     def on(self, device: str) -> Model:
         """The same model with its tensors on another device; itself where they are there.
@@ -468,7 +467,7 @@ def model_from_module(
         _check_dropout(flat, source, said)
         _check_momentum(module, flat)
         if drawn is not None:
-            _check_draws(flat, source, drawn)
+            _check_draws(flat, source, device_of(module, inputs), drawn)
         # Arguments are known by their names: no input has a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
         parameters, buffers = _tensors_read(module, flat)
@@ -636,21 +635,23 @@ def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
             raise EngineError("operator", message, path, "Give it a momentum.")
 
 
-def _check_draws(flat: FlatTrace, source: ModelSource, state: torch.Tensor) -> None:
+def _check_draws(
+    flat: FlatTrace, source: ModelSource, device: torch.device, states: tuple[torch.Tensor, ...]
+) -> None:
     """Refuse a model whose random numbers the draws of its trace do not explain.
 
     Args:
-        state: of torch's generator after the run, which those draws alone must lead to as well.
+        states: of torch's generators after the run, which those draws alone must lead to as well.
     """
     draws = flat.draws()
     with seeded(source.seed):
         for _, draw in draws:
             if draw.draw:
-                filled(draw)
+                filled(draw, device)
             else:
-                ones = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype))
+                ones = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype), device=device)
                 torch.nn.functional.dropout(ones, draw.rate, training=True)
-        if torch.equal(torch.get_rng_state(), state):
+        if all(map(torch.equal, generator_states(device), states)):
             return
     explained = [node for node, _ in draws]
     for node in flat.graph.nodes():
@@ -710,8 +711,8 @@ def _failed_at(text: str) -> str:
 
 def _trace(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], source: ModelSource, notes: list[str]
-) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], torch.Tensor, Watch]:
-    """The trace, the outputs of its run, the generator's state after it, and what was seen."""
+) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], Watch]:
+    """The trace, the outputs of its run, the generators' states after it, and what was seen."""
     seen: list[tuple[torch.Tensor, ...]] = []
     watch = Watch(module)
 
@@ -730,7 +731,7 @@ def _trace(
             warnings.simplefilter("always")
             with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
-            state = torch.get_rng_state()
+            states = generator_states(device_of(module, inputs))
     except EngineError as error:
         error.instead = _that_ran(module, inputs, watch)
         raise
@@ -744,7 +745,7 @@ def _trace(
     if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
         notes.append("The trace holds for these input shapes only.")
     notes.extend(watch.reads)
-    return traced, seen[-1], state, watch
+    return traced, seen[-1], states, watch
 
 
 def _that_ran(
@@ -805,12 +806,26 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
     return EngineError("operator", message, where, "Run the module in PyTorch with these inputs.")
 
 
+def device_of(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.device:
+    """Where a module computes: its parameters' device, or its inputs'; the CPU without any."""
+    return next((t.device for t in (*module.parameters(), *inputs)), torch.device("cpu"))
+
+
 @contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seeds torch's generators of the CPU and a GPU inside the block; restores them after it."""
-    with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
-        torch.manual_seed(seed)
+def seeded(seed: int) -> Iterator[None]:
+    """Seeds torch's generators of the CPU and of GPUs inside the block; restores them after it."""
+    used = torch.cuda.is_initialized()
+    generators = [torch.default_generator, *(torch.cuda.default_generators if used else ())]
+    with torch.random.fork_rng(range(len(generators) - 1)):
+        for one in generators:  # torch.manual_seed would also seed GPUs that are used later
+            one.manual_seed(seed)
         yield
+
+
+def generator_states(device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Of the CPU's generator and a GPU's, as bytes."""
+    states = (torch.get_rng_state(),)
+    return (*states, torch.cuda.get_rng_state(device)) if device.type == "cuda" else states
 
 
 @contextmanager

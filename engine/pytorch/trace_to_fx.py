@@ -65,6 +65,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 
 _NOT_PLAIN = object()
+_CPU = torch.device("cpu")
 _SIZES = 8
 """As many integers at most are taken for sizes."""
 
@@ -146,7 +147,7 @@ class _FxWriter:
         inputs = zip(self.flat.graph.inputs(), tensors, strict=True)
         for index, (value, tensor) in enumerate(inputs):
             node = self.graph.placeholder(f"arg{index}")
-            self.values[value.debugName()] = self.typed(node, self.fake.from_tensor(tensor))
+            self.values[value.debugName()] = self.typed(node, self.faked(tensor))
 
     def run(self) -> FxTrace:
         try:
@@ -183,6 +184,9 @@ class _FxWriter:
             value: Any = (
                 node.output().toIValue() if node.output().type().kind() != "NoneType" else None
             )
+            if isinstance(value, torch.device):
+                return _CPU
+            value = value.cpu() if isinstance(value, torch.Tensor) else value
             # A Python number stands in a file as a tensor, but counts as a number.
             return value.item() if self.loaded and _is_double(value) else value
         if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
@@ -199,7 +203,7 @@ class _FxWriter:
         if kind == "prim::dtype":
             return dtype_number(self.value(inputs[0]).dtype)
         if kind == "prim::device":
-            return torch.device("cpu")
+            return _CPU
         if not kind.startswith("aten::") and kind not in DYNAMIC_INT8:
             self.refuse(f"{kind} is no operator of one straight run.", _HINT)
         return _NOT_PLAIN
@@ -447,8 +451,16 @@ class _FxWriter:
         if not isinstance(value, torch.Tensor):
             return value
         name = f"constant{len(self.constants)}"
-        self.constants[name] = held = value.detach()
+        self.constants[name] = held = value.detach().cpu()
         return self.typed(self.graph.create_node("get_attr", name), self.fake.from_tensor(held))
+
+    def faked(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor without memory, on the CPU: programs are written alike for all devices."""
+        if tensor.device == _CPU:
+            return self.fake.from_tensor(tensor)
+        with self.fake:
+            sizes, strides = tensor.shape, tensor.stride()
+            return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=_CPU)
 
     def nodes_of(self, value: Any) -> Any:
         return tree_map(self.node_of, value, is_leaf=_is_pair)

@@ -29,6 +29,7 @@ from relascope.engine.pytorch.model import (
     load_model,
     model_from_module,
     open_model,
+    seeded,
 )
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
 from relascope.passes.program import Mask
@@ -39,6 +40,29 @@ DTYPES = (torch.float32, torch.float64)
 
 def load(*args, **kwargs):
     return load_model(ModelSource(*args, **kwargs), quiet)
+
+
+def test_a_program_is_written_alike_for_every_device():
+    class Larger(nn.Module):
+        def forward(self, x):
+            y = nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
+            places = torch.arange(x.shape[-1], device=x.device)
+            return y, nn.functional.unfold(x, 2), x[..., places]
+
+    x = torch.empty(1, 3, 6, 6, device="meta")  # as a GPU's tensors, not the CPU's
+    model = model_from_module(Larger(), ("x",), (x,), ModelSource("own"), quiet)
+    trace = trace_to_fx(model, lambda name: not name.startswith(("upsample", "im2col", "unfold")))
+    made = [n.meta["val"] for n in trace.graph.nodes if n.op == "call_function"]
+    assert len(made) > 10 and {t.device.type for t in made} == {"cpu"}
+
+
+def test_seeding_leaves_alone_what_seed_a_gpu_starts_with():
+    """torch.manual_seed also says what GPUs that are used later are seeded with."""
+    before = torch.cuda._lazy_seed_tracker.get_calls()
+    with seeded(7):
+        drawn = torch.rand(3)
+    assert torch.cuda._lazy_seed_tracker.get_calls() == before
+    assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))
 
 
 def test_all_operators_that_are_not_known_are_named():
