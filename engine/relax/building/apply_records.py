@@ -47,7 +47,7 @@ def pipeline(
     def run(mod: Any, context: Any) -> Any:
         parts = stages(target)
         known = [] if found is None else [by_records(found, faults)]
-        theirs = [schedule_on_gpu] if on_gpu else list(parts.scheduling)
+        theirs = [schedule_on_gpu(faults)] if on_gpu else list(parts.scheduling)
         scheduling = [schedule_kernels] if ours else theirs
         steps = [*parts.fusing, *known, *scheduling, *parts.lowering]
         with target:

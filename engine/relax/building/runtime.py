@@ -188,7 +188,9 @@ def dispatched(mod: Any, target: str) -> Any:
         blas.register()
         if OPENBLAS not in target.split():  # PyTorch's threads would take cores from TVM's
             mod = attention.dispatch(mod)
-    return blas.dispatch(mod, served, blas.registers_of(parse(target)) if ours else None)
+    chosen = parse(target)
+    registers = blas.registers_of(chosen) if ours else None
+    return blas.dispatch(mod, served, registers, "gpu" in chosen.keys)
 
 
 def _new_builder(instruments: Sequence[Any] = ()) -> Builder:

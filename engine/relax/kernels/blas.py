@@ -19,6 +19,7 @@ from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels import packed_matmul
 from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
+from relascope.engine.relax.kernels import scattering
 from relascope.engine.relax.kernels.convolution import TURNED, dispatched
 from relascope.passes.relax.ir.rewrite import op_name
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -61,15 +62,19 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
     torch.matmul(left, right, out=tensor_of(out))
 
 
-def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) -> Any:
+def dispatch(
+    mod: Any, served: bool = True, registers: Registers | None = None, on_gpu: bool = False
+) -> Any:
     """The module with its floating matmuls and convolutions as calls of PyTorch, if `served`.
 
     Args:
+        on_gpu: so are its operators that scatter.
         registers: of a processor in which matmuls with constant weights become kernels of ours,
             where faster; see `engine.cpu_kernels.packed_matmul`.
     """
     rewriter = _BlasRewriter(mod)
     rewriter.served, rewriter.registers = served, registers
+    rewriter.on_gpu = on_gpu and served
     made = {
         name: rewriter.visit_expr(function)
         for name, function in mod.functions.items()
@@ -83,10 +88,16 @@ def dispatch(mod: Any, served: bool = True, registers: Registers | None = None) 
 class _BlasRewriter(PyExprMutator):
     served = True
     registers: Registers | None = None
+    on_gpu = False
 
     def visit_call_(self, call: Any) -> Any:
         made = self.visit_expr_post_order(call)
-        if not isinstance(made.op, tvm.ir.Op) or made.op.name not in _SERVED:
+        if not isinstance(made.op, tvm.ir.Op):
+            return made
+        scattered = scattering.dispatched(made) if self.on_gpu else None
+        if scattered is not None:
+            return scattered
+        if made.op.name not in _SERVED:
             return made
         types = [call.ty, *(a.ty for a in made.args)]
         dtypes = {str(t.dtype) for t in types}

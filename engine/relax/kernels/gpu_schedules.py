@@ -13,6 +13,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
+from relascope.core.errors import EngineError
+
 RULE = "relascope.schedule"
 """The attribute of a kernel that names the rule it was scheduled by."""
 
@@ -31,16 +33,31 @@ _TOGETHER = tvm.transform.Sequential(
 together, as the maxima's places in a pooling's gradient. They take a hundredth of a rule's time."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
-def schedule_on_gpu(mod: Any, context: Any) -> Any:
-    """Schedule every kernel of a module that is not scheduled yet."""
-    made = dict(mod.functions.items())
-    for name, function in made.items():
-        if isinstance(function, tirx.PrimFunc) and not function.attrs.get(
-            "tirx.is_scheduled", False
-        ):
-            made[name] = _scheduled(function)
-    return tvm.IRModule(made, attrs=mod.attrs)
+def schedule_on_gpu(faults: list[EngineError]) -> Any:
+    """A pass that schedules every kernel of a module that is not scheduled yet.
+
+    Args:
+        faults: gets kernels without threads, as TVM raises an error without these words: TVM would
+            run their loops on the host, with addresses of the GPU's memory, and the process ends.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
+    def run(mod: Any, context: Any) -> Any:
+        made = dict(mod.functions.items())
+        for name, function in made.items():
+            known = getattr(function, "attrs", None) or {}
+            done = known.get("tirx.is_scheduled", False) or known.get("tirx.is_host_func", False)
+            if isinstance(function, tirx.PrimFunc) and not done:
+                made[name] = _scheduled(function)
+                if not _threads(made[name]) and not _written_for_threads(function):
+                    kernel = str(name.name_hint)
+                    message = f"TVM has no kernel of {kernel} for a GPU."
+                    hint = "Build with -libs=blas in the target, or for the CPU."
+                    faults.append(EngineError("target", message, kernel, hint))
+                    raise faults[0]
+        return tvm.IRModule(made, attrs=mod.attrs)
+
+    return run
 
 
 def _scheduled(function: Any) -> Any:
@@ -86,6 +103,17 @@ def _threads(function: Any) -> int:
     for extent in extents.values():
         threads *= extent
     return threads if extents else 0
+
+
+def _written_for_threads(function: Any) -> bool:
+    """Whether a kernel launches threads itself, as TVM's sorts and scans do."""
+    found: list[bool] = []
+
+    def see(node: Any) -> None:
+        found.append(node.attr_key == "thread_extent")
+
+    tvm_ffi.structural_walk(function.body, [(tirx.AttrStmt, see)], order="post")
+    return any(found)
 
 
 def _sums(function: Any) -> list[float]:

@@ -5,11 +5,13 @@ from tempfile import mkdtemp
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 import tvm
 from tvm import relax, te, tirx
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from answers import refused
 from relascope.engine.building import launches as facts
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.tuner import Workload
@@ -18,6 +20,7 @@ from relascope.engine.protocol.artefact import KernelCode, Launch
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.libraries import launches
 from relascope.engine.relax.building.targets import parse, target
+from relascope.engine.relax.kernels import blas
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
 from relascope.engine.relax.tune import tuning
 
@@ -98,7 +101,7 @@ def padded():
 def test_a_product_that_no_rule_takes_is_a_thread_each_and_said():
     mod = tvm.IRModule({"main": padded()})
     with parse(CUDA):
-        assert schedule_on_gpu(mod)["main"].attrs[RULE] == SUMMED
+        assert schedule_on_gpu([])(mod)["main"].attrs[RULE] == SUMMED
     one = Launch("k_kernel", 4, 256, 0, f"DLight's {SUMMED}")
     assert any("one thread computes each of them" in note for note in notes([one]))
 
@@ -157,3 +160,68 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
     used = {step[0] for line in lines for step in line[1][0][0]}
     assert len(lines) == len(found) > 0 and {"Bind", "Fuse", "Split"} <= used
     assert ("CacheRead" in used) == (what == "product")
+
+
+_INDEX = relax.TensorType((4,), "int64")
+_ROWS, _DATA = (relax.TensorType(s, "float32") for s in ((4, 3), (5, 3)))
+_PLACES = torch.tensor([3, -1, 0, 3])
+
+
+def _to_rows(data, places, rows):
+    return relax.op.grad.take_backward(rows, data, places, 0)
+
+
+def _elements(by):
+    def make(data, places, rows):
+        spread = relax.op.broadcast_to(relax.op.expand_dims(places, 1), [4, 3])
+        return relax.op.scatter_elements(data, spread, rows, 0, by)
+
+    return make
+
+
+def _nd(data, places, rows):
+    return relax.op.scatter_nd(data, relax.op.expand_dims(places, 1), rows, "add")
+
+
+def _put(accumulate):
+    def make(data, places, rows):
+        columns = relax.const([0, 1, 2, 0], "int64")
+        return relax.op.index_put(data, [places, columns], relax.op.sum(rows, [1]), accumulate)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "places"),
+    [
+        (_to_rows, _PLACES % 5),
+        (_nd, _PLACES % 5),
+        *((_elements(by), _PLACES) for by in ("add", "mul", "max", "min")),
+        (_elements("update"), torch.tensor([4, -3, 0, 3])),
+        (_put(True), _PLACES),
+        (_put(False), torch.tensor([4, -3, 0, 3])),
+    ],
+)
+def test_pytorch_scatters_as_tvm_does(make, places):
+    given = [relax.Var("data", _DATA), relax.Var("places", _INDEX), relax.Var("rows", _ROWS)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", given):
+        with builder.dataflow():
+            made = builder.emit_output(make(*given))
+        builder.emit_func_output(made)
+    ours = blas.dispatch(builder.get(), on_gpu=True)
+    assert "call_dps_packed" in str(ours)
+    drawn = torch.Generator().manual_seed(0)
+    values = torch.randn(5, 3, generator=drawn), places, torch.randn(4, 3, generator=drawn)
+    results = []
+    for mod in (builder.get(), ours):
+        machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+        tensors = [tvm.runtime.tensor(v.numpy()) for v in values]
+        results.append(torch.from_numpy(machine["main"](*tensors).numpy()))
+    torch.testing.assert_close(*results)
+
+
+def test_a_kernel_without_threads_is_refused():
+    """TVM would run it on the processor, with addresses of the GPU's memory."""
+    with refused("target", match="no kernel of take_backward for a GPU", hint="-libs=blas"):
+        built([(5, 3), (4, 3)], lambda x, y: _to_rows(x, relax.const([0, 1, 4, 0]), y))
