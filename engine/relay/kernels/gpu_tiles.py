@@ -18,6 +18,8 @@ from relascope.engine.relay.tvm.quiet import quiet
 
 _WARP = 32
 _MOST_THREADS = 256
+_MOST_DEEP = 64
+"""Threads at most along a block's third axis, CUDA's limit: that of channels."""
 _BUSY = 108 * 256
 """Threads that keep a GPU busy: of an A100's 108 processors, each with some to wait for memory."""
 _MOST_INNER = 16
@@ -75,7 +77,7 @@ def tile(one: Convolution) -> GpuTile:
     for parts in itertools.product(*options):
         (tf, fi), (ty, yi), (tx, xi) = parts
         threads, inner = tf * ty * tx, fi * yi * xi
-        if threads > _MOST_THREADS or inner > _MOST_INNER:
+        if threads > _MOST_THREADS or tf > _MOST_DEEP or inner > _MOST_INNER:
             continue
         channels, filled = _filled(one, (tf * fi, ty * yi, tx * xi))
         if not channels:

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
@@ -58,12 +59,32 @@ def _narrowed(function: Any, module: Any, context: Any) -> Any:
     return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
 
 
+_NUMBERS = {"float32", "int32", "float64", "int64"}
+
+
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.bits_of_numbers")
+def bits_of_numbers(function: Any, module: Any, context: Any) -> Any:
+    """CUDA's source cannot read the bits of a number, which is in no variable."""
+
+    def known(call: Any) -> Any:
+        (number,) = call.args if call.op.name == "tir.reinterpret" else (None,)
+        kinds = {str(call.dtype), str(getattr(number, "dtype", ""))}
+        if not isinstance(number, tir.FloatImm | tir.IntImm) or not kinds <= _NUMBERS:
+            return call
+        bits = np.asarray(number.value, number.dtype).view(str(call.dtype))
+        return tir.const(bits.item(), call.dtype)
+
+    body = tir.stmt_functor.ir_transform(function.body, None, known, ["tir.Call"])
+    return function.with_body(body)
+
+
 LOWERED = [
     (0, _places),
     (0, _narrowed),
     (0, _nan_kept(*nan_kept.NEGATED)),
     (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
+    (3, bits_of_numbers),
 ]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,

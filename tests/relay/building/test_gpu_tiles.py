@@ -16,9 +16,10 @@ from relascope.engine.relay.building.libraries import launches
 from relascope.engine.relay.building.targets import LIBRARIES, parse, target
 from relascope.engine.relay.kernels import blas
 from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile
+from relascope.engine.relay.kernels.schedules import bits_of_numbers
 
 import tvm  # isort: skip
-from tvm import autotvm  # isort: skip
+from tvm import autotvm, te  # isort: skip
 
 CUDA = "cuda -arch=sm_80"
 SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
@@ -32,6 +33,7 @@ SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
         Convolution(4, (160, 2, 2), 960, (1, 1), (1, 1)),
         Convolution(8, (64, 112, 112), 3, (7, 7), (2, 2)),
         Convolution(4, (144, 16, 16), 1, (3, 3), (1, 1), apart=True),
+        Convolution(2, (256, 1, 1), 16, (1, 1), (1, 1)),
     ],
 )
 def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
@@ -39,6 +41,7 @@ def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
     for extent, threads, inner in zip(one.made, made.threads, made.inner, strict=True):
         assert extent % (threads * inner) == 0
     assert 32 <= math.prod(made.threads) <= 256
+    assert made.threads[0] <= 64  # along a block's third axis
     assert one.inputs % made.channels == 0
     assert math.prod(made.inner) <= 16
 
@@ -140,3 +143,12 @@ def test_a_library_is_tried_with_a_product():
 def test_amds_gpus_are_refused_in_words():
     with pytest.raises(EngineError, match="AMD's GPUs"):
         target("rocm -mcpu=gfx906")
+
+
+def test_bits_of_a_number_are_a_number():
+    """CUDA's source cannot read them."""
+    x = te.placeholder((2,), "int32", name="x")
+    half = tvm.tir.const(0.5, "float32")
+    y = te.compute((2,), lambda i: x[i] + tvm.tir.reinterpret("int32", half))
+    mod = bits_of_numbers(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    assert "reinterpret" not in str(mod) and str(0x3F000000) in str(mod)
