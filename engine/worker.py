@@ -59,6 +59,7 @@ def main() -> None:
         tempfile.tempdir = os.environ["TMPDIR"] = options.folder
         for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
             os.environ.setdefault(name, options.folder)
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool may not start here
         writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
         own = Path(options.folder)
         sandbox.enter(sandbox.Access(own, writes, reads))
