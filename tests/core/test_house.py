@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3909,
+    "bench": 4018,
     "commands": 3355,
     "core": 1368,
-    "engine": 41687,
+    "engine": 41844,
     "passes": 10900,
     "recorder": 1487,
     "samples": 550,
