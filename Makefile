@@ -9,7 +9,7 @@ INSTALL = $(PIP) install --quiet \
 FRONT := relascope/__init__.py relascope/__main__.py relascope/py.typed
 ROOMS := $(patsubst %/__init__.py,%,$(filter-out relascope/%,$(wildcard */__init__.py)))
 
-.PHONY: app env constraints test test-page test-relay test-relax quick exhaustive coverage lint lint-style lint-types \
+.PHONY: app env constraints test test-page test-relay test-relax quick exhaustive coverage lint lint-style lint-types gallery \
   docs pictures chromium clean
 
 app: env
@@ -117,6 +117,10 @@ lint-types: $(VENV)/.test
 # What the docs show of passes and options is what engines and parser print.
 docs: $(VENV)/.env
 	$(BIN)/python docs/examples.py
+
+# Pages to look at without relascope, with a picture of each, in out/gallery.
+gallery: $(VENV)/.test chromium
+	$(BIN)/python docs/gallery/gallery.py
 
 # Every picture of README and docs, from the page as it is; best on a quiet machine, for one has times.
 pictures: $(VENV)/.test chromium

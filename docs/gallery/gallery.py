@@ -1,0 +1,198 @@
+"""Builds the gallery: `make gallery`, a folder of pages for a browser, with a picture of each.
+
+Every page is what a command writes with `-o`, and needs neither a server nor a network; below each
+picture stands its command. Taking the pictures opens every page, as a reader would.
+"""
+
+import argparse
+import base64
+import html
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "bench" / "oracles")]
+
+from browser import LONG, browsing  # noqa: E402
+from relascope.samples import SAMPLES  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+_SCRIPT = Path(__file__).with_name("compile.py")
+_SEEN = (960, 600)
+_PICTURE = (480, 300)
+_MORE, _LESS = "default", "default|-combine_batch_matmul"
+_CUT = ("mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
+_STEPPED = ("mlp", "bert_layer", "vit")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One page: the words of the command that makes it, without its output, and what it shows."""
+
+    group: str
+    title: str
+    about: str
+    words: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """Its name in the gallery."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.group} {self.title}".lower()).strip("-") + ".html"
+
+
+def entries() -> list[Entry]:
+    """All that the gallery has, in order."""
+    names = {"relay": "Relay", "relax": "Relax"}
+    found = []
+    for ir, name in names.items():
+        for sample in SAMPLES.values():
+            words = ("graph", sample.name, "--engine", ir)
+            found.append(Entry(f"Models in {name}", sample.title, sample.summary, words))
+    for ir, name in names.items():
+        about = f"What each pass of {name}'s default pipeline does, and how far its numbers move."
+        for model in _STEPPED:
+            words = ("step", model, "--engine", ir, "--check")
+            found.append(Entry(f"Passes of {name}", SAMPLES[model].title, about, words))
+    about = "The joint graph, what its forward saves, and why each tensor is saved or recomputed."
+    for model in _CUT:
+        words = ("captures", model, "--engine", "relax")
+        found.append(Entry("Cuts for the backward", SAMPLES[model].title, about, words))
+    both = ("diff", "bert_layer", "--engine", "relay", "--passes", _MORE, "--passes-b", _LESS)
+    about = "One layer with and without the pass that joins the products of query, key and value."
+    found.append(Entry("Two runs", "With and without a pass", about, both))
+    about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
+    words = ("record", "-o", "run.rsc", "--", sys.executable, str(_SCRIPT))
+    found.append(Entry("A compile of one's own", "relax.build", about, words))
+    return [*found, *_faults()]
+
+
+def _faults() -> Iterable[Entry]:
+    from corpus import cases
+
+    for case in cases():
+        head = case.head
+        if case.path.parent.name == "broken" and head["verdict"] in ("wrong", "type", "crash"):
+            blamed = f"; {head['culprit']} breaks it" if head.get("culprit") else ""
+            about = f"{head['thread']}. Expected: {head['expected']}{blamed}."
+            given = str(case.path.relative_to(ROOT)), "--engine", case.engine
+            words = ("step", *given, "--passes", head["pipeline"], "--check")
+            yield Entry(
+                "Faults of TVM that others found", case.name.replace("_", " "), about, words
+            )
+
+
+def relascope(words: Sequence[str], made: Path) -> None:
+    """Run a command that writes a page.
+
+    Raises:
+        RuntimeError: it wrote none; a status that says that a fault was found is none.
+    """
+    command = [sys.executable, "-m", "relascope"]
+    with tempfile.TemporaryDirectory() as folder:
+        at = {"cwd": ROOT, "env": {**os.environ, "RELASCOPE_ALONE": "0"}}
+        asked = [*words, "-o", str(made)]
+        if words[0] == "record":
+            run = str(Path(folder) / "run.rsc")
+            first = [run if w == "run.rsc" else w for w in words]
+            subprocess.run([*command, *first], **at, check=True, capture_output=True)
+            asked = ["open", run, "-o", str(made)]
+        done = subprocess.run([*command, *asked], **at, capture_output=True, text=True)
+    if not made.exists():
+        said = done.stderr.strip() or done.stdout.strip()
+        raise RuntimeError(f"relascope {' '.join(asked)}: {said[-600:]}")
+
+
+def picture(browser: "Browser", path: Path) -> bytes:
+    """A page as it is opened from disk, as a small PNG.
+
+    Raises:
+        RuntimeError: an error in it, or a request that leaves it.
+    """
+    wide, high = _SEEN
+    context = browser.new_context(offline=True, viewport={"width": wide, "height": high})
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda r: wrong.append(r.url) if r.url.startswith("http") else None)
+    page.goto(path.as_uri())
+    page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
+    page.wait_for_timeout(300)  # the picture's first movement
+    shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
+    context.close()
+    if wrong:
+        raise RuntimeError(f"{path.name}: {'; '.join(wrong)}")
+    made = io.BytesIO()
+    shot.resize(_PICTURE, Image.Resampling.LANCZOS).quantize(64).save(made, "PNG", optimize=True)
+    return made.getvalue()
+
+
+def build(
+    folder: Path,
+    listed: Sequence[Entry],
+    browser: "Browser",
+    run: Callable[[Sequence[str], Path], None] = relascope,
+    processes: int = 2,
+) -> Path:
+    """Make every page, open it, and write the page that lists them; returns that."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def make(entry: Entry) -> Path:
+        run(entry.words, folder / entry.file)
+        print(entry.file, flush=True)
+        return folder / entry.file
+
+    with ThreadPoolExecutor(processes) as pool:
+        paths = list(pool.map(make, listed))
+    pictures = [picture(browser, path) for path in paths]
+    page = Path(__file__).with_name("gallery.html").read_text(encoding="utf-8")
+    index = folder / "index.html"
+    index.write_text(page.replace("@@ENTRIES@@", _cards(listed, pictures)), encoding="utf-8")
+    return index
+
+
+def _cards(listed: Sequence[Entry], pictures: Sequence[bytes]) -> str:
+    lines, group = [], ""
+    for entry, drawn in zip(listed, pictures, strict=True):
+        if entry.group != group:
+            lines += ["</ul>"] * bool(group)
+            group = entry.group
+            lines += [f"<h2>{html.escape(group)}</h2>", "<ul>"]
+        words = ["python" if w == sys.executable else w for w in entry.words]
+        command = " ".join(
+            ["relascope", *(Path(w).name if w.startswith("/") else w for w in words)]
+        )
+        image = base64.b64encode(drawn).decode()
+        lines += [
+            f'<li><a href="{entry.file}"><img alt="" src="data:image/png;base64,{image}">'
+            f"<strong>{html.escape(entry.title)}</strong></a>"
+            f"<p>{html.escape(entry.about)}</p><code>{html.escape(command)}</code></li>"
+        ]
+    return "\n".join([*lines, "</ul>"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", dest="output", type=Path, default=ROOT / "out" / "gallery")
+    parser.add_argument("--only", default="", metavar="TEXT", help="pages with it in their name")
+    args = parser.parse_args()
+    with browsing() as browser:
+        index = build(args.output, [e for e in entries() if args.only in e.file], browser)
+    size = sum(p.stat().st_size for p in args.output.iterdir())
+    print(f"{index}: {len(list(args.output.iterdir())) - 1} pages, {size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
