@@ -142,7 +142,10 @@ class Command:
             EngineError: kind "usage"; the graph cannot be cut so.
         """
         args = self.args
-        where, hint = "--strategy, --budget, --save, --recompute", "See: relascope captures --help"
+        where, hint = (
+            "--strategy, --budget, --peak, --save, --recompute",
+            "See: relascope captures --help",
+        )
         with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
             found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
         for line in tables.idle_lines(found):
