@@ -13,6 +13,7 @@ where anything is wrong, crashed or short of its bar.
 """
 
 import argparse
+import copy
 import logging
 import re
 import resource
@@ -118,7 +119,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
 
         def exact() -> Tensors:
             with torch.no_grad():
-                return flat_tensors(module.double()(*double(inputs)))
+                return flat_tensors(copy.deepcopy(module).double()(*double(inputs)))
 
         step = "run"
         yield row()
@@ -143,13 +144,14 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         ours = (*outputs[: len(theirs)], *(gradients[n] for n in expected))
 
         def exact_too() -> Tensors:
-            of = dict(module.double().named_parameters())
+            doubled = copy.deepcopy(module).double()
+            of = dict(doubled.named_parameters())
             of |= {n.removeprefix("whole."): p for n, p in of.items()}
             given = [t.requires_grad_(t.is_floating_point()) for t in double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
             for name in expected:
                 of[name].requires_grad_(True)  # a frozen parameter's is asked for, too
-            results = [o for o in flat_tensors(module(*given)) if o.requires_grad]
+            results = [o for o in flat_tensors(doubled(*given)) if o.requires_grad]
             seeds = [g.double() for g in opened.grad_outs()]
             found = torch.autograd.grad(
                 results, [of[n] for n in expected], seeds, allow_unused=True, materialize_grads=True

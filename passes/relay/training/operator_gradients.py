@@ -6,6 +6,7 @@ program; the layer only passes on, unless a `Recorder` is at work.
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 from tvm import relay
@@ -223,6 +224,16 @@ def _split(call: Any, grad: Any) -> list[Any]:
     return [relay.concatenate(parts, int(call.attrs.axis))]
 
 
+def _concatenate(call: Any, grad: Any) -> list[Any]:
+    """As TVM's, and of parts without elements, too."""
+    axis, kinds = int(call.attrs.axis), call.args[0].checked_type.fields
+    lengths = [int(k.shape[axis]) for k in kinds]
+    ends = list(accumulate(n for n in lengths if n))
+    pieces = iter(relay.split(grad, ends[:-1], axis) if len(ends) > 1 else [grad])
+    zeros = (relay.zeros(list(map(int, k.shape)), k.dtype) for k in kinds)
+    return [relay.Tuple([next(pieces) if n else z for n, z in zip(lengths, zeros, strict=True)])]
+
+
 def _rsqrt(call: Any, grad: Any) -> list[Any]:
     x = call.args[0]
     half = relay.const(-0.5, x.checked_type.dtype)
@@ -271,6 +282,8 @@ def _pad(call: Any, grad: Any) -> list[Any]:
 def _strided_slice(call: Any, grad: Any) -> list[Any]:
     """The gradient among zeros. TVM's own compares each index with bounds that it reads."""
     attrs, size = call.attrs, shape(call.args[0])
+    if 0 in shape(call):
+        return [relay.zeros(list(size), call.checked_type.dtype)]
     begins = [int(b) for b in attrs.begin]
     axes = [int(a) % len(size) for a in attrs.axes or range(len(begins))]
     strides = [] if str(attrs.slice_mode) == "size" else [int(s) for s in attrs.strides or ()]
@@ -484,6 +497,7 @@ _OWN: dict[str, Gradient] = {
     "gather": _gather,
     "repeat": _repeat,
     "split": _split,
+    "concatenate": _concatenate,
     "rsqrt": _rsqrt,
     # TVM's is 0 at minus infinity, where there is no root.
     "sqrt": lambda call, grad: [grad * relay.const(0.5, call.checked_type.dtype) / call],

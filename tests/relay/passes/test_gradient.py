@@ -8,12 +8,16 @@ from torch.nn import functional as F
 from tvm import relay
 
 import small_models  # noqa: F401
+from answers import quiet
 from gradients import Branches, Many, bert_layer, compare, draw, operators
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
 from numerics import imported
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import source_from_file
+from relascope.engine.pytorch.model import load_model
+from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape, unbound
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
@@ -41,6 +45,20 @@ def test_gradients_of_operators_agree_with_autograd_in_float64(section):
 def test_gradients_at_edges_are_those_of_autograd(section):
     limits = LIMITS["float64"][0], rounding("float32", 1)  # PyTorch has float32 constants
     agree(list(operators()[section].values()), limits)
+
+
+def test_what_has_no_elements_has_no_gradient(tmp_path):
+    """As registers are cut off and put before tokens of which there are none."""
+
+    class Cut(torch.nn.Module):
+        def forward(self, x):
+            none, rest = x[:, :0], x[:, 0:]
+            return torch.cat([none, rest.sin(), none], 1), torch.cat([none, x], 1)
+
+    path = tmp_path / "cut.pt"
+    torch.jit.trace(Cut(), torch.ones(2, 4)).save(path)
+    model = load_model(source_from_file(path, "x=2x4:float32", training=True), quiet)
+    compare(model, *step(model, joint(import_model(model, quiet))))
 
 
 @pytest.mark.parametrize(
