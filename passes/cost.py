@@ -254,39 +254,33 @@ def _works(node: Node) -> bool:
     return node.kind in (Kind.CALL, Kind.FUNCTION) and not is_view(node)
 
 
+@dataclass(eq=False)
 class Work:
     """What it costs to compute the nodes of a graph.
 
     Args:
         graph: with types.
-        machine: whose rates turn work into seconds.
+        assumed: the machine whose rates turn work into seconds, where none was measured.
         kernels: ids of the nodes that a compiler fused into each kernel, which decides what is
             written to memory; guessed by operators' names for others.
         measured: what kernels took, which is then their nodes' price.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        machine: Machine = NOMINAL,
-        kernels: Kernels | None = None,
-        measured: MeasuredKernels | None = None,
-    ) -> None:
-        self.graph = graph
-        self.kernels = kernels
-        self.measured = measured
-        self._assumed = machine
+    graph: Graph
+    assumed: Machine = NOMINAL
+    kernels: Kernels | None = None
+    measured: MeasuredKernels | None = None
 
     @cached_property
     def machine(self) -> Machine:
         """Whose rates turn work into seconds: as slow as what was measured, where that was."""
         if self.measured is None:
-            return self._assumed
+            return self.assumed
         known = self._estimates
         estimated = sum(known[i] for nodes, _ in self.measured for i in nodes)
         taken = sum(seconds for _, seconds in self.measured)
         pace = estimated / taken if taken and estimated else 1.0
-        return Machine(self._assumed.flops * pace, self._assumed.bandwidth * pace)
+        return Machine(self.assumed.flops * pace, self.assumed.bandwidth * pace)
 
     @cached_property
     def flops(self) -> dict[str, float]:
@@ -311,7 +305,7 @@ class Work:
         """
         if self.measured is None:
             return self._estimates
-        pace = self._assumed.bandwidth / self.machine.bandwidth
+        pace = self.assumed.bandwidth / self.machine.bandwidth
         found = {i: seconds * pace for i, seconds in self._estimates.items()}
         for nodes, taken in self.measured:
             whole = sum(found[i] for i in nodes)
@@ -332,7 +326,7 @@ class Work:
         found = self._estimated(results=False)
         for node in filter(is_reduction, self.graph.nodes):
             read = {self.owner[e] for e in self.graph.edges[node.id]} & self._fusible
-            found[node.id] += self._assumed.seconds(0, sum(self.bytes[b] for b in read))
+            found[node.id] += self.assumed.seconds(0, sum(self.bytes[b] for b in read))
         return found
 
     @cached_property
@@ -363,7 +357,7 @@ class Work:
     def _taken(self, node: Node, moved: int) -> float:
         """Seconds on the machine that was assumed, where so many bytes are moved."""
         calls = _CALL * sum(map(_elements, node.outputs)) if node.op in operators.CALLED else 0
-        return self._assumed.seconds(self.flops[node.id] + calls, moved)
+        return self.assumed.seconds(self.flops[node.id] + calls, moved)
 
     def _by_kernels(self, kernels: Kernels, results: bool) -> dict[str, float]:
         """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""

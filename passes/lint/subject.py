@@ -35,25 +35,21 @@ class Finding:
     measured: bool
 
 
+@dataclass
 class Subject:
     """See the module; the arguments are those of `passes.lint.lint`."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        kernels: Kernels | None = None,
-        measured: MeasuredKernels | None = None,
-        target: str = "",
-        phases: Sequence[str] | None = None,
-    ) -> None:
-        self.graph = graph
-        if kernels is None and measured is not None:
-            kernels = [nodes for nodes, _ in measured]
-        self.kernels = kernels
-        self.measured = measured
-        self.phases = phases
-        self.work = Work(graph, kernels=kernels, measured=measured)
-        self.reads_turned = "-libs=" in target
+    graph: Graph
+    kernels: Kernels | None = None
+    measured: MeasuredKernels | None = None
+    target: str = ""
+    phases: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernels is None and self.measured is not None:
+            self.kernels = [nodes for nodes, _ in self.measured]
+        self.work = Work(self.graph, kernels=self.kernels, measured=self.measured)
+        self.reads_turned = "-libs=" in self.target
         """Whether products are a BLAS's, which reads a matrix transposed or not."""
 
     @cached_property
