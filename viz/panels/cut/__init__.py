@@ -7,16 +7,23 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.engine.jobs.cut import joint_of
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import gradients
+from relascope.passes.cuts.cut import cut as cut_at
 from relascope.viz.component import graph_view
 from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
-from relascope.viz.panels.cut import captures, frontier, two_gradients
+from relascope.viz.panels.cut import captures, frontier
 from relascope.viz.panels.shell import cut_prices
 from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph, strategy
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows import tables
+from relascope.viz.panels.shell.sidebar import pipeline_of
+from relascope.viz.panels.shell.table import show_sections
+from relascope.viz.rows import Row, tables
 
 _VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
@@ -98,7 +105,7 @@ def show(screen: Screen) -> None:
         )
     captures.show(document)
     frontier.show_measured(screen)
-    two_gradients.show(screen)
+    _two_gradients(screen)
     with pane:
         frontier.ask_torch_saved(screen)
         cut_prices.ask(screen)
@@ -122,3 +129,43 @@ def _invite() -> None:
         "`grad_out`, and the graph computes the gradient of each input and parameter."
     )
     st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
+
+
+def _two_gradients(screen: Screen) -> None:
+    """TVM's gradient beside PyTorch's, where the IR has two; compared when it is asked for."""
+    ways = gradients(screen.ir)
+    if len(ways) < 2:
+        return
+    with st.expander("TVM's gradient beside PyTorch's"):
+        st.markdown(
+            "TVM differentiates the imported forward by a pass; PyTorch's autograd records forward "
+            "and backward together. Both are taken here as their pipelines leave them."
+        )
+        wanted = st.toggle(
+            "Compare",
+            key="keep_two_gradients",
+            help="Takes both gradients, builds both programs and runs them against PyTorch.",
+        )
+        if not wanted:
+            return
+        with boundary(screen.cache):
+            targets = screen.cache.ask("describe").targets
+            target = next((t.name for t in targets if t.runs_here), None)
+            rows = [_gradient_row(screen, replace(screen.source, gradient=w), target) for w in ways]
+            show_sections(tables.gradient_sections(rows), "gradients")
+
+
+def _gradient_row(screen: Screen, source: ModelSource, target: str | None) -> Row:
+    pipeline = pipeline_of(screen.ir, True, source.gradient)
+    screen = replace(screen, source=source, pipeline=pipeline)
+    joint = joint_of(screen.cache.ask, source, pipeline)
+
+    def row() -> Row:
+        return tables.gradient_row(source.gradient, joint)
+
+    if target is None:
+        return screen.derive(row, "gradient_row")
+    captures = screen.derive(lambda: cut_at(joint).ids, "captures")
+    errors = screen.cache.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
+    found = screen.derive(row, "gradient_row")
+    return {**found, "error": tables.worst_gradient(errors)}
