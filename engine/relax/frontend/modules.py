@@ -59,7 +59,6 @@ _FOREIGN_NAMES = """
     print assert_op hint_on_device to_vdevice inspect. run_codegen
 """
 _FOREIGN = tuple(_FOREIGN_NAMES.split())
-_HINT = "Give the module as it was before it was compiled."
 
 
 def is_known_name(path: tuple[str, ...]) -> bool:
