@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -14,15 +15,21 @@ from relascope.commands.faults import own_test
 from relascope.commands.shared import Command, Connect, Document, ProgressLine, writing
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.bulk import Row, Task, run, through_tvms
+from relascope.engine.jobs.bulk import OUTCOMES, Row, Task, run, through_tvms
 from relascope.engine.limits import Limits
+from relascope.engine.protocol.fault import OF_TEST
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.pipeline import TvmPipelines
 from relascope.samples import SAMPLES
-from relascope.viz.rows.gate import bulk as rows
 from relascope.viz.rows.gate import pipelines as pipeline_rows
 
 _FILES = (".pt", ".pt2", ".onnx", ".json", ".tar", ".relay", ".relax")
+_BAD = {
+    **dict.fromkeys(("wrong", "crash", OF_TEST), "breaks"),
+    "rounding": "rounds",
+    "slow": "slows",
+}
+"""What a pass does to a model of this outcome."""
 
 
 def bulk(command: Command) -> Document:
@@ -31,7 +38,43 @@ def bulk(command: Command) -> Document:
     Lines are written to -o as they are found; the same command goes on where it was stopped.
     """
     found, resumed = lines_of(command, list(_tasks(command)))
-    return {**rows.document(found, command.args.fail_on or ()), "resumed": resumed}
+    return {**document_of(found, command.args.fail_on or ()), "resumed": resumed}
+
+
+def document_of(rows: Sequence[Row], fail_on: Sequence[str]) -> Row:
+    """The document of `bulk`."""
+    counts = Counter(r["outcome"] for r in rows)
+    return {
+        "rows": list(rows),
+        "outcomes": {o: counts[o] for o in OUTCOMES if counts[o]},
+        "culprits": culprits(rows),
+        "fails": any(r["outcome"] in fail_on for r in rows),
+    }
+
+
+def culprits(rows: Iterable[Row]) -> list[Row]:
+    """One row a pass, what breaks most models first; `models` are named once each.
+
+    Of several suspects none is sure, so each of them counts as `suspected`.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for row in rows:
+        if row["outcome"] not in _BAD:
+            continue
+        sure = len(row["culprits"]) == 1
+        for name in row["culprits"] or ["(not found)"]:
+            does = _BAD[row["outcome"]] if sure or not row["culprits"] else "suspected"
+            found.setdefault(name, {}).setdefault(does, set()).add(row["model"])
+    words = ("breaks", "slows", "rounds", "suspected")
+    lines = [
+        {
+            "pass": name,
+            **{w: len(by.get(w, ())) for w in words},
+            "models": sorted(set().union(*by.values())),
+        }
+        for name, by in found.items()
+    ]
+    return sorted(lines, key=lambda r: (*(-int(r[w]) for w in words), str(r["pass"])))
 
 
 def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4020,
-    "commands": 3358,
+    "commands": 3401,
     "core": 1368,
-    "engine": 41844,
-    "passes": 10914,
+    "engine": 41843,
+    "passes": 10904,
     "recorder": 1487,
     "samples": 550,
-    "viz": 26204,
+    "viz": 26144,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

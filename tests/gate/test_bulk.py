@@ -4,7 +4,7 @@ import json
 
 from command_line import document, run
 from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, session_of
-from relascope.commands.gate.bulk import in_threads
+from relascope.commands.gate.bulk import culprits, document_of, in_threads
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import Task
@@ -13,8 +13,6 @@ from relascope.engine.limits import NO_LIMITS
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import read_pipeline
-from relascope.viz.rows.gate.bulk import culprits
-from relascope.viz.rows.gate.bulk import document as bulk_document
 
 FAKE = session_of("relay")
 
@@ -47,9 +45,9 @@ def test_the_table_of_culprits_counts_models_once_each():
         ("cse", 0, 1, 1, ["b", "c"]),
         ("dce", 0, 0, 1, ["c"]),
     ]
-    data = bulk_document(rows, ["slow"])
+    data = document_of(rows, ["slow"])
     assert data["fails"] and data["outcomes"]["wrong"] == 3
-    assert not bulk_document(rows, ["not opened"])["fails"]
+    assert not document_of(rows, ["not opened"])["fails"]
 
 
 class Session:
