@@ -6,13 +6,15 @@ over edges, so a graph may be one chain of 100,000 nodes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 JsonValue = Any  # str, int, float, bool, None, and lists and dicts of them
+_Found = TypeVar("_Found", bound=Hashable)
 
 _ITEM_BYTES = {
     **dict.fromkeys(("bool", "int8", "uint8"), 1),
@@ -213,26 +215,20 @@ class Graph:
     @cached_property
     def operators(self) -> dict[str, int]:
         """How often each operator is called, the most frequent first, fused bodies included."""
-        counts: dict[str, int] = {}
-        todo = [self]
-        while todo:
-            for node in todo.pop().nodes:
-                if node.kind is Kind.CALL:
-                    counts[node.op] = counts.get(node.op, 0) + 1
-                if node.body is not None:
-                    todo.append(node.body)
+        counts = Counter(n.op for g in self.with_bodies() for n in g if n.kind is Kind.CALL)
         return dict(sorted(counts.items(), key=lambda kv: (-kv[1], kv[0])))
 
     def ancestors(self, ids: Iterable[str]) -> set[str]:
         """The given nodes and everything they are computed from."""
-        seen: set[str] = set()
-        todo = list(ids)
+        return set(reached(ids, lambda i: self.by_id[i].edges))
+
+    def with_bodies(self) -> Iterator["Graph"]:
+        """The graph, and the bodies of its functions, also of those within them."""
+        todo = [self]
         while todo:
-            current = todo.pop()
-            if current not in seen:
-                seen.add(current)
-                todo.extend(self.by_id[current].edges)
-        return seen
+            graph = todo.pop()
+            yield graph
+            todo += (n.body for n in graph if n.body is not None)
 
     def with_nodes(self, nodes: Iterable[Node]) -> "Graph":
         return replace(self, nodes=tuple(nodes))
@@ -297,6 +293,21 @@ class Graph:
             raise ValueError(f"the graph's JSON has another form: {wrong}") from wrong
         graph.validate()
         return graph
+
+
+def reached(
+    start: Iterable[_Found], beyond: Callable[[_Found], Iterable[_Found]]
+) -> dict[_Found, None]:
+    """What some things lead to, they included, as `beyond` tells of each; in the order of a search
+    that goes on from the last that was found."""
+    found: dict[_Found, None] = {}
+    todo = list(start)
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found[current] = None
+            todo.extend(beyond(current))
+    return found
 
 
 def _node_to_json(node: Node) -> dict[str, JsonValue]:

@@ -9,6 +9,7 @@ only.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import prod
 
 from relascope.core import operators
@@ -53,14 +54,8 @@ def is_view(node: Node) -> bool:
 
 def is_product(node: Node) -> bool:
     """Whether a node is a matrix product or a convolution, or a function that holds one."""
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        if _is_class(current, "product"):
-            return True
-        if current.body is not None:
-            todo.extend(current.body.nodes)
-    return False
+    bodies = () if node.body is None else node.body.with_bodies()
+    return any(_is_class(n, "product") for n in (node, *chain.from_iterable(bodies)))
 
 
 def is_random(node: Node) -> bool:

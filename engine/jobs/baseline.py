@@ -153,14 +153,7 @@ def named(model: str) -> str:
 
 
 def calls(graph: Graph) -> list[Node]:
-    found, todo = [], [graph]
-    while todo:
-        for node in todo.pop().nodes:
-            if node.kind is Kind.CALL:
-                found.append(node)
-            if node.body is not None:
-                todo.append(node.body)
-    return found
+    return [n for g in graph.with_bodies() for n in g if n.kind is Kind.CALL]
 
 
 def by_scope(nodes: Iterable[Node]) -> Document:

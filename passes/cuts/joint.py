@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
 
-from relascope.core.graph import Graph, Kind
+from relascope.core.graph import Graph, Kind, reached
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
@@ -145,14 +145,11 @@ class Joint:
         """Ids of what crosses, and of the tuples on the way, which the backward always makes again,
         in graph order."""
         by_id = self.graph.by_id
-        todo, seen = list(self._read_by_backward), set[str]()
-        while todo:
-            current = todo.pop()
-            if current not in seen and current not in self.free:
-                seen.add(current)
-                if not by_id[current].is_tensor:
-                    todo.extend(self.graph.edges[current])
-        return tuple(n.id for n in self.graph.nodes if n.id in seen)
+        edges, free = self.graph.edges, self.free
+        seen = reached(
+            self._read_by_backward, lambda i: () if i in free or by_id[i].is_tensor else edges[i]
+        )
+        return tuple(i for i in edges if i in seen and i not in free)
 
     def may_be_captured(self, node_id: str) -> bool:
         """Whether a node is a tensor that the forward computes and could hand over."""
@@ -179,10 +176,6 @@ class Joint:
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
         """Some nodes and what they are computed from, in graph order, up to what is free or in
         `stop`."""
-        todo, seen = list(ids), set[str]()
-        while todo:
-            current = todo.pop()
-            if current not in seen and current not in stop and current not in self.free:
-                seen.add(current)
-                todo.extend(self.graph.edges[current])
-        return tuple(n.id for n in self.graph.nodes if n.id in seen)
+        edges, free = self.graph.edges, self.free
+        seen = reached(ids, lambda i: () if i in stop or i in free else edges[i])
+        return tuple(i for i in edges if i in seen and i not in stop and i not in free)

@@ -1,10 +1,10 @@
 """Why a tensor is saved, and why another need not be: in words, with the nodes behind them."""
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from relascope.core.graph import Node
+from relascope.core.graph import Node, reached
 from relascope.passes.cost import is_product, is_random, is_view
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
@@ -152,17 +152,13 @@ class Reasons:
 
     def _captures_after(self, node_id: str) -> list[str]:
         """Captures that stand between a node and the backward, in graph order."""
-        joint, found, seen, todo = self._joint, set[str](), {node_id}, deque([node_id])
-        while todo:
-            for reader in joint.graph.readers[todo.popleft()]:
-                if reader in seen or reader not in joint.forward:
-                    continue
-                seen.add(reader)
-                if reader in self._saved:
-                    found.add(reader)
-                else:
-                    todo.append(reader)
-        return sorted(found, key=self._place.__getitem__)
+        joint, saved = self._joint, {*self._saved} - {node_id}
+
+        def readers(ident: str) -> Iterable[str]:
+            return () if ident in saved else set(joint.graph.readers[ident]) & joint.forward
+
+        found = reached([node_id], readers)
+        return sorted(saved & found.keys(), key=self._place.__getitem__)
 
     def _cost(self, made: Recomputation) -> str:
         by_id = self._joint.graph.by_id

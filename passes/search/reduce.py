@@ -9,7 +9,7 @@ Isolating Failure-Inducing Input", 2002).
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from relascope.core.graph import Graph, Kind
+from relascope.core.graph import Graph, Kind, reached
 from relascope.passes.search.bisect import Verdict
 
 MOST = 80  # how many pieces are tried at most
@@ -85,13 +85,8 @@ def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
         return ()
-    seen, todo = {first}, [first]
-    while todo:
-        for ident in graph.edges[todo.pop()]:
-            if ident in same or ident in seen or graph.by_id[ident].kind in _LEAVES:
-                continue
-            seen.add(ident)
-            todo.append(ident)
+    ends = {n.id for n in graph if n.id in same or n.kind in _LEAVES}
+    seen = reached([first], lambda i: (e for e in graph.edges[i] if e not in ends))
     return tuple(n.id for n in graph if n.id in seen)
 
 
@@ -184,26 +179,22 @@ class _Search:
 
     def focus(self) -> bool:
         """Keep one output that shows the fault, and what it is computed of; whether that worked."""
+        inside = set(self.units)
         for output in self._wrong[:1]:
-            inside, ahead = set(self.units), {self._unit_of[output]}
-            todo = list(ahead)
-            while todo:
-                fresh = (self._read[todo.pop()] & inside) - ahead
-                ahead |= fresh
-                todo.extend(fresh)
+            ahead = reached([self._unit_of[output]], lambda u: self._read[u] & inside)
             smaller = len(ahead) < len(self.units) or len(self.piece.outputs) > 1
             return smaller and self.bad(tuple(sorted(ahead)), (output,))
         return False
 
     def grow(self, start: Iterable[str]) -> None:
         """Look near a place, farther and farther, as long as that is less than there is."""
-        reached = {self._unit_of[i] for i in start if i in self._unit_of}
+        around = {self._unit_of[i] for i in start if i in self._unit_of}
         hops = 1
-        while reached and len(reached) < len(self.units):
-            if self.bad(tuple(sorted(reached))):
+        while around and len(around) < len(self.units):
+            if self.bad(tuple(sorted(around))):
                 return
             for _ in range(hops):
-                reached |= {n for u in reached for n in self._neighbours[u]}
+                around |= {n for u in around for n in self._neighbours[u]}
             hops *= 2
 
     def halve(self) -> None:

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 4020,
     "commands": 3401,
-    "core": 1368,
-    "engine": 41843,
-    "passes": 10904,
+    "core": 1379,
+    "engine": 41836,
+    "passes": 10873,
     "recorder": 1487,
     "samples": 550,
-    "viz": 26144,
+    "viz": 26139,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

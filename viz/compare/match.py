@@ -221,14 +221,9 @@ def _attributes(node: Node) -> str:
 
 def _inside(graph: Graph) -> dict[str, str]:
     """For every node in a fused function the function around it."""
-    found: dict[str, str] = {}
-    todo = [graph]
-    while todo:
-        for node in todo.pop():
-            if node.body is not None:
-                found |= {n.id: node.id for n in node.body if n.id not in node.body.inputs}
-                todo.append(node.body)
-    return found
+    around = [node for g in graph.with_bodies() for node in g]
+    bodies = [(node.id, node.body) for node in around if node.body is not None]
+    return {n.id: ident for ident, body in bodies for n in body if n.id not in body.inputs}
 
 
 class _NodeMatcher:

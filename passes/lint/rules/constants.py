@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from relascope.core.graph import Kind, Node
+from relascope.core.graph import Kind, Node, reached
 from relascope.passes.cost import is_view
 from relascope.passes.lint.subject import Finding, Subject
 
@@ -42,14 +42,8 @@ def _works(node: Node) -> bool:
 
 def _behind(subject: Subject, node: Node) -> list[str]:
     """The calls that a node of weights alone is computed from, itself first."""
-    found: dict[str, None] = {}
-    todo = [node.id]
-    while todo:
-        current = todo.pop()
-        if current not in found and _works(subject.graph.by_id[current]):
-            found[current] = None
-            todo.extend(subject.graph.edges[current])
-    return list(found)
+    edges, by_id = subject.graph.edges, subject.graph.by_id
+    return list(reached([node.id], lambda i: (e for e in edges[i] if _works(by_id[e]))))
 
 
 def _weights(subject: Subject, inside: list[str]) -> list[Node]:
