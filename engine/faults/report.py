@@ -564,4 +564,6 @@ def _arguments(facts: Facts) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    return f"```{language}\n{text.rstrip()}\n```"
+    """A text as a block of Markdown, with a fence longer than any in it."""
+    fence = "`" * (1 + max(2, *(len(run) for run in re.findall("`+", f"`{text}"))))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -16,6 +16,7 @@ from torch import nn
 
 import bare
 from relascope.engine.faults import bundle
+from relascope.engine.faults.report import _fenced
 from traces import save
 
 ROOT = Path(__file__).parents[2]
@@ -464,3 +465,8 @@ def test_a_report_runs_bare_and_ends_with_0_once_fixed(row, tmp_path, environmen
         options = ("--fix", f"{tmp_path / 'fixed.py'}:fixed")
         status, said = bare.run(python, report, *options, planted=planted)
         assert status == 0, said
+
+
+@pytest.mark.parametrize(("text", "fence"), [("x `y`", "```"), ("a\n```\nb", "````"), ("", "```")])
+def test_no_text_ends_its_block_of_markdown(text, fence):
+    assert _fenced(text, "python") == f"{fence}python\n{text}\n{fence}"
