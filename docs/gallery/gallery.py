@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _SCRIPT = Path(__file__).with_name("compile.py")
+_RUN = "run.rsc"
+_SHOWN = {sys.executable: "python", str(_SCRIPT): str(_SCRIPT.relative_to(ROOT))}
+"""Of a command's words, those that stand in another way below its picture."""
 _SEEN = (960, 600)
 _PICTURE = (480, 300)
 _MORE, _LESS = "default", "default|-combine_batch_matmul"
@@ -75,7 +78,7 @@ def entries() -> list[Entry]:
     about = "One layer with and without the pass that joins the products of query, key and value."
     found.append(Entry("Two runs", "With and without a pass", about, both))
     about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
-    words = ("record", "-o", "run.rsc", "--", sys.executable, str(_SCRIPT))
+    words = ("record", "-o", _RUN, "--", sys.executable, str(_SCRIPT))
     found.append(Entry("A compile of one's own", "relax.build", about, words))
     return [*found, *_faults()]
 
@@ -107,8 +110,8 @@ def relascope(words: Sequence[str], made: Path) -> None:
         at = {"cwd": ROOT, "env": {**os.environ, "RELASCOPE_ALONE": "0"}}
         asked = [*words, "-o", str(made)]
         if words[0] == "record":
-            run = str(Path(folder) / "run.rsc")
-            first = [run if w == "run.rsc" else w for w in words]
+            run = str(Path(folder) / _RUN)
+            first = [run if w == _RUN else w for w in words]
             subprocess.run([*command, *first], **at, check=True, capture_output=True)
             asked = ["open", run, "-o", str(made)]
         done = subprocess.run([*command, *asked], **at, capture_output=True, text=True)
@@ -172,10 +175,8 @@ def _cards(listed: Sequence[Entry], pictures: Sequence[bytes]) -> str:
             lines += ["</ul>"] * bool(group)
             group = entry.group
             lines += [f"<h2>{html.escape(group)}</h2>", "<ul>"]
-        words = ["python" if w == sys.executable else w for w in entry.words]
-        command = " ".join(
-            ["relascope", *(Path(w).name if w.startswith("/") else w for w in words)]
-        )
+        words = [_SHOWN.get(w, w) for w in entry.words]
+        command = " ".join(["relascope", *words])
         image = base64.b64encode(drawn).decode()
         lines += [
             f'<li><a href="{entry.file}"><img alt="" src="data:image/png;base64,{image}">'

@@ -19,7 +19,7 @@ from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, parse
-from relascope.engine.relax.kernels.gpu_schedules import RULE
+from relascope.engine.relax.kernels.gpu_schedules import RULE, extents
 
 _NOTES = {
     OPENBLAS: NOTE,
@@ -49,19 +49,7 @@ def _compiled(source: str) -> bytes:
 
 
 def launches() -> Launches:
-    return Launches(_extents, _shared, _rule)
-
-
-def _extents(function: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
-
-    def see(node: Any) -> None:
-        if node.attr_key == "thread_extent" and isinstance(node.value, tirx.IntImm):
-            found[str(node.node.thread_tag)] = int(node.value)
-
-    if isinstance(function, tirx.PrimFunc):
-        tvm_ffi.structural_walk(function.body, [(tirx.AttrStmt, see)], order="post")
-    return found
+    return Launches(extents, _shared, _rule)
 
 
 def _shared(function: Any) -> Iterator[int]:

@@ -47,14 +47,15 @@ def schedule_on_gpu(faults: list[EngineError]) -> Any:
         for name, function in made.items():
             known = getattr(function, "attrs", None) or {}
             done = known.get("tirx.is_scheduled", False) or known.get("tirx.is_host_func", False)
-            if isinstance(function, tirx.PrimFunc) and not done:
-                made[name] = _scheduled(function)
-                if not _threads(made[name]) and not _written_for_threads(function):
-                    kernel = str(name.name_hint)
-                    message = f"TVM has no kernel of {kernel} for a GPU."
-                    hint = "Build with -libs=blas in the target, or for the CPU."
-                    faults.append(EngineError("target", message, kernel, hint))
-                    raise faults[0]
+            if not isinstance(function, tirx.PrimFunc) or done:
+                continue
+            made[name] = _scheduled(function)
+            if not _threads(made[name]) and not extents(function):
+                kernel = str(name.name_hint)
+                message = f"TVM has no kernel of {kernel} for a GPU."
+                hint = "Build with -libs=blas in the target, or for the CPU."
+                faults.append(EngineError("target", message, kernel, hint))
+                raise faults[0]
         return tvm.IRModule(made, attrs=mod.attrs)
 
     return run
@@ -105,15 +106,18 @@ def _threads(function: Any) -> int:
     return threads if extents else 0
 
 
-def _written_for_threads(function: Any) -> bool:
-    """Whether a kernel launches threads itself, as TVM's sorts and scans do."""
-    found: list[bool] = []
+def extents(function: Any) -> dict[str, int]:
+    """How far each axis of a kernel's grid goes that is lowered, or launches its threads itself, as
+    TVM's sorts and scans do."""
+    found: dict[str, int] = {}
 
     def see(node: Any) -> None:
-        found.append(node.attr_key == "thread_extent")
+        if node.attr_key == "thread_extent" and isinstance(node.value, tirx.IntImm):
+            found[str(node.node.thread_tag)] = int(node.value)
 
-    tvm_ffi.structural_walk(function.body, [(tirx.AttrStmt, see)], order="post")
-    return any(found)
+    if isinstance(function, tirx.PrimFunc):
+        tvm_ffi.structural_walk(function.body, [(tirx.AttrStmt, see)], order="post")
+    return found
 
 
 def _sums(function: Any) -> list[float]:

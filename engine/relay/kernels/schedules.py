@@ -65,6 +65,9 @@ _NUMBERS = {"float32", "int32", "float64", "int64"}
 @tir.transform.prim_func_pass(opt_level=0, name="relascope.bits_of_numbers")
 def bits_of_numbers(function: Any, module: Any, context: Any) -> Any:
     """CUDA's source cannot read the bits of a number, which is in no variable."""
+    target = tvm.target.Target.current()
+    if target is None or str(target.kind) != "cuda":
+        return function
 
     def known(call: Any) -> Any:
         (number,) = call.args if call.op.name == "tir.reinterpret" else (None,)

@@ -26,7 +26,7 @@ def test_each_page_is_listed_with_its_picture_and_opens(tmp_path, chromium):
     page.goto(index.as_uri())
     assert page.get_by_role("heading", level=2).all_inner_texts() == ["One & two"]
     assert page.get_by_role("link").all_inner_texts() == ["<b>a</b>", "<b>b</b>"]
-    assert page.locator("code").all_inner_texts() == ["relascope graph a", "relascope graph b"]
+    assert page.locator("li code").all_inner_texts() == ["relascope graph a", "relascope graph b"]
     assert page.evaluate("[...document.images].every(i => i.naturalWidth === 480)")
     page.get_by_role("link").first.click()
     page.locator("relascope-graph[data-ready]").wait_for()
