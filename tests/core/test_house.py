@@ -41,7 +41,7 @@ LINES = {
     "passes": 10873,
     "recorder": 1487,
     "samples": 550,
-    "viz": 26139,
+    "viz": 26161,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -1,8 +1,10 @@
 """The static viewer and its element, in Chromium: from disk, and from a server of files."""
 
+import base64
 import functools
 import json
 import threading
+import zlib
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -98,6 +100,7 @@ def test_files_of_its_own_site_are_shown_by_their_address(site, opened):
     _, address = site
     page = opened(f"{address}/index.html?url=graph.json")
     assert nodes(page) > 10
+    assert "The whole result is in graph.json" in page.locator("footer").inner_text()
     page = opened(f"{address}/index.html?url=run.html#tab=times")
     page.locator("#panel-times tbody tr").first.wait_for(timeout=LONG)
     page.get_by_role("tab").first.click()
@@ -125,6 +128,28 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened):
     assert page.locator("img").count() == 0
     chosen(page, folder / "run.html")
     page.locator(".run .title").first.wait_for(timeout=LONG)
+
+
+def test_what_is_too_large_unpacked_is_refused_in_words(site, opened, tmp_path):
+    folder, _ = site
+    data = json.loads((folder / "names.page.json").read_text())
+    data["blocks"]["0"] = base64.b64encode(_spaces(1 << 30)).decode()
+    (tmp_path / "graph.page.json").write_text(json.dumps(data))
+    data["blocks"]["index"] = data["blocks"]["0"]
+    (tmp_path / "index.page.json").write_text(json.dumps(data))
+    page = opened((folder / "index.html").as_uri(), offline=True)
+    refused = "This file takes more than 512.0 MiB unpacked, and is not shown."
+    chosen(page, tmp_path / "index.page.json")
+    assert page.locator(".told").inner_text() == refused
+    chosen(page, tmp_path / "graph.page.json")
+    page.locator("main").get_by_text(refused).wait_for(timeout=LONG)
+
+
+def _spaces(size: int) -> bytes:
+    """That many spaces, deflated, but for the end."""
+    pack = zlib.compressobj(9)
+    first, more = (pack.compress(b" " * (1 << 20)) + pack.flush(zlib.Z_FULL_FLUSH) for _ in "ab")
+    return first + more * (size >> 20)
 
 
 def test_what_is_of_another_site_is_not_asked_for(site, opened):

@@ -2,9 +2,26 @@
 
 import { sizeText } from "./layout/words.js";
 
-export async function unpack(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
+const MOST = 2 ** 29; // bytes that are unpacked of one file
+
+// Why something is not shown, as a sentence for people.
+export class Refused extends Error {}
+
+// What a file's blocks may still take, unpacked: a small file can hold more than a browser has
+// memory for.
+export function room() { return { bytes: MOST }; }
+
+// JSON that is deflated; Refused where it takes more than there is room for.
+export async function unpack(bytes, left = room()) {
+  const chunks = [];
+  const count = new WritableStream({ write(chunk) {
+    if ((left.bytes -= chunk.length) < 0) {
+      throw new Refused(`This file takes more than ${sizeText(MOST)} unpacked, and is not shown.`);
+    }
+    chunks.push(chunk);
+  } });
+  await new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")).pipeTo(count);
+  return new Response(new Blob(chunks)).json();
 }
 
 // What the browser keeps for this tab over reloads, or for this page; where it has no room or may

@@ -1,6 +1,6 @@
 // A page's data: blocks of JSON, deflated, as base64. Long texts stand once, in the pool.
 
-import { unpack } from "../../component/viewer/parts.js";
+import { room, unpack } from "../../component/viewer/parts.js";
 
 const SIGN = "\u0001";
 
@@ -20,14 +20,16 @@ function filled(value, pool) {
   return value;
 }
 
-// What reads a block by its name, once; it fails where the block is missing or damaged.
+// What reads a block by its name, once; it fails where the block is missing, damaged, or too large.
 export function reader(blocks) {
   const known = new Map();
+  const left = room();
   const once = (id, make) => {
     if (!known.has(id)) known.set(id, make());
     return known.get(id);
   };
-  const unpacked = async (id) => unpack(Uint8Array.from(atob(blocks[id]), (c) => c.charCodeAt(0)));
+  const unpacked = async (id) =>
+    unpack(Uint8Array.from(atob(blocks[id]), (c) => c.charCodeAt(0)), left);
   return (id) => once(id, async () =>
     filled(await unpacked(id), await once("pool", () => unpacked("pool"))));
 }

@@ -1,13 +1,13 @@
 // The element <relascope-graph>. It shows the data of a page: what stands in it as a script block of
 // JSON, what its `src` names, and where it is a whole page, the file of `?url=` or one that is dropped.
 
-import { element } from "../../component/viewer/parts.js";
+import { element, Refused } from "../../component/viewer/parts.js";
 import { reader } from "./blocks.js";
-import { dataOf, fetched, fileText, Refused } from "./load.js";
+import { dataOf, fetched, fileText } from "./load.js";
 import { filled } from "./made.js";
 import { Page } from "./page.js";
 import { Place } from "./place.js";
-import { sentence } from "./sections.js";
+import { damaged } from "./sections.js";
 
 const DATA = "script[type='application/x-relascope']";
 const BEGINS = ["tab", "step", "node", "cut"]; // where a part of a page begins, as an address has it
@@ -28,12 +28,12 @@ class RelascopeGraph extends HTMLElement {
     const src = asked ?? this.getAttribute("src");
     if (this.whole && !held) this.offer();
     if (held) this.take(held.textContent);
-    else if (src !== null) this.take(fetched(src, asked !== null));
+    else if (src !== null) this.take(fetched(src, asked !== null), src);
     else this.dataset.ready = "";
   }
 
   attributeChangedCallback(name, before, src) {
-    if (this.shadowRoot && before !== src && src) this.take(fetched(src, false));
+    if (this.shadowRoot && before !== src && src) this.take(fetched(src, false), src);
   }
 
   // A page without data of its own takes what is dropped on it, or chosen.
@@ -41,7 +41,7 @@ class RelascopeGraph extends HTMLElement {
     const take = (file) => {
       if (!file) return;
       history.replaceState(null, "", location.pathname); // the address was the other file's
-      this.take(fileText(file));
+      this.take(fileText(file), file.name);
     };
     const choose = element("input", { type: "file", class: "hidden",
       onchange: () => { take(choose.files[0]); choose.value = ""; } });
@@ -56,10 +56,11 @@ class RelascopeGraph extends HTMLElement {
     });
   }
 
-  // A file's text, or what will be one; a later one takes the place of one that is on its way.
-  async take(text) {
+  // A file's text, or what will be one, and where it is `from`, if not from this page; a later one
+  // takes the place of one that is on its way.
+  async take(text, from) {
     const taken = this.taken = {};
-    let wrong = "";
+    const told = [];
     try {
       const { blocks, digest } = dataOf(await text);
       const block = reader(blocks);
@@ -68,13 +69,13 @@ class RelascopeGraph extends HTMLElement {
       this.page?.end();
       const begins = BEGINS.map((name) => [name, this.getAttribute(name)]);
       const place = new Place(this.whole ? null : begins.filter(([, value]) => value !== null));
-      this.page = new Page(this, { index, block, place, digest });
+      this.page = new Page(this, { index, block, place, digest, from });
       this.dataset.shown = "";
     } catch (error) {
       if (taken !== this.taken) return;
-      wrong = error instanceof Refused ? error.message : "This file is damaged, or of another version.";
+      told.push(damaged(error, "file"));
     }
-    this.find(".told").replaceChildren(...(wrong ? [sentence({ text: wrong, warning: true })] : []));
+    this.find(".told").replaceChildren(...told);
     this.dataset.ready = "";
   }
 }

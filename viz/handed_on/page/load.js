@@ -1,11 +1,10 @@
 // What a file holds for the page: read as text, never run.
 
+import { Refused } from "../../component/viewer/parts.js";
+
 const VERSION = 1; // of a page's data
 const MOST = 512 * 2 ** 20; // bytes of a file, more than any page has
 const DATA = "script[type='application/x-relascope']";
-
-// Why a file is not shown, as a sentence for people.
-export class Refused extends Error {}
 
 // The data of a page in a file's text: alone, in a graph's JSON, or in a page that was handed on.
 export function dataOf(text) {

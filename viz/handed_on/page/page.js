@@ -8,7 +8,7 @@ import { Steps } from "./steps.js";
 
 export class Page {
   // `host` is the element, whose root has the page's parts; `data` has the "index", what reads a
-  // "block", the "place" that is looked at and the data's "digest".
+  // "block", the "place" that is looked at, the data's "digest", and the file that they are "from".
   constructor(host, data) {
     const { index, place } = data;
     const find = (selector) => host.shadowRoot.querySelector(selector);
@@ -21,7 +21,7 @@ export class Page {
     find(".caveats").replaceChildren(
       ...index.caveats.map((text) => sentence({ text, warning: true })));
     find("footer").textContent = `Made by relascope ${index.version}. The whole result is in `
-      + "one file, and nothing of it leaves this page.";
+      + `${data.from ?? "this file"}, and nothing of it leaves this page.`;
     this.tabs = index.tabs.map((tab, at) => element("button", {
       type: "button", role: "tab", id: `tab-${tab.key}`, "aria-controls": `panel-${tab.key}`,
       onclick: () => this.show(tab.key), onkeydown: (event) => this.tabKey(event, at),
@@ -84,7 +84,8 @@ export class Page {
     this.find("main").append(at);
     const panel = { at, tables: [] };
     for (const section of tab.sections) {
-      this.fill(panel, section, `${this.data.digest} ${tab.key}`).catch(() => at.append(damaged()));
+      this.fill(panel, section, `${this.data.digest} ${tab.key}`)
+        .catch((error) => at.append(damaged(error)));
     }
     return panel;
   }

@@ -1,6 +1,6 @@
 // What tabs are made of: figures, sentences, tables, charts and texts.
 
-import { element } from "../../component/viewer/parts.js";
+import { element, Refused } from "../../component/viewer/parts.js";
 
 const SHOWN = 200; // rows at first
 const FILTERED = 12; // rows from which on there is a filter
@@ -16,8 +16,10 @@ export function sentence({ text, warning }) {
 }
 
 // In place of what cannot be shown.
-export function damaged() {
-  return sentence({ text: "This part of the file is damaged, or of another version.", warning: true });
+export function damaged(error, what = "part of the file") {
+  const known = error instanceof Refused;
+  const text = known ? error.message : `This ${what} is damaged, or of another version.`;
+  return sentence({ text, warning: true });
 }
 
 const UNDRAWN = "script, style, foreignObject, image, a, use, iframe, animate, set";

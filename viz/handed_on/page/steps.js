@@ -57,7 +57,7 @@ export class Steps {
     return true;
   }
 
-  choose(at) { this.reach(at).catch(() => this.said.replaceChildren(damaged())); }
+  choose(at) { this.reach(at).catch((error) => this.said.replaceChildren(damaged(error))); }
 
   async reach(at) {
     const chosen = Math.max(0, Math.min(this.most, at));
