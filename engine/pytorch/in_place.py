@@ -27,10 +27,10 @@ _SCATTERS = {
     "aten::diagonal": "aten::diagonal_scatter",
 }
 """By a view of a part of a tensor, what puts such a part back; the same arguments follow."""
-_SAME_ELEMENTS = ("view", "view_as", "unsqueeze", "squeeze", "unflatten", "reshape", "flatten")
-_RESHAPED = tuple(f"aten::{name}" for name in _SAME_ELEMENTS)
+_SAME_ELEMENTS = "alias view view_as unsqueeze squeeze unflatten reshape flatten"
+_RESHAPED = tuple(f"aten::{name}" for name in _SAME_ELEMENTS.split())
 """Views of all elements in their order; the last two only where memory allows."""
-_TURNED = ("aten::transpose", "aten::t", "aten::permute")
+_TURNED = ("aten::transpose", "aten::t", "aten::numpy_T", "aten::mT", "aten::permute")
 _READ = ("aten::expand", "aten::expand_as", "aten::detach")
 """Views through which nothing is written here."""
 _VIEWS = (*_SCATTERS, *_RESHAPED, *_TURNED, *_READ)

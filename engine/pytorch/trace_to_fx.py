@@ -198,6 +198,8 @@ class _FxWriter:
         if kind == "aten::size":
             shape = self.value(inputs[0]).shape
             return shape[inputs[1]] if len(inputs) > 1 else list(shape)
+        if kind in ("aten::numel", "aten::dim"):
+            return getattr(self.value(inputs[0]), kind[6:])()
         if kind == "aten::__getitem__":
             return self.unpacked(inputs[0], None)[inputs[1]]
         if kind == "prim::dtype":

@@ -69,6 +69,13 @@ def turned(y, table):
     return z * 1, y
 
 
+def of_the_same(y, table):
+    same = torch.ops.aten.alias(y)
+    same[:, 1] *= 2
+    same.T[0] = 4.0
+    return y + 1
+
+
 def narrowed(y, table):
     y.narrow(1, 2, 3).sigmoid_()
     return y + y[:1]
@@ -115,7 +122,7 @@ def diagonal(y, table):
 
 def squeezed(y, table):
     y[None].squeeze(0)[2].sub_(1)
-    return y * 1
+    return y * y[1:].numel()
 
 
 WRITES = [
@@ -136,6 +143,7 @@ WRITES = [
     through_transposed,
     diagonal,
     squeezed,
+    of_the_same,
 ]
 
 
