@@ -39,6 +39,8 @@ _aten = torch.ops.aten
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 _ATTENTION = "scaled_dot_product_attention"
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+DRAWING = frozenset((*_FILLS, *_DROPOUTS))
+"""Names of functions that draw, without what marks a change in place or "like"."""
 DROPPING = tuple(f"aten::{name}" for name in (_ATTENTION, *_RECURRENT))
 """Operators that have a dropout inside, which is on if they draw."""
 

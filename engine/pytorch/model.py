@@ -467,7 +467,7 @@ def model_from_module(
         _check_dropout(flat, source, said)
         _check_momentum(module, flat)
         if drawn is not None:
-            _check_draws(flat, source, device_of(module, inputs), drawn)
+            _check_draws(flat, source, device_of(module, inputs), drawn, watch)
         # Arguments are known by their names: no input has a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
         parameters, buffers = _tensors_read(module, flat)
@@ -636,12 +636,17 @@ def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
 
 
 def _check_draws(
-    flat: FlatTrace, source: ModelSource, device: torch.device, states: tuple[torch.Tensor, ...]
+    flat: FlatTrace,
+    source: ModelSource,
+    device: torch.device,
+    states: tuple[torch.Tensor, ...],
+    watch: Watch,
 ) -> None:
     """Refuse a model whose random numbers the draws of its trace do not explain.
 
     Args:
         states: of torch's generators after the run, which those draws alone must lead to as well.
+        watch: of that run.
     """
     draws = flat.draws()
     with seeded(source.seed):
@@ -662,7 +667,10 @@ def _check_draws(
             raise EngineError("operator", message, flat.origin(node).where, hint)
     message = "The model draws random numbers outside the operators of its trace."
     hint = "Draw them with PyTorch's operators, read the result, and draw nothing else."
-    raise EngineError("operator", message, source.model, hint)
+    origins = map(flat.origin, (*explained, *flat.dropouts()))
+    known = {", ".join(filter(None, (o.scope or "forward()", o.line))) for o in origins}
+    where = next((place for place in watch.draws if place not in known), source.model)
+    raise EngineError("operator", message, where, hint)
 
 
 def _first_run(

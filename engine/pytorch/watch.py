@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.exported import lines_in
+from relascope.engine.pytorch.draws import DRAWING
 
 _DATA: Any = torch.Tensor.data
 _SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
@@ -88,6 +89,7 @@ class Watch(TorchFunctionMode):
         no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
         reads: sentences, in order, on numbers that the module reads out of a tensor that depends on
             an input, parameter or buffer.
+        draws: where the module calls what may draw random numbers: modules and lines, in order.
 
     Raises:
         EngineError: kind "operator"; a submodule has hooks on its gradient.
@@ -104,6 +106,7 @@ class Watch(TorchFunctionMode):
         # Made during the run of no input, parameter or buffer, such as a shape.
         self._fixed: dict[int, torch.Tensor] = {}
         self.reads: dict[str, None] = {}
+        self.draws: dict[str, None] = {}
         self.programs = program_lines(module)
         for inner, path in self.paths.items():
             if path and (inner._backward_hooks or inner._backward_pre_hooks):
@@ -146,6 +149,8 @@ class Watch(TorchFunctionMode):
         fixed = all(id(t) in self._fixed for t in given)
         if name in _READS and not fixed:
             self._note_read(name)
+        if name.removesuffix("_").removesuffix("_like") in DRAWING:
+            self.draws[self._here] = None
         made = self._run(func, name, given, args, kwargs)
         if fixed or name in _SHAPES or func == _SHAPE:
             self._fixed.update((id(t), t) for t in _tensors(made))

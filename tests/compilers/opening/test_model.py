@@ -616,12 +616,15 @@ class Outside(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "words"),
-    [(Waste(), "outside the operators"), (Outside(), "aten::poisson draws random numbers")],
+    ("module", "words", "where"),
+    [
+        (Waste(), "outside the operators", "forward()"),
+        (Outside(), "aten::poisson draws random numbers", "aten::poisson at the top"),
+    ],
 )
-def test_draws_that_masks_cannot_repeat_are_refused(module, words):
+def test_draws_that_masks_cannot_repeat_are_refused(module, words, where):
     source = ModelSource("module", training=True)
-    with refused("operator", words):
+    with refused("operator", words, where=where):
         model_from_module(module.train(), ("x",), (torch.randn(3, 4),), source, quiet)
 
 
