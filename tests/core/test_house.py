@@ -37,7 +37,7 @@ LINES = {
     "bench": 4020,
     "commands": 3401,
     "core": 1379,
-    "engine": 41835,
+    "engine": 41850,
     "passes": 10873,
     "recorder": 1487,
     "samples": 550,
