@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from relascope.commands.shared import Command, Document, write, write_files
+from relascope.commands.shared import Command, Document, write, write_files, writing
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.core.own_code import NodeValues, overlays_in, text_of
@@ -24,12 +25,16 @@ from relascope.viz.drawing.drawing import with_overlays
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
+from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
+from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet, script
 from relascope.viz.handed_on.sheet import page as page_of
+from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import Row, tables, timings
 from relascope.viz.rows.gate import comment
 
 PAGE, DATA, TABLE, PLAINLY = LISTS = ".html", ".page.json", ".csv", ".json"
+RECORDING, SESSION = ".rsc", ".zip"
 
 
 def looks(command: argparse.ArgumentParser) -> None:
@@ -75,8 +80,6 @@ def graph(
     view = with_overlays(view, overlays)
 
     def page() -> Sheet:
-        from relascope.viz.handed_on.parts import graph_tab
-
         file = _sheet(command, info.source, pipeline, info.notes)
         graph_tab(file, after, view, info)
         return file
@@ -147,8 +150,6 @@ def steps(
     pipeline = stepped.pipeline
 
     def page() -> Sheet:
-        from relascope.viz.handed_on.steps import steps_of, steps_tab
-
         file = _sheet(command, source, pipeline, command("load", source).notes)
         steps_tab(file, steps_of(command, command.engine, source, stepped, errors), PLAIN)
         return file
@@ -168,8 +169,6 @@ def captures(
     """Write the cut that `captures` is about: a page, the split, or a line a capture."""
 
     def page() -> Sheet:
-        from relascope.viz.handed_on.parts import cut_tab
-
         file = _sheet(command, source, pipeline, command("load", source).notes)
         cut_tab(file, cut, PLAIN, saved)
         return file
@@ -186,8 +185,6 @@ def times(command: Command, source: ModelSource, pipeline: Pipeline, document: D
     """Write the times that `time` is about: a page, the document, or a line a row."""
 
     def page() -> Sheet:
-        from relascope.viz.handed_on.parts import times_tab
-
         file = _sheet(command, source, pipeline, strategy=document["strategy"])
         times_tab(file, [(source.model, document)])
         return file
@@ -201,8 +198,6 @@ def differences(command: Command, document: Document) -> None:
     document, or a line a difference."""
 
     def page() -> Sheet:
-        from relascope.viz.handed_on.parts import graph_tab
-
         source, pipeline = command.source, command.pipeline
         file = _sheet(command, source, pipeline)
         file.tab("baseline", "Baseline", comment.found(document))
@@ -215,16 +210,30 @@ def differences(command: Command, document: Document) -> None:
     lists(command.args.output, page, columns, lambda: document["differences"], lambda: document)
 
 
+def put_page(found: Recording, path: Path) -> None:
+    """Write a recording to `path`, which may be its own, with what its page shows, for the viewer;
+    EngineError where it is cut short, or cannot be written."""
+    if not found.whole:
+        said, hint = f"{found.path.name} is cut short.", "Write a page of it: -o FILE.html"
+        raise EngineError("usage", said, f"-o {path}", hint)
+    page = {} if found.has_page else recording_sheet(found).data()
+    with writing(path, "-o"):
+        if not (path.exists() and path.samefile(found.path)):
+            shutil.copyfile(found.path, path)
+    if page:
+        write(path, json.dumps({"blob": "page", **page}) + "\n", mode="a")
+
+
 def recorded(output: Path, found: Recording, document: Document) -> None:
-    """Write the recording that `open` is about: a page, the document, or a line a pass."""
-
-    def page() -> Sheet:
-        from relascope.viz.handed_on.recorded import recording_sheet
-
-        return recording_sheet(found)
+    """Write the recording that `open` is about: a page, the recording with it, the document, or a
+    line a pass."""
+    if output.name.lower().endswith(RECORDING):
+        put_page(found, output)
+        return
 
     columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
     lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
+    page = partial(recording_sheet, found)
     lists(output, page, columns, lambda: lines, lambda: document)
 
 
@@ -241,8 +250,6 @@ def _sheet(
     caveats: Iterable[str] = (),
     **more: str | None,
 ) -> Sheet:
-    from relascope.viz.handed_on.parts import sheet_of
-
     label = Path(source.model).name if source.digest else source.model
     version = command("describe").version
     return sheet_of(source, label, command.engine, version, str(pipeline or ""), caveats, **more)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
-from relascope.commands.shared import Command, Document
+from relascope.commands.shared import Command, Document, writing
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
+from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.sessions import replay as files
 from relascope.viz.sessions.results import again, differences
 from relascope.viz.sessions.state import pipeline_text
@@ -21,14 +22,15 @@ def replay_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE", help=about)
     pass_file(command)
     limits(command)
-    about = "also write the whole session as one page that needs no server"
-    command.add_argument("-o", dest="output", type=Path, metavar="FILE.html", help=about)
+    about = "also write the session as one page that needs no server (.html), or the file once "
+    about += "more with what `relascope viewer` shows of it (.zip)"
+    command.add_argument("-o", dest="output", type=Path, metavar="FILE", help=about)
 
 
 def replay(command: Command) -> Document:
     """Run a session's file again, and compare graphs, captures and errors with those in it."""
     args = command.args
-    handing_on.check_ending(args, handing_on.PAGE, handing_on.DATA)
+    handing_on.check_ending(args, handing_on.PAGE, handing_on.DATA, handing_on.SESSION)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.whole(args.file, Path(folder))
         if path and is_recording(Path(path)):
@@ -39,10 +41,14 @@ def replay(command: Command) -> Document:
         version = command("describe").version
         results = again(command, session, path)
         if args.output:
-            from relascope.viz.handed_on.session import session_sheet
-
             source = session.model.source(path)
-            handing_on.write_page(args.output, session_sheet(command, session, source))
+            page = session_sheet(command, session, source)
+            if args.output.name.lower().endswith(handing_on.SESSION):
+                tensors = [file for file, _ in source.tensors]
+                with writing(args.output, "-o"):
+                    files.write(args.output, session, path or None, tensors, page.data())
+            else:
+                handing_on.write_page(args.output, page)
     then = {name: part for name, part in session.results.items() if name in results}
     found = list(differences(then, results)) if then else []
     return {

@@ -122,6 +122,11 @@ class Recording:
     _contexts: dict[int, Context] = field(default_factory=dict)
     _entries: int = 0
 
+    @property
+    def has_page(self) -> bool:
+        """Whether the file has what a page shows of it, too."""
+        return ("blob", "page") in self._places
+
     def text(self, name: str) -> str:
         """The text of a content, by its hash; KeyError if there is none, EngineError (kind "file")
         if it cannot be read any more."""

@@ -17,6 +17,8 @@ one before:
     {"stopped": …}                                       why nothing follows; the compile went on
     {"json": M, "zlib": …}                               TVM's JSON of a module, without its blobs
     {"blob": HASH, "zlib": …}                            a long text in such JSON: a constant
+    {"blob": "page", "relascope_page": …, "digest": …, "blocks": …}
+                                                         all that a page shows of it
 
 Modules are numbered as they come; "module" is the number of one before, or a new one: the number
 of that which it is like (None: of none), functions that are new or other, and those that are gone.

@@ -43,6 +43,8 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path("run.rsc"), help="the recording's file")
     add("--level", choices=LEVELS, default="text", help="what is kept of each pass")
     add("--env", action="store_true", help="run nothing: print the variables that record")
+    about = "leave out what `relascope viewer` shows of the recording, which takes a second or more"
+    add("--no-page", action="store_true", help=about)
     about = "the program that compiles, after --: python compile.py …"
     add("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help=about)
 
@@ -57,8 +59,9 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
     number_options(add_to)
-    about = "write the recording as one page that needs no server (.html), its passes as a table "
-    about += "(.csv), or what --json prints (.json)"
+    about = "write the recording as one page that needs no server (.html), once more with what "
+    about += "`relascope viewer` shows of it (.rsc), its passes as a table (.csv), or what --json "
+    about += "prints (.json)"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
     page_options(add_to)
 
@@ -91,9 +94,12 @@ def record_program(command: Command) -> Document:
         message = f"No pass of TVM's ran in the program, which ended with {done.returncode}."
         hint = "Python programs are recorded, unless they are started with -E, -I or -S."
         raise EngineError("usage", message, program[0], hint)
-    passes = {str(p): len(reading.read(p).passes) for p in written}
-    files = [{"file": p, "passes": n} for p, n in passes.items()]
-    whole = {"status": done.returncode, "passes": sum(passes.values())}
+    found = [reading.read(p) for p in written]
+    for one in found if not args.no_page else ():
+        if one.whole:
+            handing_on.put_page(one, one.path)
+    files = [{"file": str(one.path), "passes": len(one.passes)} for one in found]
+    whole = {"status": done.returncode, "passes": sum(len(one.passes) for one in found)}
     return {"file": str(written[0]), **whole, "files": files}
 
 
@@ -113,7 +119,7 @@ def open_recording(command: Command) -> Document:
     printed = args.json, args.print, args.only, args.module, args.output
     if args.step is None and not any(printed):
         serve(args, {store.OPEN: str(args.file.resolve())})
-    handing_on.check_ending(args, *handing_on.LISTS)
+    handing_on.check_ending(args, *handing_on.LISTS, handing_on.RECORDING)
     found = reading.read(args.file)
     rows = pass_rows(found)
     diff = None if args.step is None else step_diff(found, args.step)

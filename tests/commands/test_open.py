@@ -295,8 +295,13 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
     assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
     refused = run("open", path, "-o", str(tmp_path / "run.svg"))
     assert (
-        refused.returncode == 2 and "Give one of: .html, .page.json, .csv, .json." in refused.stderr
+        refused.returncode == 2 and "Give one of: .html, .page.json, .csv, .json, .rsc." in refused.stderr
     )
+    with Path(path).open("a") as out:
+        out.write('{"begin": 9')
+    refused = run("open", path, "-o", str(tmp_path / "cut.rsc"))
+    assert refused.returncode == 2 and "is cut short" in refused.stderr
+    assert not (tmp_path / "cut.rsc").exists()
 
 
 def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):

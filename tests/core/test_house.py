@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4020,
-    "commands": 3401,
+    "commands": 3420,
     "core": 1379,
     "engine": 41850,
     "passes": 10873,
-    "recorder": 1487,
+    "recorder": 1494,
     "samples": 550,
-    "viz": 26161,
+    "viz": 26177,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

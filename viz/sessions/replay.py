@@ -1,13 +1,15 @@
-"""A session as one file: a ZIP archive of `session.json` and, where the model is a file, that.
+"""A session as one file: a ZIP archive of `session.json`, where the model is a file, that, and
+`page.json`, all that a page shows of it, where it was put in for the viewer.
 
 What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own.
 """
 
+import json
 import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +20,7 @@ from relascope.viz.sessions.state import Session, from_text
 
 _SESSION, _MODEL = "session.json", "model"
 _LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
-_TENSORS = "tensors/"
+_TENSORS, _PAGE = "tensors/", "page.json"
 _BLOCK = 1 << 20
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
@@ -32,14 +34,18 @@ def write(
     session: Session,
     model: str | Path | None,
     tensors: Iterable[str | Path] = (),
+    page: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a session's file with the model's, None of a sample, and those of saved inputs."""
+    """Write a session's file with the model's, None of a sample, those of saved inputs, and the
+    data of its page."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_SESSION, session.text())
         if model is not None:
             archive.write(model, _MODEL)
         for digest, one in zip(session.model.tensors, tensors, strict=True):
             archive.write(one, f"{_TENSORS}{digest}")
+        if page is not None:  # not deflated, for it is, and the viewer looks for it
+            archive.writestr(_PAGE, json.dumps(page), zipfile.ZIP_STORED)
 
 
 def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
@@ -54,7 +60,8 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     named = "" if not isinstance(file, str | Path) else str(file)
     with _refusing(named), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}
-        others = [n for n in members if n not in _LIMITS and not n.startswith(_TENSORS)]
+        known = *_LIMITS, _PAGE
+        others = [n for n in members if n not in known and not n.startswith(_TENSORS)]
         if _SESSION not in members or others:
             raise _error(f"it holds {', '.join(sorted(members))[:80] or 'nothing'}", named)
         with archive.open(_SESSION) as stream:

@@ -359,12 +359,12 @@ if len(sys.argv) > 2:
 """
 
 
-def started(folder, *arguments):
+def started(folder, *arguments, options=()):
     """A script that was not changed, as `relascope record` starts it, with this process's TVM."""
     (folder / "compile.py").write_text(BOOT[ENGINE] + SCRIPT)
-    command = [sys.executable, "-m", "relascope", "record", "-o", folder / "run.rsc", "--"]
+    command = [sys.executable, "-m", "relascope", "record", "-o", folder / "run.rsc", *options]
     return subprocess.Popen(
-        [*command, sys.executable, folder / "compile.py", *arguments],
+        [*command, "--", sys.executable, folder / "compile.py", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -374,9 +374,11 @@ def started(folder, *arguments):
 def test_a_script_is_recorded_without_a_change(tmp_path):
     told, _ = started(tmp_path, "0").communicate(timeout=100)
     assert "2 passes are in" in told
-    assert [p.name for p in read(tmp_path / "run.rsc").passes] == ["quick", "waits"]
-    failing = started(tmp_path, "0", "it is enough")
+    found = read(tmp_path / "run.rsc")
+    assert [p.name for p in found.passes] == ["quick", "waits"] and found.has_page
+    failing = started(tmp_path, "0", "it is enough", options=["--no-page"])
     told, _ = failing.communicate(timeout=100)
+    assert not read(tmp_path / "run.rsc").has_page
     assert "the program ended with 1" in told and failing.returncode == 1
 
 

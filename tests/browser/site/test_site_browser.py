@@ -5,18 +5,24 @@ import functools
 import json
 import threading
 import zlib
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import ANY
 
 import pytest
 
 from browser import LONG
 from crafted.recorded import recorded
+from engines import shared_fake
 from graphs import transformer
 from relascope.commands.main import main
+from relascope.recorder import reading
 from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
 from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import ModelChoice, Session
 
 pytestmark = pytest.mark.browser
 
@@ -41,6 +47,7 @@ def site(tmp_path_factory):
     (folder / "graph.json").write_bytes(graph_file(".json", transformer(2), Appearance()))
     run = show(recorded(folder / "run.rsc", passes=40))
     run.save(folder / "run.html")
+    replay.write(folder / "session.zip", Session(), None)
     named = Sheet(NASTY, {"model": NASTY}, [NASTY])
     graph_tab(named, transformer(1))
     (folder / "names.page.json").write_text(json.dumps(named.data()))
@@ -117,7 +124,8 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened):
     for name, said in {
         "cut.page.json": "cut off",
         "older.page.json": "version 99",
-        "run.rsc": "relascope open FILE -o run.html",
+        "run.rsc": "relascope open FILE -o run.rsc",
+        "session.zip": "relascope replay FILE -o session.zip",
     }.items():
         chosen(page, folder / name)
         assert said in page.locator(".told").inner_text()
@@ -128,6 +136,35 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened):
     assert page.locator("img").count() == 0
     chosen(page, folder / "run.html")
     page.locator(".run .title").first.wait_for(timeout=LONG)
+
+
+def test_a_recording_and_a_session_are_shown_as_their_pages_are(site, opened, tmp_path):
+    folder, _ = site
+    run = folder / "run.rsc"
+    page = opened((folder / "run.html").as_uri(), offline=True)
+    page.locator(".board[data-step]").wait_for(timeout=LONG)
+    passes = page.locator("main").inner_text()
+    for output in (tmp_path / "with.rsc", tmp_path / "twice.rsc"):
+        assert main(["open", str(run), "-o", str(output)]) == 0
+        run = output
+    with_page = (tmp_path / "with.rsc").read_bytes()
+    assert with_page.startswith((folder / "run.rsc").read_bytes())
+    assert (tmp_path / "twice.rsc").read_bytes() == with_page
+    assert reading.read(run) == replace(reading.read(folder / "run.rsc"), path=run, _places=ANY), (
+        "what reads a recording does not mind its page"
+    )
+    page = opened((folder / "index.html").as_uri(), offline=True)
+    chosen(page, tmp_path / "with.rsc")
+    page.locator(".board[data-step]").wait_for(timeout=LONG)
+    assert page.locator("main").inner_text() == passes
+    session = Session(model=ModelChoice("mlp", training=True))
+    replay.write(tmp_path / "session.zip", session, None)
+    arguments = ["replay", str(tmp_path / "session.zip"), "-o", str(tmp_path / "with.zip")]
+    assert main(arguments, shared_fake) == 0
+    assert replay.read(tmp_path / "with.zip", tmp_path) == (session, "")
+    chosen(page, tmp_path / "with.zip")
+    assert page.get_by_role("tab").all_inner_texts() == ["Graph", "Passes", "Gradient & cut"]
+    assert nodes(page) > 3
 
 
 def test_what_is_too_large_unpacked_is_refused_in_words(site, opened, tmp_path):

@@ -11,8 +11,9 @@ import { damaged } from "./sections.js";
 
 const DATA = "script[type='application/x-relascope']";
 const BEGINS = ["tab", "step", "node", "cut"]; // where a part of a page begins, as an address has it
-const OFFER = "Drop a file here, or open one: a page that relascope wrote (-o FILE.html), the data of "
-  + "one (-o FILE.page.json), or a graph's JSON. It stays on this machine.";
+const OFFER = "Drop a file here, or open one: a recording, a session's file, a graph's JSON, a page "
+  + "that relascope wrote (-o FILE.html), or the data of one (-o FILE.page.json). It stays on this "
+  + "machine.";
 
 class RelascopeGraph extends HTMLElement {
   static get observedAttributes() { return ["src"]; }

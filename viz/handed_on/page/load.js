@@ -6,15 +6,23 @@ const VERSION = 1; // of a page's data
 const MOST = 512 * 2 ** 20; // bytes of a file, more than any page has
 const DATA = "script[type='application/x-relascope']";
 
-// The data of a page in a file's text: alone, in a graph's JSON, or in a page that was handed on.
+// What has a page's data among others, not deflated: how it begins, and the command that puts them in.
+const HOLDERS = [
+  ["PK", "session's file", "relascope replay FILE -o session.zip"],
+  ['{"relascope_recording"', "recording", "relascope open FILE -o run.rsc"],
+];
+const PAGE = '"relascope_page": ';
+
+// The data of a page in a file's text: alone, in a graph's JSON, in a page that was handed on, in a
+// recording or in a session's file.
 export function dataOf(text) {
-  if (text.startsWith("PK")) {
-    throw new Refused("A session's file has no pictures in it. The command that makes a page of it: "
-      + "relascope replay FILE -o session.html");
-  }
-  if (text.startsWith('{"relascope_recording"')) {
-    throw new Refused("A recording has texts and graphs, and not yet what each pass did to them. "
-      + "The command that makes a page of it: relascope open FILE -o run.html");
+  const [, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
+  if (what) {
+    const at = text.lastIndexOf(PAGE);
+    if (at < 0) {
+      throw new Refused(`This ${what} has no page in it. The command that puts one in: ${command}`);
+    }
+    text = `{${text.slice(at, text.indexOf("}}", at) + 2)}`; // which names and base64 have not
   }
   const page = /^\s*</.test(text);
   const held = page ? new DOMParser().parseFromString(text, "text/html").querySelector(DATA) : null;
