@@ -9,12 +9,14 @@ from browser import LONG
 from crafted.recorded import recorded
 from engines import shared
 from graphs import transformer
+from joints import messy
 from notebooks.outputs import drawn_outputs, theme_of
 from relascope.commands.main import main
+from relascope.passes.cuts.cut import cut
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
-from relascope.viz.handed_on.parts import graph_tab
+from relascope.viz.handed_on.parts import cut_tab, graph_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.sessions import replay
 from relascope.viz.sessions.state import ModelChoice, Session
@@ -189,6 +191,32 @@ def test_the_page_hands_on_a_tab_and_all_of_the_session(streamlit_page, opened, 
     whole.get_by_role("tab", name="Graph").focus()
     whole.keyboard.press("ArrowRight")
     whole.locator(".steps .row.selected").wait_for(timeout=LONG)
+
+
+def _cut_file(path: Path, **chosen) -> Path:
+    file = Sheet("cut", {})
+    cut_tab(file, cut(messy(3, 12), **chosen))
+    path.write_text(file.html())
+    return path
+
+
+def test_a_link_to_a_cut_survives_another_order(opened, tmp_path):
+    told = "[v.show.cut.bytes, v.show.cut.title]"
+    one = _cut_file(tmp_path / "one.html")
+    file = opened(one, "#cut=min_cut")
+    file.wait("v.show.active")
+    chosen = file.ask(told)
+    assert file.ask("v.show.at === v.block.show.chosen") and file.page.url.endswith("#cut=min_cut")
+    file.page.keyboard.press("End")
+    link, last, at = file.page.url.partition("#")[2], file.ask(told), file.ask("v.show.at")
+    assert link == f"cut=frontier-{last[0]}" and last != chosen
+    # Without the one that is beside the frontier, the others have other places.
+    other = opened(_cut_file(tmp_path / "two.html", strategy="inputs_only"), f"#{link}")
+    other.wait("v.show.active")
+    assert other.ask(told) == last and other.ask("v.show.at") == at - 1
+    old = opened(one, f"#cut={at - 1}")
+    old.wait("v.show.active")
+    assert old.ask("v.show.at") == at - 1
 
 
 def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:

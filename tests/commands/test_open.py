@@ -294,9 +294,8 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
     assert run("open", path, "-o", str(plain)).returncode == 0
     assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
     refused = run("open", path, "-o", str(tmp_path / "run.svg"))
-    assert (
-        refused.returncode == 2 and "Give one of: .html, .page.json, .csv, .json, .rsc." in refused.stderr
-    )
+    assert refused.returncode == 2
+    assert "Give one of: .html, .page.json, .csv, .json, .rsc." in refused.stderr
     with Path(path).open("a") as out:
         out.write('{"begin": 9')
     refused = run("open", path, "-o", str(tmp_path / "cut.rsc"))

@@ -8,7 +8,7 @@ from relascope.passes.cuts.frontier import Frontier
 
 
 def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
-    """The cuts of a frontier and the chosen one, the fewest bytes first.
+    """The cuts of a frontier and the chosen one with its strategy, the fewest bytes first.
 
     Of each cut `saved` has a row a capture, then a mask: its id and bytes, why it is saved, the
     `sort`, which is "chosen", "forced" (it cannot be computed again) or "by hand", the ids on the
@@ -30,6 +30,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     return {
         "cuts": [_told(cut, title) for cut, title in rows],
         "chosen": at,
+        "strategy": chosen.strategy,
         "everything": joint.bytes_of(joint.crossings),
         "prices": "estimated" if joint.measured is None else "measured",
     }

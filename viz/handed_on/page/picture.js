@@ -22,7 +22,7 @@ export class Picture {
       parentElement: this.root,
       data: {
         ...drawing,
-        ...(cut === undefined || !drawing.show ? {} : { showing: 1, showAt: Number(cut) || 0 }),
+        ...(cut === undefined || !drawing.show ? {} : { showing: 1, showAt: cut }),
         view: this.name,
         focus: focus ?? drawing.focus,
         viewHeight: narrow ? Math.min(this.height, Math.round(innerHeight * 0.7)) : this.height,

@@ -21,6 +21,20 @@ export class Show extends Part {
 
   get cut() { return this.cuts[this.at]; }
 
+  // What a link calls the cut: the strategy that chose it; of the others, the frontier with what is
+  // kept.
+  get link() {
+    const { chosen, strategy } = this.viewer.block.show;
+    return this.at === chosen && strategy ? strategy : `frontier-${this.cut.bytes}`;
+  }
+
+  // The place of the cut that a link names; an older one has the place itself.
+  linked(name) {
+    const bytes = /^frontier-(\d+)$/.exec(name)?.[1];
+    if (bytes) return this.cuts.findLastIndex((cut) => !cut.title && cut.bytes <= bytes);
+    return /^\d+$/.test(name) ? Number(name) : this.viewer.block.show.chosen;
+  }
+
   // What Python sent is drawn: begin, go on, or end.
   received() {
     const v = this.viewer;
@@ -52,7 +66,7 @@ export class Show extends Part {
     v.root.classList.add("showing");
     this.overPage(true);
     v.selected = null;
-    this.at = v.block.showAt ?? v.block.show.chosen; // where a link says, once
+    this.at = this.linked(v.block.showAt); // where a link says, once
     delete v.block.showAt;
     this.capture = null;
     this.own = [];
@@ -162,7 +176,7 @@ export class Show extends Part {
     this.numbers.replaceChildren(...figures(this, show));
     this.line.replaceChildren(frontierChart(this));
     this.taking.disabled = Boolean(cut.title) || this.at === show.chosen;
-    this.viewer.moved({ cut: this.at });
+    this.viewer.moved({ cut: this.link });
     this.tell();
   }
 
