@@ -41,7 +41,7 @@ LINES = {
     "passes": 10873,
     "recorder": 1494,
     "samples": 550,
-    "viz": 26192,
+    "viz": 26197,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -14,7 +14,7 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare.changes import coloured, start_of
 from relascope.viz.compare.text import DiffEffort, beside, columns
-from relascope.viz.drawing.drawing import View
+from relascope.viz.drawing.drawing import View, family_of
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.drawing.union import Union
 from relascope.viz.handed_on import sheet
@@ -104,7 +104,8 @@ class _Drawings:
 
     Args:
         graphs: by key, with the ids that nodes had before.
-        unions: by a function's name the one that its graphs are drawn in.
+        unions: by a function's name, or what a pipeline's graphs have in common, the one that they
+            are drawn in.
         seen: with its union.
         blocks: by what is in them.
     """
@@ -133,10 +134,14 @@ class _Drawings:
         if new is not None:
             self.graphs[new] = change.matched.graph  # what comes next is held against these ids
         folded = fold_constants(change.with_removed, self.view.fewer_than)
-        union = self.unions.get(function, Union())
+        # As on the page: a pipeline's joint graphs have places of their own, beside the imported.
+        family = function or family_of(folded)
+        union = self.unions.get(family, Union())
+        if family not in self.unions and not function and (first := self.graphs[-1]):
+            union.add(fold_constants(first, self.view.fewer_than))
         union = union if union.knows(folded) else Union()
         union.add(folded, change.successors)
-        self.unions[function] = union
+        self.unions[family] = union
         self.seen[pair] = change, union
 
     def picture(self, pair: Pair) -> int | None:

@@ -1,0 +1,100 @@
+"""The page and the static viewer on a session and a recording, in Chromium: the same picture."""
+
+import pytest
+
+from app_in_browser import PAGE, ask, settle, wait
+from browser import LONG
+from crafted.recorded import recorded
+from engines import shared_fake
+from relascope.commands.main import main
+from relascope.viz.panels.shell.keeping import OPEN
+from relascope.viz.sessions import replay
+from relascope.viz.sessions.state import ModelChoice, Session
+
+pytestmark = pytest.mark.browser
+
+DRAWN = (
+    "({boxes: d.box.id.map((id, i) => [id, d.box.title?.[i], d.box.x[i], d.box.y[i], d.box.w[i],"
+    " d.box.h[i], d.box.shape[i], v.theme.styleOf(d.box.style[i])]),"
+    " edges: d.edge.p.map((p, e) => [d.edge.s[e], d.edge.t[e], ...p]),"
+    " legend: v.legendRows()})"
+)
+LINES = "lines => lines.map((line) => [line.className, line.innerHTML])"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder that `viewer` wrote, and beside it a session's file and a recording."""
+    folder = tmp_path_factory.mktemp("site")
+    assert main(["viewer", "-o", str(folder)]) == 0
+    replay.write(folder / "bare.zip", Session(model=ModelChoice("bert_layer", training=True)), None)
+    arguments = ["replay", str(folder / "bare.zip"), "-o", str(folder / "session.zip")]
+    assert main(arguments, shared_fake) == 0
+    recorded(folder / "bare.rsc")
+    assert main(["open", str(folder / "bare.rsc"), "-o", str(folder / "run.rsc")]) == 0
+    return folder
+
+
+@pytest.fixture
+def viewer(chromium, site):
+    """Opens a file in the static viewer, without a network."""
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 900}, offline=True, bypass_csp=True
+    )
+    page = context.new_page()
+
+    def open_(name):
+        page.goto((site / "index.html").as_uri())
+        page.locator("input[type=file]").set_input_files(site / name)
+        wait(page, 0, "d.node.id.length > 0")
+        return page
+
+    yield open_
+    context.close()
+
+
+def picture(page):
+    return ask(page, 0, DRAWN)
+
+
+def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, viewer, site):
+    both = page, static = streamlit_page(PAGE, query="mode=training"), viewer("session.zip")
+    for one in both:
+        one.get_by_role("tab", name="Gradient & cut").click()
+        wait(one, 0, "d.node.id.includes('gd')")
+    settle(page)
+    captures = picture(page)
+    assert picture(static) == captures
+    assert any(look["label"] == "captured by the forward" for *_, look in captures["boxes"])
+    for one in both:
+        one.get_by_role("tab", name="Passes").click()
+        one.locator(".row:visible").nth(3).wait_for()
+    settle(page)
+    titles = page.locator(".row:visible .title").all_inner_texts()
+    assert static.locator(".row:visible .title").all_inner_texts() == titles
+    looks = set()
+    gradient = titles.index("gradient")
+    for step in (0, gradient - 1, gradient, len(titles) - 1):
+        for one in both:
+            one.locator(".row:visible .title").nth(step).click()
+        static.locator(f".board[data-step='{step}']").wait_for(timeout=LONG)
+        settle(page)
+        after = picture(page)
+        assert picture(static) == after, titles[step]
+        looks |= {look.get("label") for *_, look in after["boxes"]}
+    assert looks >= {"added", "removed", "changed"}
+    page.close()
+    both = page, static = streamlit_page(PAGE, env={OPEN: str(site / "run.rsc")}), viewer("run.rsc")
+    page.locator(".run").first.wait_for()
+    for number, name in ((1, "FoldTranspose"), (4, "tir.Simplify")):
+        for one in both:
+            one.locator(".run .title", has_text=name).click()
+        static.locator(f".board[data-step='{number}']").wait_for(timeout=LONG)
+        settle(page)
+        if number == 1:
+            assert picture(static) == picture(page)
+            page.get_by_role("radio", name="Text", exact=True).click()
+            settle(page)
+        page.locator(".diff .line").nth(1).wait_for()
+        texts = [one.locator(".diff .line").evaluate_all(LINES) for one in both]
+        assert texts[0] == texts[1] and any("changed" in look for look, _ in texts[0])
