@@ -171,7 +171,7 @@ def _searchsorted(
     low = torch.zeros_like(wanted, dtype=torch.int64)
     high = torch.full_like(low, size)
     for _ in range(size.bit_length()):
-        middle = (low + high) // 2
+        middle = torch.div(low + high, 2, rounding_mode="trunc")  # TVM is slow with floors
         there = rows.gather(1, middle.clamp(max=size - 1))
         above = there > wanted if right else there >= wanted
         open_still = low < high
