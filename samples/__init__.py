@@ -52,6 +52,7 @@ _IMAGES = ("pixel_values",)
 
 _SUMMARIES = {
     "mlp": "Two linear layers with gelu, layer norm and dropout.",
+    "micrograd": "Three neurons of two inputs each, every weight a scalar: for hand and paper.",
     "bert_self_attention": "The attention of one BERT-base layer: q, k, v, softmax, dropout; no "
     "projection after.",
     "bert_layer": "One layer of BERT-base: self-attention and feed-forward, with residuals and "
@@ -70,6 +71,7 @@ _SUMMARIES = {
 }
 _ALL = (
     Sample("mlp", "MLP", 19_722, ("x",), 8),
+    Sample("micrograd", "Micrograd", 9, ("x", "y")),
     Sample("bert_self_attention", "BERT self-attention", 1_771_776, _LAYER, 1, 14),
     Sample("bert_layer", "BERT layer", 7_087_872, _LAYER, 1, 14),
     Sample("bert", "BERT base", 109_482_240, ("input_ids", "attention_mask"), 1, 14),

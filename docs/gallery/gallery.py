@@ -37,7 +37,7 @@ _SHOWN = {sys.executable: "python", str(_SCRIPT): str(_SCRIPT.relative_to(ROOT))
 _SEEN = (960, 600)
 _PICTURE = (480, 300)
 _MORE, _LESS = "default", "default|-combine_batch_matmul"
-_CUT = ("mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
+_CUT = ("micrograd", "mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
 _STEPPED = ("mlp", "bert_layer", "vit")
 
 

@@ -1,9 +1,12 @@
-"""The tutorial: each of its commands runs, in one process and on the real engine, as it says."""
+"""The tutorial and the lectures: each of their commands runs, on the real engines, as it says."""
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 
@@ -14,50 +17,60 @@ from relascope.passes.catalogue import CATALOGUE
 from relascope.passes.catalogue.user import VARIABLE
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+LECTURES = ROOT / "docs" / "lectures"
+STATUS = {"report.py": 1}
+"""What a script ends with, if not with 0."""
 
 
 def pattern(line):
-    """A line of the tutorial as a pattern: runs of blanks are one, `…` is anything."""
+    """A line of a page as a pattern: runs of blanks are one, `…` is anything."""
     return ".*".join(re.escape(p) for p in re.sub(r" +", " ", line).split("…"))
 
 
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine.py"))  # read when the engine starts
-    engines, known = [], dict(CATALOGUE)
+def blocks(page):
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """What runs a line, in a folder with the files of all pages, and gives what it prints."""
+    folder, engines, known = tmp_path_factory.mktemp("pages"), {}, dict(CATALOGUE)
+    shutil.copytree(LECTURES, folder, dirs_exist_ok=True)
+    (mine,) = (code for sort, code in blocks(TUTORIAL) if sort == "python")
+    (folder / "mine.py").write_text(mine)
+    passes = [p for p in folder.glob("*.py") if "(program)" in p.read_text()]
 
     def connect(ir):
-        if not engines:
-            engines.append(EngineClient(ir))
-            monkeypatch.setattr(engines[0], "close", lambda: None)
-        return engines[0]
+        if ir not in engines:
+            engines[ir] = EngineClient(ir)
+            monkeypatch.setattr(engines[ir], "close", lambda: None)
+        return engines[ir]
 
     def run(line):
         program, *arguments = shlex.split(line)
         if program == "relascope":
-            assert main(arguments, connect) == 0, line
-            return capsys.readouterr().out
+            with redirect_stdout(StringIO()) as printed:
+                assert main(arguments, connect) == 0, line
+            return printed.getvalue()
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
-        assert (program, done.returncode) == ("python", 1), done.stderr
+        status = STATUS.get(arguments[0].rpartition("/")[2], 0)
+        assert (program, done.returncode) == ("python", status), done.stderr
         return done.stdout
 
-    yield run
-    monkeypatch.undo()
-    for engine in engines:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv(VARIABLE, ":".join(map(str, passes)))  # read when an engine starts
+        yield run
+    for engine in engines.values():
         engine.close()
     CATALOGUE.clear()
     CATALOGUE.update(known)
 
 
-@pytest.mark.engine
-@pytest.mark.parametrize("timed", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
-def test_every_command_of_the_tutorial_prints_what_it_says(command, tmp_path, timed):
-    blocks = BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
-    (mine,) = (code for sort, code in blocks if sort == "python")
-    (tmp_path / "mine.py").write_text(mine)
-    assert [sort for sort, _ in blocks].count("sh") >= 9
-    for sort, text in blocks:
+def holds(command, page, timed=True):
+    """Run the commands of a page, and look for the lines that it says they print."""
+    for sort, text in blocks(page):
         if sort == "sh":
             run = timed or "--measure" not in text  # which builds and times each cut
         if sort == "sh" and run:
@@ -66,3 +79,17 @@ def test_every_command_of_the_tutorial_prints_what_it_says(command, tmp_path, ti
         elif sort == "text" and run:
             for line in text.splitlines():
                 assert any(re.fullmatch(pattern(line.strip()), p) for p in lines), line
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("timed", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_every_command_of_the_tutorial_prints_what_it_says(command, timed):
+    assert [sort for sort, _ in blocks(TUTORIAL)].count("sh") >= 9
+    holds(command, TUTORIAL, timed)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("page", sorted(LECTURES.glob("[a-z]*.md")), ids=lambda page: page.stem)
+def test_every_command_of_a_lecture_prints_what_it_says(command, page):
+    assert {"sh", "text"} <= {sort for sort, _ in blocks(page)}
+    holds(command, page)

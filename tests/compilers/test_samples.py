@@ -20,7 +20,8 @@ def test_sample_is_what_its_entry_says(name):
         assert inputs[0].shape[1] == sample.default_tokens
     assert not module.training
     for parameter_name, parameter in module.named_parameters():
-        assert parameter.std() > 1e-3, f"{parameter_name} is constant"
+        numbers = parameter if parameter.dim() else torch.stack([parameter, -parameter])
+        assert numbers.std() > 1e-3, f"{parameter_name} is constant"
 
 
 def test_every_layer_norm_and_bias_is_stirred():
@@ -60,6 +61,22 @@ def test_sizes_and_training():
     assert (mask[..., -1] < -1000).all()
     assert (mask[..., 0] == 0).all()
     assert module.training
+
+
+def test_the_gradients_of_micrograd_are_those_of_its_lecture():
+    module, inputs = build("micrograd", batch=3, dtype="float64")
+    x, y = (i.requires_grad_() for i in inputs)
+    out = module(x, y)
+    g = torch.randn(3, dtype=torch.float64)
+    out.backward(g)
+    w0, w1, b, v0, v1, c, u0, u1, d = (p.detach() for p in module.parameters())
+    left, right = torch.tanh(w0 * x + w1 * y + b), torch.tanh(v0 * x + v1 * y + c)
+    assert torch.allclose(out, u0 * left + u1 * right + d)
+    p, q = g * u0 * (1 - left**2), g * u1 * (1 - right**2)
+    of_weights = p * x, p * y, p, q * x, q * y, q, g * left, g * right, g
+    for parameter, rows in zip(module.parameters(), of_weights, strict=True):
+        assert torch.allclose(parameter.grad, rows.sum())
+    assert torch.allclose(x.grad, p * w0 + q * v0) and torch.allclose(y.grad, p * w1 + q * v1)
 
 
 def test_super_resolution_has_37_convolutions():

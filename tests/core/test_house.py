@@ -40,7 +40,7 @@ LINES = {
     "engine": 41850,
     "passes": 10873,
     "recorder": 1494,
-    "samples": 550,
+    "samples": 585,
     "viz": 26197,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
