@@ -207,7 +207,10 @@ def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        about = f"{does} this node of the joint graph and choose the rest around it; repeatable"
+        about = (
+            f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp :: "
+        )
+        about += "matmul' (modules :: operator), and choose the rest around them; repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 

@@ -12,6 +12,7 @@ it, a byte an element, and every total counts them (`Joint.kept`).
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -362,23 +363,26 @@ def cut(
     Args:
         graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
         budget: as of `Wish`, for a strategy that has one.
-        save, recompute: ids of tensors that must, and must not, be saved.
+        save, recompute: tensors that must, and must not, be saved: ids, or patterns of the shell
+            such as "layer.*.mlp :: matmul", which stand for all that the backward needs and that
+            an operator of that name, the framework's or the graph's, makes in such a module.
 
     Raises:
         ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
-            leaves no choice, or a wish cannot be met; says which.
+            leaves no choice, a pattern fits nothing, or a wish cannot be met; says which.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]
     if budget is not None and not rule.has_budget:
         raise ValueError(f"the strategy {strategy} has no budget")
-    wish = Wish(budget, frozenset(save), frozenset(recompute))
+    joint = graph if isinstance(graph, Joint) else Joint(graph)
+    by_hand = ((i for text in given for i in _named(joint, text)) for given in (save, recompute))
+    wish = Wish(budget, *map(frozenset, by_hand))
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
     if both := wish.save & wish.recompute:
         raise ValueError(f"{min(both)} is to be saved and to be computed again")
-    joint = graph if isinstance(graph, Joint) else Joint(graph)
     for node_id in sorted(wish.save | wish.recompute):
         check_capture(joint, node_id)
     if idle := wish.save.difference(joint.behind(joint.needed)):
@@ -386,6 +390,23 @@ def cut(
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
     limit = None if rule.limit is None else rule.limit(joint, wish)
     return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
+
+
+def _named(joint: Joint, text: str) -> Iterable[str]:
+    """Ids of what a wish's text names: one node, or by a pattern several."""
+    module, pattern, operator = (part.strip() for part in text.partition("::"))
+    if not pattern:
+        return (text,)
+    nodes = [joint.graph.by_id[i] for i in joint.behind(joint.needed) if joint.may_be_captured(i)]
+    there = [n for n in nodes if fnmatchcase(n.scope, module)]
+    names = [(n.id, n.op, n.source.rpartition("::")[2]) for n in there]
+    if found := [i for i, *known in names if any(fnmatchcase(k, operator) for k in known)]:
+        return found
+    known, kind = {n.op for n in there}, "operators"
+    if not there:
+        known, kind = {n.scope or "(none)" for n in nodes}, "modules"
+    listed = ", ".join(sorted(known))
+    raise ValueError(f"{text!r} fits nothing that the backward needs; its {kind}: {listed}")
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:

@@ -205,6 +205,23 @@ def test_a_view_saved_by_hand_and_its_base_are_kept_once(strategy, budget):
     assert found.recomputed == ()
 
 
+def test_a_pattern_picks_the_same_of_equal_layers():
+    layers = "".join(
+        f"a{i} nn.dense {x} w @layer.{i}.fc <aten::linear; b{i} tanh a{i} @layer.{i}.act <aten::tanh;"
+        for i, x in enumerate(("x", "b0", "b1"))
+    )
+    backward = "d2 multiply g a2 b2; d1 multiply d2 a1 b1; d0 multiply d1 a0 b0"
+    graph = graph_of(f"x; w! :4x4; g; {layers} {backward}", "b2", gradients="d0")
+    assert cut(graph, save=["layer.[01].* :: tanh"]).wish.save == {"b0", "b1"}
+    by_hand = cut(graph, save=["*.fc::linear", "b1"], recompute=["layer.0.act :: *"])
+    assert by_hand.wish.save == {"a0", "a1", "a2", "b1"}
+    assert by_hand.wish.recompute == {"b0"}
+    with pytest.raises(ValueError, match=r"fits nothing .*its operators: nn.dense$"):
+        cut(graph, save=["*.fc :: tanh"])
+    with pytest.raises(ValueError, match="its modules: layer.0.act, layer.0.fc, layer.1"):
+        cut(graph, save=["fc :: tanh"])
+
+
 def test_what_nothing_in_the_backward_needs_is_not_saved_by_hand():
     graph = with_a_view()
     with pytest.raises(ValueError, match=r"idle \(exp\) is not saved: nothing in the backward"):
