@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4020,
+    "bench": 4092,
     "commands": 3423,
     "core": 1379,
     "engine": 41850,
