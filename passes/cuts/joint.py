@@ -1,9 +1,11 @@
 """A joint graph as capture strategies see it."""
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
+from typing import Any
 
 from relascope.core.graph import Graph, Kind, reached
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
@@ -67,6 +69,19 @@ class Joint:
         """Ids of the dropout masks and other random numbers, which are inputs."""
         named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
         return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
+
+    @cached_property
+    def alike(self) -> dict[str, tuple[str, ...]]:
+        """By node the ids of those that equal layers have in its place, and its own: of the same
+        operator and type, in modules whose paths differ by numbers alone (layer.0, layer.1)."""
+        groups: dict[tuple[Any, ...], list[str]] = {}
+        count: Counter[tuple[Any, ...]] = Counter()
+        for node in filter(lambda n: self.may_be_captured(n.id), self.graph.nodes):
+            own = node.scope, node.op, node.source, node.outputs
+            count[own] += 1
+            module = tuple("*" if part.isdigit() else part for part in node.scope.split("."))
+            groups.setdefault((module, own[1:], count[own]), []).append(node.id)
+        return {i: tuple(ids) for ids in groups.values() for i in ids}
 
     @cached_property
     def storages(self) -> dict[str, tuple[str, ...]]:

@@ -38,10 +38,10 @@ LINES = {
     "commands": 3423,
     "core": 1379,
     "engine": 41850,
-    "passes": 10894,
+    "passes": 10909,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26197,
+    "viz": 26219,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

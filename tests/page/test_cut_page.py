@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 import page_session
 from joints import chain
 from page import open_tab, press, settle, training, words
-from relascope.passes.cuts.cut import cut
+from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz import charts
 from relascope.viz.panels import cut as cut_tab
 from relascope.viz.panels.cut import captures
@@ -104,6 +104,20 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     select(gradient, "r")
     cards.press(gradient, "save")
     assert "To save r changes nothing. The strategy saves it" in words(gradient)
+
+
+def test_equal_layers_are_forced_at_once_and_taken_apart(gradient, cards, monkeypatch):
+    monkeypatch.setattr(Joint, "alike", dict.fromkeys(("d0", "r"), ("d0", "r")))
+    select(gradient, "d0")
+    assert "in 2 equal layers" in cards.text
+    cards.press(gradient, "recompute_all")
+    assert "<b>0</b> captures" in words(gradient)
+    assert gradient.button(key="undo_d0").label.endswith("computed again × 2 ✕")
+    cards.press(gradient, "save")
+    assert gradient.button(key="undo_r").label.endswith("computed again ✕")
+    cards.press(gradient, "save_all")
+    press(gradient, gradient.button(key="undo_d0").key)
+    assert not {"undo_d0", "undo_r"} & {b.key for b in gradient.button}
 
 
 def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient, cards):

@@ -209,14 +209,16 @@ def test_a_pattern_picks_the_same_of_equal_layers():
     layers = "".join(
         f"a{i} nn.dense {x} w @layer.{i}.fc <aten::linear;"
         f" b{i} tanh a{i} @layer.{i}.act <aten::tanh;"
-        for i, x in enumerate(("x", "b0", "b1"))
+        f" c{i} tanh b{i} @layer.{i}.act <aten::tanh;"
+        for i, x in enumerate(("x", "c0", "c1"))
     )
     backward = "d2 multiply g a2 b2; d1 multiply d2 a1 b1; d0 multiply d1 a0 b0"
-    graph = graph_of(f"x; w! :4x4; g; {layers} {backward}", "b2", gradients="d0")
-    assert cut(graph, save=["layer.[01].* :: tanh"]).wish.save == {"b0", "b1"}
+    graph = graph_of(f"x; w! :4x4; g; {layers} {backward}", "c2", gradients="d0")
+    assert Joint(graph).alike["b1"] == ("b0", "b1", "b2")
+    assert cut(graph, save=["layer.[01].* :: tanh"]).wish.save == {"b0", "b1", "c0", "c1"}
     by_hand = cut(graph, save=["*.fc::linear", "b1"], recompute=["layer.0.act :: *"])
     assert by_hand.wish.save == {"a0", "a1", "a2", "b1"}
-    assert by_hand.wish.recompute == {"b0"}
+    assert by_hand.wish.recompute == {"b0", "c0"}
     with pytest.raises(ValueError, match=r"fits nothing .*its operators: nn.dense$"):
         cut(graph, save=["*.fc :: tanh"])
     with pytest.raises(ValueError, match=r"its modules: layer.0.act, layer.0.fc, layer.1"):

@@ -7,7 +7,14 @@ import streamlit as st
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
 from relascope.viz.drawing.drawing import Card
-from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, chosen, force, forced_by_hand
+from relascope.viz.panels.shell.cut_choice import (
+    RECOMPUTE,
+    SAVE,
+    chosen,
+    force,
+    forced_by_hand,
+    joint_of,
+)
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
@@ -57,10 +64,11 @@ def focus(cut: Cut) -> str | None:
     return None if now == st.session_state.get("captures_followed") else now
 
 
-def force_in_graph(screen: Screen, node_id: str, way: str | None) -> None:
+def force_in_graph(screen: Screen, node_id: str, action: str) -> None:
     """Force a tensor in the graph, which stays there: the browser may still name an older row."""
     st.session_state.captures_stay = True
-    force(screen, node_id, way)
+    way = action.removesuffix(_ALL)
+    force(screen, [node_id] if way == action else joint_of(screen).alike[node_id], way)
 
 
 def _listed(cut: Cut) -> dict[str, tuple[str, ...]]:
@@ -92,6 +100,8 @@ HINT = (
     "the strategy chooses the rest around it."
 )
 _DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
+_ALL = "_all"
+"""After the name of an action: in all equal layers."""
 
 
 def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
@@ -103,16 +113,21 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
     if not rule.adapts:
         waits = "so what is forced by hand waits for another strategy"
         st.info(f"*{rule.title}* leaves no choice, {waits}.")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node_id, way in forced.items():
+        alike = joint_of(screen).alike.get(node_id, (node_id,))
+        groups.setdefault((way, *alike), []).append(node_id)
     with st.container(horizontal=True, key="forced"):
-        for node_id, way in forced.items():
-            node = graph.by_id.get(node_id)
-            module = plain_text((node and node.scope) or "the model")
+        for (way, *_), ids in groups.items():
+            nodes = [graph.by_id[i] for i in ids if i in graph.by_id]
+            modules = ", ".join(n.scope or "the model" for n in nodes) or "the model"
+            times = f" × {len(ids)}" if len(ids) > 1 else ""
             st.button(
-                f"{plain_text(node.title if node else node_id)}: {_DONE[way]} ✕",
-                key=f"undo_{node_id}",
+                f"{plain_text(nodes[0].title if nodes else ids[0])}: {_DONE[way]}{times} ✕",
+                key=f"undo_{ids[0]}",
                 on_click=force,
-                args=(screen, node_id, None),
-                help=f"In {module}. Leave it to the strategy again.",
+                args=(screen, ids, None),
+                help=f"In {plain_text(modules)}. Leave it to the strategy again.",
             )
     for line in tables.idle_lines(cut) if cut else ():
         st.caption(plain_text(line))
@@ -164,4 +179,10 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
         (way, label, able and choice.rule.adapts and standing.forced != way)
         for way, label, able in ways
     ]
+    if (count := len(cut.joint.alike.get(node_id, ()))) > 1:
+        lines.append(f"The same is in {count} equal layers.")
+        actions += [
+            (f"{way}{_ALL}", f"{label} × {count}", able and choice.rule.adapts)
+            for way, label, able in ways
+        ]
     return Card(node_id, lines, actions)

@@ -1,5 +1,6 @@
 """What the person chose of the cut: strategy, budget, and tensors forced by hand; and its cut."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -133,11 +134,11 @@ def forced_ids(screen: Screen) -> dict[str, Any]:
     return {way: tuple(i for i, w in forced if w == way) for way in (SAVE, RECOMPUTE)}
 
 
-def force(screen: Screen, node_id: str, way: str | None) -> None:
-    """Force a tensor to be saved or recomputed, or (None) leave it to the strategy again."""
+def force(screen: Screen, ids: Collection[str], way: str | None) -> None:
+    """Force tensors to be saved or recomputed, or (None) leave them to the strategy again."""
     everywhere: dict[Any, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
-    forced = {i: w for i, w in forced_by_hand(screen).items() if i != node_id}
+    forced = {i: w for i, w in forced_by_hand(screen).items() if i not in ids}
     if way is not None:
-        forced[node_id] = way
+        forced |= dict.fromkeys(ids, way)
     everywhere[screen.place] = forced
     st.session_state.keep_by_hand = everywhere
