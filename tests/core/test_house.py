@@ -41,7 +41,7 @@ LINES = {
     "passes": 10909,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26219,
+    "viz": 26214,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

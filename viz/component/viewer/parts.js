@@ -2,17 +2,14 @@
 
 import { sizeText } from "./layout/words.js";
 
-const MOST = 2 ** 29; // bytes that are unpacked of one file
+// Bytes of a file, and of what is unpacked of it: a small one can hold more than a browser can.
+export const MOST = 2 ** 29;
 
 // Why something is not shown, as a sentence for people.
 export class Refused extends Error {}
 
-// What a file's blocks may still take, unpacked: a small file can hold more than a browser has
-// memory for.
-export function room() { return { bytes: MOST }; }
-
-// JSON that is deflated; Refused where it takes more than there is room for.
-export async function unpack(bytes, left = room()) {
+// JSON that is deflated; Refused where it takes more than is left for it.
+export async function unpack(bytes, left = { bytes: MOST }) {
   const chunks = [];
   const count = new WritableStream({ write(chunk) {
     if ((left.bytes -= chunk.length) < 0) {

@@ -1,6 +1,6 @@
 // A page's data: blocks of JSON, deflated, as base64. Long texts stand once, in the pool.
 
-import { room, unpack } from "../../component/viewer/parts.js";
+import { MOST, unpack } from "../../component/viewer/parts.js";
 
 const SIGN = "\u0001";
 
@@ -23,7 +23,7 @@ function filled(value, pool) {
 // What reads a block by its name, once; it fails where the block is missing, damaged, or too large.
 export function reader(blocks) {
   const known = new Map();
-  const left = room();
+  const left = { bytes: MOST }; // for all of them
   const once = (id, make) => {
     if (!known.has(id)) known.set(id, make());
     return known.get(id);

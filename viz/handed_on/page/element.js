@@ -3,13 +3,12 @@
 
 import { element, Refused } from "../../component/viewer/parts.js";
 import { reader } from "./blocks.js";
-import { dataOf, fetched, fileText } from "./load.js";
+import { DATA, dataOf, fetched, fileText } from "./load.js";
 import { filled } from "./made.js";
 import { Page } from "./page.js";
 import { Place } from "./place.js";
 import { damaged } from "./sections.js";
 
-const DATA = "script[type='application/x-relascope']";
 const BEGINS = ["tab", "step", "node", "cut"]; // where a part of a page begins, as an address has it
 const OFFER = "Drop a file here, or open one: a recording, a session's file, a graph's JSON, a page "
   + "that relascope wrote (-o FILE.html), or the data of one (-o FILE.page.json). It stays on this "

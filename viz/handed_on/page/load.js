@@ -1,12 +1,11 @@
 // What a file holds for the page: read as text, never run.
 
-import { Refused } from "../../component/viewer/parts.js";
+import { MOST, Refused } from "../../component/viewer/parts.js";
 
 const VERSION = 1; // of a page's data
-const MOST = 512 * 2 ** 20; // bytes of a file, more than any page has
-const DATA = "script[type='application/x-relascope']";
+export const DATA = "script[type='application/x-relascope']";
 
-// What has a page's data among others, not deflated: how it begins, and the command that puts them in.
+// What may have a page's data in it, not deflated: how it begins, and the command that puts it in.
 const HOLDERS = [
   ["PK", "session's file", "relascope replay FILE -o session.zip"],
   ['{"relascope_recording"', "recording", "relascope open FILE -o run.rsc"],
