@@ -38,6 +38,11 @@ _SEEN = (960, 600)
 _PICTURE = (480, 300)
 _MORE, _LESS = "default", "default|-combine_batch_matmul"
 _CUT = ("micrograd", "mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
+_LECTURE = "docs/lectures"
+_LECTURES = {
+    "Execution": "matmul_by_hand|LegalizeOps",
+    "Fusion": "fuse_by_hand|LegalizeOps|FuseTIR",
+}
 _STEPPED = ("mlp", "bert_layer", "vit")
 
 
@@ -77,6 +82,10 @@ def entries() -> list[Entry]:
     both = ("diff", *models, "--engine", "relay", "--passes", _MORE, "--passes-b", _LESS)
     about = "One layer with and without the pass that joins the products of query, key and value."
     found.append(Entry("Two runs", "With and without a pass", about, both))
+    for title, steps in _LECTURES.items():
+        words = ("step", f"{_LECTURE}/mlp.py", "--pass-file", f"{_LECTURE}/{title.lower()}.py")
+        about = f"By hand beside TVM's own: {_LECTURE}/{title.lower()}.md."
+        found.append(Entry("Lectures", title, about, (*words, "--passes", steps, "--check")))
     about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
     words = ("record", "-o", _RUN, "--", sys.executable, str(_SCRIPT))
     found.append(Entry("A compile of one's own", "relax.build", about, words))

@@ -19,8 +19,8 @@ from relascope.passes.catalogue.user import VARIABLE
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 LECTURES = ROOT / "docs" / "lectures"
-STATUS = {"report.py": 1}
-"""What a script ends with, if not with 0."""
+STATUS = {"report.py": 1, "diff": 1}
+"""What a script or a command ends with, if not with 0: it shows a fault, or a difference."""
 
 
 def pattern(line):
@@ -51,7 +51,7 @@ def command(tmp_path_factory):
         program, *arguments = shlex.split(line)
         if program == "relascope":
             with redirect_stdout(StringIO()) as printed:
-                assert main(arguments, connect) == 0, line
+                assert main(arguments, connect) == STATUS.get(arguments[0], 0), line
             return printed.getvalue()
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
         status = STATUS.get(arguments[0].rpartition("/")[2], 0)
