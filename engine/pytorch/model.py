@@ -6,6 +6,8 @@ This file knows torch and no TVM; it runs in an engine's child process.
 from __future__ import annotations
 
 import copy
+import pickle
+import random
 import re
 import traceback
 import warnings
@@ -17,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
@@ -722,7 +725,7 @@ def _trace(
 ) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], Watch]:
     """The trace, the outputs of its run, the generators' states after it, and what was seen."""
     seen: list[tuple[torch.Tensor, ...]] = []
-    watch = Watch(module)
+    watch, others = Watch(module), _other_generators()
 
     def flat(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
         # A trace cannot return everything that a module can, but a tuple of tensors it can.
@@ -752,8 +755,15 @@ def _trace(
             hook.remove()
     if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
         notes.append("The trace holds for these input shapes only.")
+    if _other_generators() != others:
+        message = "forward() draws from Python's or NumPy's random numbers, not PyTorch's."
+        notes.append(f"{message} The program has those of this run for good.")
     notes.extend(watch.reads)
     return traced, seen[-1], states, watch
+
+
+def _other_generators() -> bytes:
+    return pickle.dumps((random.getstate(), np.random.get_state()))
 
 
 def _that_ran(

@@ -37,7 +37,7 @@ LINES = {
     "bench": 4092,
     "commands": 3423,
     "core": 1379,
-    "engine": 41850,
+    "engine": 41860,
     "passes": 10909,
     "recorder": 1494,
     "samples": 585,

@@ -1,11 +1,13 @@
 """Loading models, and PyTorch's own outputs, gradients and masks."""
 
 import pickle
+import random
 import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -626,6 +628,16 @@ def test_draws_that_masks_cannot_repeat_are_refused(module, words, where):
     source = ModelSource("module", training=True)
     with refused("operator", words, where=where):
         model_from_module(module.train(), ("x",), (torch.randn(3, 4),), source, quiet)
+
+
+@pytest.mark.parametrize("draw", [random.random, numpy.random.rand])
+def test_random_numbers_of_others_are_said_to_stay(draw):
+    class Other(nn.Module):
+        def forward(self, x):
+            return x * draw()
+
+    opened = model_from_module(Other(), ("x",), (torch.ones(2),), ModelSource("module"), quiet)
+    assert any("random numbers, not PyTorch's" in note for note in opened.notes)
 
 
 def test_scripted_functions_and_dict_outputs(tmp_path):
