@@ -207,10 +207,9 @@ def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        about = (
-            f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp :: "
-        )
-        about += "matmul' (modules :: operator), and choose the rest around them; repeatable"
+        about = f"{does} this node of the joint graph, or those of a pattern such as "
+        about += "'layer.*.mlp :: matmul' (modules :: operator), and choose the rest around them; "
+        about += "repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 
