@@ -1,7 +1,9 @@
 """Builds the gallery: `make gallery`, a folder of pages for a browser, with a picture of each.
 
 Every page is what a command writes with `-o`, and needs neither a server nor a network; below each
-picture stands its command. Taking the pictures opens every page, as a reader would.
+picture stands its command. Taking the pictures opens every page, as a reader would. The recordings
+in `tutorials` were made by `relascope record -o NAME.rsc --no-page -- python NAME.py`, of scripts of
+Apache TVM's documentation.
 """
 
 import argparse
@@ -89,6 +91,10 @@ def entries() -> list[Entry]:
     about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
     words = ("record", "-o", _RUN, "--", sys.executable, str(_SCRIPT))
     found.append(Entry("A compile of one's own", "relax.build", about, words))
+    for path in sorted(Path(__file__).with_name("tutorials").glob("*.rsc")):
+        about = f"A recording of {path.stem}.py of TVM's documentation, unchanged, with TVM 0.27."
+        words = ("open", str(path.relative_to(ROOT)))
+        found.append(Entry("TVM's own tutorials", path.stem.replace("_", " "), about, words))
     return [*found, *_faults()]
 
 

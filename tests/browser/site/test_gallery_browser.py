@@ -7,6 +7,7 @@ import pytest
 
 from graphs import transformer
 from place import ROOT
+from relascope.recorder.reading import read
 from relascope.viz.handed_on.formats import Appearance, graph_file
 
 sys.path.append(str(ROOT / "docs" / "gallery"))
@@ -45,6 +46,13 @@ def test_a_page_that_fails_is_not_listed(tmp_path, chromium):
 def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
     with pytest.raises(RuntimeError, match="No sample"):
         gallery.relascope(("graph", "nothing_like_it"), tmp_path / "page.html")
+
+
+def test_the_recordings_of_tvms_tutorials_are_whole():
+    words = [e.words for e in gallery.entries() if e.group == "TVM's own tutorials"]
+    found = [read(ROOT / path) for _, path in words]
+    assert len(found) == 4
+    assert all(f.whole and f.passes for f in found)
 
 
 def test_its_pages_have_names_of_their_own():
