@@ -1,9 +1,9 @@
 """Builds the gallery: `make gallery`, a folder of pages for a browser, with a picture of each.
 
 Every page is what a command writes with `-o`, and needs neither a server nor a network; below each
-picture stands its command. Taking the pictures opens every page, as a reader would. The recordings
-in `tutorials` were made by `relascope record -o NAME.rsc --no-page -- python NAME.py`, of scripts of
-Apache TVM's documentation.
+picture stands its command. Taking the pictures opens every page, as a reader would.
+The recordings in `tutorials` are of scripts of Apache TVM's documentation: `relascope record -o
+NAME.rsc --no-page -- python NAME.py`.
 """
 
 import argparse
