@@ -1,6 +1,8 @@
 """`bisect` and `reduce`."""
 
+import shlex
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from relascope.commands.shared import Command, Document, check_folder, write_files
@@ -20,9 +22,17 @@ def bisect(command: Command) -> Document:
 
     Of a pass on our rewriters, also the application of it that does, and to which node.
     """
+    if command.args.out:
+        check_folder(command.args.out, "report", "--out")
     result = _bisected(command)
     inside = nth.nth(command, command.engine, result)
-    return command.written(tables.bisect_document(command.engine, result, inside))
+    document = tables.bisect_document(command.engine, result, inside) | {"report": None}
+    if command.args.out:
+        whole = narrowed(command, result, command.args.out, "--out", most=1)
+        document["report"] = whole["report"]
+        if whole["report"] is None:
+            document["verdict"] += f" There is no report. {whole['verdict']}"
+    return command.written(document)
 
 
 def reduce(command: Command) -> Document:
@@ -39,9 +49,15 @@ def narrowed(
     """What narrowing a fault gave, with the report written to a folder that an option named."""
     made = None
     if not cannot(found):
-        made = narrow(command, command.engine, found, most=most, limits=command.limits)
+        said = shlex.join(["relascope", *command.args.argv])
+        ir, limits = command.engine, command.limits
+        made = narrow(command, ir, found, most=most, limits=limits, command=said)
     if made is not None and made.report is not None:
-        write_files(made.report.files, folder, option)
+        from relascope.viz.handed_on.fault import with_page
+
+        report = with_page(made.report)
+        write_files(report.files, folder, option)
+        made = replace(made, report=report)
     return fault.document(command.engine, found, made, str(folder))
 
 

@@ -53,7 +53,8 @@ baseline | gate.baseline | {_MODEL} gate.options.baseline |
 pipelines | gate.bulk | model gradient gate.options.coverage |
     check a model in each of TVM's pipelines
 bulk | gate.bulk | gate.options.bulk | check many models with many pipelines
-bisect | faults | {_MODEL} bisect tolerance output | find the first pass that makes a result bad
+bisect | faults | {_MODEL} bisect tolerance output report |
+    find the first pass that makes a result bad
 reduce | faults | {_MODEL} bisect tolerance reduce |
     narrow a pass's fault to the smallest module
 captures | cuts | {_MODEL} captures time output | show what the forward saves for the backward

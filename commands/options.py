@@ -177,10 +177,16 @@ def bisect(command: ArgumentParser) -> None:
     add("--repeats", type=positive, metavar="N", help=about)
 
 
+def report(command: ArgumentParser, needed: bool = False) -> None:
+    """Where a report goes."""
+    about = "folder to write the report to"
+    command.add_argument("--out", type=Path, required=needed, metavar="FOLDER", help=about)
+
+
 def reduce(command: ArgumentParser) -> None:
     """Where a report goes, and how long it may be looked for."""
+    report(command, needed=True)
     add = command.add_argument
-    add("--out", type=Path, required=True, metavar="FOLDER", help="folder to write the report to")
     add("--tries", type=positive, default=MOST, metavar="N", help="maximum number of pieces to try")
 
 

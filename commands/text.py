@@ -227,7 +227,16 @@ def check(document: Document) -> str:
 
 def bisect(document: Document) -> str:
     verdict = f"{document['verdict']} {document['compiles']} compiles."
-    return sections.text([_head(document), tables.tries_table(document["log"]), verdict])
+    log = tables.tries_table(document["log"])
+    return sections.text([_head(document), log, verdict, _written(document)])
+
+
+def _written(document: Document) -> str:
+    """Where a report is, if there is one."""
+    if not document.get("report"):
+        return ""
+    run = "see README.md" if document["kind"] == OF_TEST else "run report.py"
+    return f"Written to {document['report']['folder']}; {run} there."
 
 
 def profile(document: Document) -> str:
@@ -268,9 +277,8 @@ def reduce(document: Document) -> str:
     parts = [_head(document), bisected, fault.pieces_table(document["tries"]), document["verdict"]]
     if document["report"] is not None:
         after = document["after"] and f"after:\n{document['after'].rstrip()}"
-        run = "see README.md" if document["kind"] == OF_TEST else "run report.py"
-        written = f"Written to {document['report']['folder']}; {run} there."
-        parts += [document["title"], f"before:\n{document['before'].rstrip()}", after, written]
+        before = f"before:\n{document['before'].rstrip()}"
+        parts += [document["title"], before, after, _written(document)]
     return sections.text(parts)
 
 

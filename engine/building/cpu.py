@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from relascope.core.errors import EngineError
@@ -97,9 +97,15 @@ def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     return info
 
 
+def machine(info: Mapping[str, str] | None = None) -> str:
+    """The processor's name; other systems than Linux know less of it, but something."""
+    info = cpu_info() if info is None else info
+    return info.get("model name") or platform.processor() or platform.machine()
+
+
 def cpu_words(info: dict[str, str], flags: frozenset[str]) -> str:
     """The processor for people: its name, its vector instructions, how many cores there are."""
-    model = info.get("model name") or platform.processor() or platform.machine()
+    model = machine(info)
     model = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model)
     vector = next(
         (w for f, w in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("avx", "AVX")) if f in flags), ""

@@ -21,8 +21,8 @@ FEW = 400
 """Literals that a script may spell out."""
 _SHORT = 16
 """Literals of an array that is spelled out among others that are drawn."""
-_MOST = 12_000
-"""Characters of a program that TVM's parser does not read, packed."""
+_MOST = 16_000
+"""Characters of a program, or of one that TVM's parser does not read, packed."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def script(
         "" where the program is too long to paste, or needs more than TVM.
     """
     words, packed = _DIALECTS[ir], "" if program else _packed(json)
-    if "relascope" in program + json or len(packed) > _MOST:
+    if "relascope" in program + json or len(packed or program) > _MOST:
         return ""
     if where.building and not where.target.startswith("llvm"):
         return ""

@@ -97,14 +97,21 @@ def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Dif
         return Difference(float("inf"), float("inf"))
     if not before.size:
         return Difference(0.0, 0.0)
+    scale, worst = max(_scale(before), floor), float(gaps(before, after).max())
+    if before.dtype.kind in "iu" and after.dtype.kind in "iu":
+        scale = min(scale, _WHOLE_NUMBERS)
+    return Difference(worst, worst / scale if scale else worst)
+
+
+def gaps(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Absolute differences of two arrays of one shape, element by element, in float64; infinite
+    where one alone is NaN."""
     a, b = after.astype(np.float64), before.astype(np.float64)
-    scale = max(_scale(before), floor)
     with np.errstate(invalid="ignore"):
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     if before.dtype.kind in "iu" and after.dtype.kind in "iu":  # beyond 2**53 float64 rounds
-        gap, scale = np.maximum(gap, before != after), min(scale, _WHOLE_NUMBERS)
-    worst = float(np.nan_to_num(gap, nan=np.inf).max())
-    return Difference(worst, worst / scale if scale else worst)
+        gap = np.maximum(gap, before != after)
+    return np.nan_to_num(gap, nan=np.inf)
 
 
 def ratio(before: Callable[[], None], after: Callable[[], None], seconds: float = 0.5) -> float:

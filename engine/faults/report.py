@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from relascope.core.identity import carry_identity
-from relascope.engine.faults import bundle, pasted, replay
+from relascope.core.version import __version__
+from relascope.engine.building.cpu import machine
+from relascope.engine.faults import bundle, markdown, pasted, replay
 from relascope.engine.faults.files import piece_files
 from relascope.engine.faults.narrow import (
     Extracted,
@@ -33,7 +35,15 @@ from relascope.engine.faults.narrow import (
 from relascope.engine.faults.recorded import became
 from relascope.engine.faults.show import EPILOG
 from relascope.engine.limits import MIB
-from relascope.engine.protocol.fault import OF_PASS, OF_TEST, Account, ModuleFiles, Report, Where
+from relascope.engine.protocol.fault import (
+    OF_PASS,
+    OF_TEST,
+    Account,
+    ModuleFiles,
+    Passage,
+    Report,
+    Where,
+)
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.pipeline import Step
@@ -42,7 +52,11 @@ from relascope.passes.tvm_calls import Intercepted, TvmCall, intercepting
 
 Calls = Sequence[TvmCall]
 
-_FOLDERS = re.compile(r"(?:/[\w.@+~-]+)+/(?=[\w.-])")
+_FOLDERS = re.compile(r"(?<![\w./~-])(?:/[\w.@+~-]+)+/(?=[\w.-])")
+
+
+_OPTIONS = re.compile(r"(?<=\bllvm)(?: -[\w-]+(?:=[^\s:,]+)?)+")
+"""Those of the target that was bisected, some of which only relascope knows."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,9 @@ def report(
     script = _pasted(backend, start, where, found, written, calls)
     more = calls, script, modules
     facts = Facts(*about, written, text, after_text, results, rest, *more)
-    return Report(title(facts), facts.before, facts.after, files(facts), graph, after_graph)
+    told, name = passages(facts), title(facts)
+    found_files = files(facts) | markdown.written(name, told)
+    return Report(name, facts.before, facts.after, found_files, graph, after_graph, told)
 
 
 def _called(
@@ -265,7 +281,7 @@ def _result(facts: Facts) -> str:
 def files(facts: Facts) -> dict[str, bytes]:
     passes = [entry for _, entry in facts.copied]
     own = bundle.siblings(Path(e.own_file) for e in passes if e.own_file)
-    found = {path.name: path.read_bytes() for path in own} | {"README.md": _readme(facts).encode()}
+    found = {path.name: path.read_bytes() for path in own}
     if facts.modules:
         return found | {n: c for one in facts.modules.values() for n, c in one.files.items()}
     modules = [_module(e)[0] for e in passes if not e.own_file]
@@ -385,60 +401,88 @@ def _plain(text: Any) -> str:
     return str(text).replace("\\", "/").replace('"""', "'''")
 
 
-def _readme(facts: Facts) -> str:
-    parts = [
-        f"# {title(facts)}",
-        "## What happens",
+def passages(facts: Facts) -> tuple[Passage, ...]:
+    """The text: in the order and the words of TVM's form for bugs, then the module and the rest."""
+    found, command = (_FOLDERS.sub("", t) for t in (facts.account.found, facts.account.command))
+    kind = "python" if facts.ir == "relax" else ""  # TVMScript
+    before = "" if facts.pasted and facts.written.text else facts.before  # it is in the script
+    modules = {"before": before, "after": facts.after}
+    return (
+        Passage("Expected behavior", _expected(facts)),
         _happens(facts),
-        "## What should happen",
-        _expected(facts),
-        "## How to run it",
+        Passage("The first bad pass", _passes(facts)),
+        Passage("Environment", "\n".join(f"- {line}" for line in _versions(facts))),
         _how(facts),
-        "## Versions",
-        "\n".join(f"- {line}" for line in _versions(facts)),
-        "## The pass" if len(facts.start.steps) == 1 else "## The passes",
-        _passes(facts),
-        "## The program before it",
-        _fenced(facts.before),
-        _arguments(facts),
-    ]
-    if facts.after:
-        parts += ["## The program after it", _fenced(facts.after)]
-    parts += ["## How it was found", facts.account.found]
-    return "\n\n".join(p for p in parts if p) + "\n"
+        *(
+            Passage(f"The module {name} the pass", "", code, kind, file=f"{name}.txt")
+            for name, code in modules.items()
+            if code
+        ),
+        Passage("How it was found", found, command, "sh", file="command.txt"),
+        *_folder(facts),
+    )
 
 
-def _happens(facts: Facts) -> str:
-    shown, where = facts.account.shown, facts.where
+def _happens(facts: Facts) -> Passage:
+    shown, where, actual = facts.account.shown, facts.where, "Actual behavior"
     if where.kind == "wrong":
         text = (
             f"On the same inputs the program gives other results {_when(facts)}: "
             f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
             f"the result's scale (limit {where.limit:.0e})."
         )
-        rounding = "All is in float64, where rounding is far below that: it is wrong, not rounded."
         dtypes = {str(v.dtype) for v in facts.extracted.values.values()}
-        in_double = "float64" in dtypes and "float32" not in dtypes
-        return f"{text} {rounding}" if in_double else text
+        if "float64" in dtypes and "float32" not in dtypes:
+            text += (
+                " All is in float64, where rounding is far below that: it is wrong, not rounded."
+            )
+        return Passage(actual, text, rows=_differing(facts.results))
     if where.kind == OF_TEST and shown.test is not None:
         which = "the module after the pass bad, and the one before it good"
         if not facts.start.steps:
             which = "the module bad"
         output = _FOLDERS.sub("", shown.test.output.rstrip())
         text = f"`{facts.account.test}` calls {which}: {_FOLDERS.sub('', shown.test.words)}."
-        return f"{text} It prints:\n\n{_fenced(output)}" if output else text
-    if where.kind == "slow":
-        return (
-            f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as before it "
-            f"(limit {where.limit:g})."
-        )
-    if where.kind == "long":
-        return f"The pass takes {_taken(facts)} on the program below (limit {where.limit:.3g} s)."
-    if where.kind == "memory":
-        limit = f"limit {where.limit / MIB:.1f} MiB"
-        return f"{_taken(facts)} of memory stay when the pass is done ({limit})."
+        text += " It prints:" if output else ""
+        return Passage(actual, text, output, file="output.txt")
+    limit = f"limit {where.limit / MIB:.1f} MiB"
+    text = {
+        "slow": f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as "
+        f"before it (limit {where.limit:g}).",
+        "long": f"The pass takes {_taken(facts)} on the program below (limit {where.limit:.3g} s).",
+        "memory": f"{_taken(facts)} of memory stay when the pass is done ({limit}).",
+    }.get(where.kind, "")
+    if text:
+        return Passage(actual, text)
     what = "The pass, or building or running what it makes," if where.building else "The pass"
-    return f"{what} {_crashes(facts)}:\n\n{_fenced(_message(facts))}"
+    said = f"{what} {_crashes(facts)}:"
+    return Passage(actual, said, _message(facts), file="message.txt")
+
+
+_FEW = 8
+
+
+def _differing(results: Mapping[str, np.ndarray]) -> tuple[dict[str, str], ...]:
+    """Where results differ most, with the values that are expected and seen."""
+    found = list[tuple[float, dict[str, str]]]()
+    for name, before in results.items():
+        if not name.startswith("expected "):
+            continue
+        number, after = name.split()[1], results.get(f"seen {name.split()[1]}")
+        if after is None or before.shape != after.shape:
+            sides = [before.shape, "none" if after is None else after.shape]
+            found.append((np.inf, _row(number, "shape", *map(str, sides))))
+            continue
+        gap = replay.gaps(before, after)
+        for at in np.argsort(-gap, axis=None, kind="stable")[:_FEW]:
+            place = str([int(i) for i in np.unravel_index(at, gap.shape)])
+            row = _row(number, place, str(before.flat[at]), str(after.flat[at]))
+            found += [(float(gap.flat[at]), row)] * bool(gap.flat[at])
+    return tuple(row for _, row in sorted(found, key=lambda one: -one[0])[:_FEW])
+
+
+def _row(result: str, at: str, expected: str, seen: str) -> dict[str, str]:
+    return {"result": result, "at": at, "expected": expected, "seen": seen}
 
 
 def _message(facts: Facts) -> str:
@@ -455,7 +499,7 @@ def _when(facts: Facts) -> str:
 
 
 _EXPECTED = {
-    "wrong": "The same results, but for rounding.",
+    "wrong": "The same results with the pass as without it, but for rounding.",
     OF_TEST: "The test calls it good: exit status 0.",
     "slow": "A program that is not slower.",
     "long": "The pass takes less time.",
@@ -473,33 +517,39 @@ def _expected(facts: Facts) -> str:
     return _EXPECTED[f"crash {_crash(facts)}" if kind == "crash" else kind]
 
 
-def _how(facts: Facts) -> str:
+def _how(facts: Facts) -> Passage:
+    title = "Steps to reproduce"
     if facts.modules:
+        test = facts.account.test
         after, before = facts.modules["module"].name, facts.modules["before"].name
-        return (
-            f"```\nchmod +x {facts.account.test}\n./{facts.account.test} {after} {before}\n```\n\n"
-            f"`{after}` is the module that is judged, `{before}` the same before the pass. The "
-            "`.npz` beside each has a value for every argument of its `main`, by name."
+        told = (
+            f"In the folder of this report. `{after}` is the module that is judged, `{before}` the "
+            "same before the pass. The `.npz` beside each has a value for every argument of its "
+            "`main`, by name."
         )
+        return Passage(title, told, f"chmod +x {test}\n./{test} {after} {before}", "sh")
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
+    if not facts.pasted:
+        return Passage(title, f"In the folder of this report. Needs: {need}", _USAGE, "sh")
+    does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
+    words = f"This script {does} while the fault shows, and ends well once it is fixed."
+    return Passage(title, f"{words} Needs: {need}", facts.pasted, "python")
+
+
+def _folder(facts: Facts) -> tuple[Passage, ...]:
+    if facts.modules:
+        return ()
     takes = "an IRModule and returns one"
     if facts.left is None and not facts.calls:
         takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
-    return (
-        f"{_as_file(facts)}{_fenced(_USAGE)}\n\nNeeds: {need}\n\n{EPILOG} {_to_fix(facts)} With "
-        f"`--fix`, a function of your own takes the place of the pass: it takes {takes}.\n\n"
+    words = (
+        f"`python report.py` there shows the fault, too. {EPILOG} {_to_fix(facts)} With `--fix "
+        f"FILE.py:FUNCTION`, a function of your own takes the place of the pass: it takes {takes}. "
         "`values.npz` has the arguments, the constants, the expected results and those seen. The "
         "folder `relascope` has what `report.py` imports; no installed relascope is used."
     )
-
-
-def _as_file(facts: Facts) -> str:
-    does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
-    needs = " It needs the TVM that has Relay, and numpy." if facts.ir == "relay" else ""
-    above = f"As a file of its own, which {does} while the fault shows.{needs}"
-    code = _fenced(facts.pasted, "python")
-    return facts.pasted and f"{above}\n\n{code}\n\nIn the folder of this report:\n\n"
+    return (Passage("The report's folder", words, rows=_arguments(facts)),)
 
 
 def _to_fix(facts: Facts) -> str:
@@ -520,27 +570,42 @@ def _package(name: str, otherwise: str) -> str:
 def _versions(facts: Facts) -> list[str]:
     packages = REGISTRY[facts.ir].packages
     wheel = ", ".join(filter(None, (_package(name, "") for name in packages)))
+    torch = _package("torch", "").replace("==", " ").replace("torch", "PyTorch")
+    others = f"Python {platform.python_version()}", torch, f"numpy {np.__version__}"
     return [
         facts.version + (f" ({wheel})" if wheel else ""),
-        f"Python {platform.python_version()}, numpy {np.__version__}",
-        f"{platform.system()} on {platform.machine()}, target `{facts.where.target}`",
+        ", ".join(filter(None, (*others, f"relascope {__version__}"))),
+        f"Operating system: {_system()}",
+        f"Processor: {machine()} ({platform.machine()}), target `{facts.where.target}`",
     ]
 
 
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:  # no Linux, or one that says nothing of itself
+        name = ""
+    kernel = f"{platform.system()} {platform.release()}"
+    return f"{name} ({kernel})" if name else kernel
+
+
 def _passes(facts: Facts) -> str:
+    said = _OPTIONS.sub("", _FOLDERS.sub("", facts.account.bisected))
+    lines = [f"{said}\n"] * bool(said)
     if facts.left is not None:
         names = ", ".join(entry.title for _, entry in facts.start.steps)
-        return (
+        lines.append(
             f"- {names}, recorded in a compile. It is not run here: the program after it is what "
             "became of the program before it, by nodes that are the same in both."
         )
-    lines = []
+        return "\n".join(lines)
     for index, (step, entry) in enumerate(facts.start.steps):
-        place = f" Its code is in `{Path(entry.own_file).name}`." if entry.own_file else ""
         if facts.calls:
             call = facts.calls[index]
             given = ", ".join(f"{n}={v!r}" for n, v in call.arguments.items())
-            place = f" `report.py` calls `{call.module}.{call.function}({given})`."
+            lines.append(f"- `{step}` calls `{call.module}.{call.function}({given})`.")
+            continue
+        place = f" Its code is in `{Path(entry.own_file).name}`." if entry.own_file else ""
         lines.append(f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}{place}")
     if facts.start.tail:
         names = ", ".join(f"`{s}`" for s, _ in facts.start.tail)
@@ -548,22 +613,16 @@ def _passes(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def _arguments(facts: Facts) -> str:
-    rows = ["| argument | type | stands for |", "|---|---|---|"]
+def _arguments(facts: Facts) -> tuple[dict[str, str], ...]:
+    rows = []
     for ident, name in facts.extracted.names.items():
         node = facts.start.graph.by_id[ident]
         told = f"{node.title}" + (f" in {node.scope}" if node.scope else "")
         if name in facts.extracted.made_up:
             told += ", with random values"
-        rows.append(f"| `{name}` | {node.outputs[0]} | {told} |")
-    constants = [
-        f"| `{name}` | {value.dtype}{list(value.shape)} | a constant of the program |"
-        for name, value in facts.written.constants.items()
-    ]
-    return "\n".join([*rows, *constants]) if len(rows) + len(constants) > 2 else ""
-
-
-def _fenced(text: str, language: str = "") -> str:
-    """A text as a block of Markdown, with a fence longer than any in it."""
-    fence = "`" * (1 + max(2, *(len(run) for run in re.findall("`+", f"`{text}"))))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+        rows.append({"argument": f"`{name}`", "type": str(node.outputs[0]), "stands for": told})
+    for name, value in facts.written.constants.items():
+        kind = f"{value.dtype}{list(value.shape)}"
+        told = "a constant of the program"
+        rows.append({"argument": f"`{name}`", "type": kind, "stands for": told})
+    return tuple(rows)

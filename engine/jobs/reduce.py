@@ -13,6 +13,7 @@ from pathlib import Path
 from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
 from relascope.engine.jobs.bisect import FACTOR, Bisection, named
+from relascope.engine.jobs.bisect import verdict as verdict_of_pass
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.runs import label_of, on_inputs
 from relascope.engine.limits import MIB, NO_LIMITS, Limits, limit_crossed
@@ -78,12 +79,15 @@ def narrow(
     tell: Callable[[PieceTry], None] = lambda one: None,
     most: int = MOST,
     limits: Limits = NO_LIMITS,
+    command: str = "",
 ) -> Reduction:
     """Narrow the fault that a bisection found to a small piece of the program before the pass.
 
     Args:
         ask: asks the engine; see `engine.jobs.bisect.bisect`.
+        most: pieces that are tried; one is the whole program.
         limits: that hold for the engine, for the report of a fault that crosses one.
+        command: for the report, the one that was run, or would do the same.
 
     Raises:
         EngineError: kind "usage"; there is nothing to narrow, see `cannot`. Other kinds: the
@@ -105,7 +109,8 @@ def narrow(
     words = search_words(made, calls(graph, found.piece))
     allowed = limits.seconds, limits.memory
     script = "" if test is None else f"test{Path(test.path).suffix}"
-    account = Account(Path(source.model).name, shown, words, found.minimal, *allowed, script)
+    told = script, verdict_of_pass(ir, bisection), command
+    account = Account(Path(source.model).name, shown, words, found.minimal, *allowed, *told)
     report: Report = ask("report", source, where, found.piece, account)
     if test is not None:
         report = replace(report, files={**report.files, script: Path(test.path).read_bytes()})
@@ -285,6 +290,8 @@ def search_words(made: Reduction, count: int) -> str:
         f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
         f"{'try' if len(made.log) == 1 else 'tries'}."
     )
+    if len(made.log) == 1 and left > 1:
+        return f"{text} No smaller part of it was looked for."
     if made.minimal:
         return f"{text} Without any one of them the fault does not show."
     return f"{text} The search stopped there; fewer may do."

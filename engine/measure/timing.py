@@ -4,14 +4,13 @@ They run in turns, in short blocks; each round gives a ratio, and the median rat
 and a run that does not count precede each block, for thread pools spin on after work.
 """
 
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relascope.engine.building.cpu import cpu_info
+from relascope.engine.building.cpu import machine as machine
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.times import TimeRow
 from relascope.engine.turns import alone
@@ -110,11 +109,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     q1, q2, q3 = statistics.quantiles(values, n=4, method="inclusive")
     return q1, q2, q3
-
-
-def machine() -> str:
-    # On other systems than Linux the platform module knows less, but something.
-    return cpu_info().get("model name") or platform.processor() or platform.machine()
 
 
 def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:

@@ -131,6 +131,8 @@ class Account:
         minimal: whether the fault goes away without any one of its nodes.
         seconds, memory: limits, as of `engine.limits.Limits`.
         test: a person's own test in the report, or "".
+        bisected: what bisection said.
+        command: that was run, or would do the same.
     """
 
     model: str
@@ -140,6 +142,26 @@ class Account:
     seconds: float = 0.0
     memory: float = 0.0
     test: str = ""
+    bisected: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a report's text: words, code and a table, each of them or none.
+
+    Args:
+        title: of the section that it begins; "" where it goes on.
+        words: sentences, or a list of them in lines; names in backticks.
+        file: where all of the code is written to if it is too long; "" for what is never cut.
+    """
+
+    title: str = ""
+    words: str = ""
+    code: str = ""
+    language: str = ""
+    rows: tuple[dict[str, str], ...] = ()
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +173,7 @@ class Report:
         files: contents by relative path, with slashes; "report.py" is to be run, unless a person's
             own test decides.
         graph_before, graph_after: the same as graphs; nodes that the passes left keep their ids.
+        passages: the text of its README.md.
     """
 
     title: str
@@ -159,3 +182,4 @@ class Report:
     files: dict[str, bytes]
     graph_before: Graph
     graph_after: Graph | None = None
+    passages: tuple[Passage, ...] = ()

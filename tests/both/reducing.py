@@ -84,7 +84,8 @@ def fixed(folder, fault):
 
 def narrowed(session, source, pipeline, **options):
     found = search(session, source, Pipeline.parse(pipeline), **options)
-    return reduce.narrow(asking(session), session.ir, found)
+    command = f"relascope reduce {source.model}"
+    return reduce.narrow(asking(session), session.ir, found, command=command)
 
 
 # Their reports differ: one is run alone, one has a constant. Each engine has one of the two.
@@ -119,6 +120,11 @@ def test_a_local_fault_comes_down_to_its_operator(case, session, tmp_path, fault
     text = (folder / "README.md").read_text()
     assert text.startswith(f"# [{case.ir.capitalize()}] {fault} changes the result of ")
     assert f"{made.shown.max_rel:.3e}" in text
+    told = "PyTorch 2.", "Operating system: ", "Processor: ", "### The first bad pass\n\nStep 2, "
+    rows = re.findall(r"^\| 0 \| \[.*\] \| (\S+) \| (\S+) \|$", text, re.MULTILINE)
+    off = max(abs(float(expected) - float(seen)) for expected, seen in rows)
+    assert off == pytest.approx(made.shown.max_abs, rel=1e-5)
+    assert all(t in text for t in (*told, f"relascope reduce {Path(source.model).name}\n"))
     assert str(tmp_path) not in text + (folder / "report.py").read_text()
     assert made.report.before != made.report.after
     for part in (made.report.before, made.report.after, made.operators[0], "python report.py"):

@@ -12,8 +12,11 @@ from graphs import transformer
 from joints import messy
 from notebooks.outputs import drawn_outputs, theme_of
 from relascope.commands.main import main
+from relascope.core.identity import carry_identity
+from relascope.engine.protocol.fault import Passage, Report
 from relascope.passes.cuts.cut import cut
 from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.fault import with_page
 from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import cut_tab, graph_tab
@@ -127,6 +130,30 @@ def test_names_are_text_and_nothing_else(opened, tmp_path):
     seen.page.get_by_role("tab").nth(1).click()
     assert nasty in seen.page.locator(".panel:not([hidden])").inner_text()
     assert seen.page.locator("img").count() == 0
+
+
+def test_a_report_of_a_fault_has_its_text_and_the_module_before_and_after(opened, tmp_path):
+    first, second = transformer(1), transformer(2)
+    row = {"at": "[0]", "expected": "1.0", "seen": "<b>2.0"}
+    parts = (
+        Passage("Actual behavior", "It calls `<b>abs`.", rows=(row,)),
+        Passage(code="a <b>\n  b"),
+    )
+    report = Report("Fold is wrong", "a\nb", "a\nc", {"README.md": b""}, first, second, parts)
+    files = with_page(report).files
+    assert [*files] == ["README.md", "report.html"]
+    path = tmp_path / "report.html"
+    path.write_bytes(files["report.html"])
+    file = opened(path, "#tab=passes")
+    added = len(carry_identity(first, second).added)
+    assert file.page.get_by_text(f"+{added}", exact=True).count() == 1
+    file.page.get_by_text("changed line").wait_for(timeout=LONG)
+    count = file.ask("d.node.id.length")
+    file.page.get_by_text("Before the pass").first.click()
+    file.wait("d.node.id.length < a", count)
+    file.page.get_by_role("tab", name="Report").click()
+    told = file.page.locator(".panel:not([hidden])").inner_text()
+    assert all(t in told for t in ("Actual behavior", "It calls <b>abs.", "a <b>\n  b", "<b>2.0"))
 
 
 VS_CODE = (  # as its frame for outputs has it

@@ -15,7 +15,7 @@ from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import bulk
 from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.own_test import OwnTest
-from relascope.engine.protocol.fault import ModuleFiles, Report, Suspects
+from relascope.engine.protocol.fault import ModuleFiles, Report, ScriptRun, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Culprits
@@ -196,12 +196,15 @@ def test_one_bad_run_of_several_is_bad(tmp_path):
     assert "in 1 of 3 runs" in bisection.verdict("relay", found)
 
 
+TRIED = (bisection.Try(Pipeline.parse("cse|fold"), 1, "bad", test=ScriptRun(1, 0.1)),)
+
+
 @pytest.fixture
 def narrowed(tmp_path):
     def run(body, suspects, bad, good=None):
         ask, test = Answers(), OwnTest.of(script(tmp_path, body))
         parts = (Pipeline.parse(bad), None if good is None else Pipeline.parse(good))
-        found = bisection.Bisection(question(test), "bad", Culprits(suspects, *parts), ())
+        found = bisection.Bisection(question(test), "bad", Culprits(suspects, *parts), TRIED)
         return ask, reduction.narrow(ask, "relay", found)
 
     return run
@@ -252,9 +255,8 @@ def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(tmp_pa
         return plain(method, source, about, *rest)
 
     path = script(tmp_path, f'grep -q {third} "$1" && exit 1\nexit 0')
-    found = bisection.Bisection(
-        question(OwnTest.of(path)), "bad", Culprits((IMPORT,), Pipeline()), ()
-    )
+    culprits = Culprits((IMPORT,), Pipeline())
+    found = bisection.Bisection(question(OwnTest.of(path)), "bad", culprits, TRIED)
     made = reduction.narrow(ask, "relay", found)
     assert (made.piece.nodes, made.where.building) == ((third,), False)
     assert set(buildings) == {True, False}

@@ -289,7 +289,8 @@ class Answers:
 def bisected(kind="wrong", pipeline="cse|fold|bind", suspects=(1,), double=None, **options):
     whole_ = Pipeline.parse(pipeline)
     question = bisection.Question(ModelSource("mlp", **options), whole_, "llvm -libs=mkl")
-    return bisection.Bisection(question, kind, Culprits(suspects, whole_, None), (), double)
+    one = bisection.Try(whole_, 2, kind, "output 0", 1.0, 0.5, 1e-5)
+    return bisection.Bisection(question, kind, Culprits(suspects, whole_, None), (one,), double)
 
 
 def wrong(where, piece, bare=False):
@@ -313,7 +314,7 @@ def test_the_suspects_alone_are_asked_about_on_a_plain_target():
 
 def test_what_is_wrong_in_float64_is_narrowed_in_float64():
     class Failed:
-        passed, failure = False, None
+        passed, failure, first_bad = False, None, None
 
     made = reduction.narrow(Answers(wrong), "relay", bisected(double=Failed()))
     assert (made.source.dtype, made.where.limit) == ("float64", 1e-10)
@@ -484,10 +485,29 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
     assert data["shown"]["max_rel"] == 0.5
     assert {t["outcome"] for t in data["tries"]} == {"wrong"} and len(data["tries"]) <= 3
     assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
-    assert data["report"] == {"folder": str(tmp_path / "out"), "files": ["README.md", "lib/x.py"]}
+    assert data["report"] == {
+        "folder": str(tmp_path / "out"),
+        "files": ["README.md", "lib/x.py", "report.html"],
+    }
     readme = (tmp_path / "out" / "README.md").read_text()
-    assert readme == "mlp float64 bind|fold|-cse|-fuse r"
+    assert readme.startswith("mlp float64 bind|fold|-cse|-fuse r\nrelascope reduce mlp --seed ")
     assert (tmp_path / "out" / "lib" / "x.py").exists()
+
+
+def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(connect, capsys, tmp_path):
+    def bisect(seed, name):
+        arguments = ["bisect", "mlp", "--seed", str(seed), "--passes", PIPELINE, "--json"]
+        assert cli.main([*arguments, "--out", str(tmp_path / name)], connect) == 0
+        return json.loads(capsys.readouterr().out)
+
+    data = bisect(faulty_session.WRONG_FOLD, "out")
+    assert data["report"]["files"] == ["README.md", "lib/x.py", "report.html"]
+    whole, command = (tmp_path / "out" / "README.md").read_text().rstrip().split("\n")
+    assert len(whole.split()) == 3 + 4  # all nodes of the module
+    assert command.startswith("relascope bisect mlp --seed ")
+    assert bisect(0, "none")["report"] is None
+    assert "There is no report. It cannot be" in bisect(faulty_session.WHOLE_FOLD, "no")["verdict"]
+    assert not (tmp_path / "none").exists() and not (tmp_path / "no").exists()
 
 
 def test_a_folder_that_is_not_empty_is_refused_before_anything_is_done(asked, tmp_path):

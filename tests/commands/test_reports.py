@@ -5,6 +5,7 @@ checkout), in one of TVM's (in the engine by a pass before it, in the bare envir
 """
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from torch import nn
 
 import bare
 from relascope.engine.faults import bundle
-from relascope.engine.faults.report import _fenced
+from relascope.engine.faults.markdown import LIMIT, fenced, prose, written
+from relascope.engine.protocol.fault import Passage
 from traces import save
 
 ROOT = Path(__file__).parents[2]
@@ -465,8 +467,52 @@ def test_a_report_runs_bare_and_ends_with_0_once_fixed(row, tmp_path, environmen
         options = ("--fix", f"{tmp_path / 'fixed.py'}:fixed")
         status, said = bare.run(python, report, *options, planted=planted)
         assert status == 0, said
+        if row.kind in ("wrong", "malformed"):
+            the_script_in_the_markdown_runs(python, report / "README.md", tmp_path, planted)
+
+
+def the_script_in_the_markdown_runs(python, markdown, folder, planted):
+    """It fails with the fault that the text tells of, and ends well where the pass is right."""
+    text = markdown.read_text()
+    (code,) = re.findall(r"^```python\n(import.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    alone = folder / "alone"
+    alone.mkdir()
+    (alone / "report.py").write_text(code)
+    status, said = bare.run(python, alone, planted=planted)
+    rows = re.findall(r"^\| 0 \| \[.*?\] \| (\S+) \| (\S+) \|$", text, re.MULTILINE)
+    if rows:  # the values that are told are those that the script sees
+        assert (status, "Not equal to tolerance" in said) == (1, True), said
+        off = max(abs(float(seen) - float(expected)) for expected, seen in rows)
+        assert re.search(r"Max absolute difference[^:]*: (\S+)", said)[1][:5] == f"{off}"[:5]
+    assert status == 1, said
+    assert bare.run(python, alone) == (0, "")
+
+
+def test_a_report_of_huge_modules_stays_below_the_limit_of_a_comment():
+    lines = "\n".join(f"  %{i} = add(%x, %y) /* `{i}` */;" for i in range(60_000))
+    rows = tuple({"argument": f"`p{i}`", "type": "float32[2]"} for i in range(5000))
+    whole = {"before": lines, "after": f"```\n{lines}", "message": "x" * 10**6}
+    parts = [Passage("Long words", "several words of it " * 9000)]
+    parts += [Passage(n, "", code, file=f"{n}.txt") for n, code in whole.items()]
+    parts += [Passage("Script", "", "print(1)\n" * 1500, "python"), Passage("Table", rows=rows)]
+    files = {name: text.decode() for name, text in written("t", parts).items()}
+    text = files.pop("README.md")
+    assert LIMIT - 5000 < len(text) < LIMIT == 65_536
+    assert files == {f"{n}.txt": code for n, code in whole.items()}
+    assert all(f"`{name}` in the report's folder has all of it" in text for name in files)
+    assert "print(1)\n" * 1500 in text and "4,960 more." in text
+    fences = re.findall(r"^(`{3,})\w*$", text, re.MULTILINE)
+    assert fences == ["```"] * 2 + ["````", "```", "````"] + ["```"] * 4
+    assert text.count("<details>") == text.count("</details>") == 2
+    short = written("t", [Passage("Before", "", "a\nb\n", file="before.txt")])
+    assert short == {"README.md": b"# t\n\n### Before\n\n```\na\nb\n```\n"}
+
+
+def test_no_name_in_a_sentence_calls_a_person_or_is_taken_for_html():
+    told = prose("Of @main, <b> and `@main x` (see #12)")
+    assert told == "Of `@main,` `<b>` and `@main x` (see `#12)`"
 
 
 @pytest.mark.parametrize(("text", "fence"), [("x `y`", "```"), ("a\n```\nb", "````"), ("", "```")])
 def test_no_text_ends_its_block_of_markdown(text, fence):
-    assert _fenced(text, "python") == f"{fence}python\n{text}\n{fence}"
+    assert fenced(text, "python") == f"{fence}python\n{text}\n{fence}"

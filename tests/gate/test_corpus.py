@@ -40,6 +40,7 @@ def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names, tmp_path
     assert [r["found"] for r in rows] == [r["expected"] for r in rows]
     assert corpus.missed(rows) == []
     assert corpus.score(rows)["few"] == corpus.score(rows)["controls"] == (1, 1)
+    assert "-schedules=" not in made[0].report.files["README.md"].decode()
     if (name := names[0]) in SEEN:  # with a script to paste that needs TVM alone
         (culprit,) = (r["culprit"] for r in rows if r["case"].endswith(name))
         fails_while_the_pass_runs(tmp_path, ir, made[0].report, culprit, SEEN[name])
@@ -50,7 +51,7 @@ SEEN = {"zero_by_zero": "Divide by zero", "plan_across_branches": "Var storage i
 
 def fails_while_the_pass_runs(folder, ir, report, culprit, said):
     text = report.files["README.md"].decode()
-    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"^```python\n(import.*?)^```", text, re.MULTILINE | re.DOTALL)
     without, count = re.subn(rf"(after = ).*{culprit}\(.*?\)\((\w+)\)\n", r"\1\2\n", code)
     assert count == 1
     for source, status in ((code, 1), (without, 0)):

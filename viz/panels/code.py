@@ -6,7 +6,6 @@ import streamlit as st
 
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.protocol.results import ModelInfo
-from relascope.engine.protocol.source import by_name
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
@@ -14,7 +13,7 @@ from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
 from relascope.viz.panels.shell.frame import heading
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows.script import script
+from relascope.viz.rows.script import arguments, script, training_arguments
 
 
 def show(screen: Screen) -> None:
@@ -96,29 +95,10 @@ def tensor(kind: TensorType) -> str:
 def commands(screen: Screen) -> list[str]:
     """The command lines that do what the tabs show."""
     source = screen.source
-    named = source.model in SAMPLES or by_name(source.model)
-    model = source.model if named else screen.label
-    common: list[str] = []
-    for name, value, default in (
-        ("--batch", source.batch, None),
-        ("--tokens", source.tokens, None),
-        ("--seed", source.seed, 0),
-        ("--dtype", source.dtype, "float32"),
-        ("--module", source.module, ""),
-        ("--call", source.call, 1),
-    ):
-        if value != default:
-            common += [name, str(value)]
-    if source.weights:
-        common.append("--random-weights")
-    for name, kind in source.inputs:
-        text = "x".join(map(str, kind.shape)) or "scalar"
-        common += ["--input", f"{name + '=' if name else ''}{text}:{kind.dtype}"]
-    both = [model, *common]
-    common = [model, "--engine", screen.ir, *common]
-    training = ["--training"] if source.training else []
-    if source.gradient != "tvm":
-        training += ["--gradient", source.gradient]
+    model, *more = arguments(source, screen.label)
+    both = [model, *more]
+    common = [model, "--engine", screen.ir, *more]
+    training = training_arguments(source)
     passes = []
     if screen.pipeline != default_pipeline(screen.ir, source.training, source.gradient):
         passes = ["--passes", str(screen.pipeline)]

@@ -21,6 +21,33 @@ def _is_named(source: ModelSource) -> bool:
     return source.model in SAMPLES or by_name(source.model)
 
 
+def arguments(source: ModelSource, label: str) -> list[str]:
+    """The arguments of a command that name a model, by its file's `label` where it has no name."""
+    given = [source.model if _is_named(source) else label]
+    for name, value, default in (
+        ("--batch", source.batch, None),
+        ("--tokens", source.tokens, None),
+        ("--seed", source.seed, 0),
+        ("--dtype", source.dtype, "float32"),
+        ("--module", source.module, ""),
+        ("--call", source.call, 1),
+    ):
+        if value != default:
+            given += [name, str(value)]
+    if source.weights:
+        given.append("--random-weights")
+    for name, kind in source.inputs:
+        text = "x".join(map(str, kind.shape)) or "scalar"
+        given += ["--input", f"{name + '=' if name else ''}{text}:{kind.dtype}"]
+    return given
+
+
+def training_arguments(source: ModelSource) -> list[str]:
+    """Those that ask for training, and for another gradient than TVM's."""
+    training = ["--training"] if source.training else []
+    return training + (["--gradient", source.gradient] if source.gradient != "tvm" else [])
+
+
 _HEAD = '''"""{name} in {title}, {mode}, pass by pass; written by relascope.
 
 Run it with relascope's folder on PYTHONPATH and the Python of its environment. Each

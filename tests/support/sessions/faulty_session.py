@@ -99,6 +99,7 @@ class FaultySession(PageSession):
 
     def report(self, source, where, piece, account, *, progress):
         about = f"{account.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"
+        about += f"\n{account.command}"
         files = {"README.md": about.encode(), "lib/x.py": b"x = 1"}
         after = "" if where.kind == "crash" else "after the pass"
         graphs = forward_graph(), None if where.kind == "crash" else forward_graph(False)

@@ -3,7 +3,7 @@
 import { element } from "../../component/viewer/parts.js";
 import { fileName, save } from "./made.js";
 import { Picture } from "./picture.js";
-import { asCsv, chart, damaged, figures, sentence, table } from "./sections.js";
+import { asCsv, chart, damaged, figures, passage, sentence, table } from "./sections.js";
 import { Steps } from "./steps.js";
 
 export class Page {
@@ -102,7 +102,7 @@ export class Page {
     } else {
       if (section.kind === "table") panel.tables.push(section);
       const onNode = (id) => panel.picture?.go(id);
-      panel.at.append({ chart, figures, sentence, table }[section.kind](section, onNode));
+      panel.at.append({ chart, figures, passage, sentence, table }[section.kind](section, onNode));
     }
   }
 

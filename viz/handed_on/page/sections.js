@@ -15,6 +15,12 @@ export function sentence({ text, warning }) {
   return element("p", { class: warning ? "warning" : "said" }, text);
 }
 
+export function passage({ title, words, code }) {
+  return element("section", {}, title ? element("h2", {}, title) : null,
+    words ? element("p", { class: "words" }, words) : null,
+    code ? element("pre", { class: "wide", tabindex: "0" }, code) : null);
+}
+
 // In place of what cannot be shown.
 export function damaged(error, what = "part of the file") {
   const known = error instanceof Refused;

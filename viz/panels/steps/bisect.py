@@ -1,6 +1,7 @@
 """In the tab "Passes": a button that finds the pass that breaks the pipeline, and what it found;
 below it one that narrows the fault inside that pass, with the report to download."""
 
+import shlex
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import View
+from relascope.viz.handed_on.fault import with_page
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text
 from relascope.viz.panels.shell.holding import pressed
@@ -25,6 +27,7 @@ from relascope.viz.panels.shell.request_cache import Request, RequestCache, Wait
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import fault, tables
+from relascope.viz.rows.script import arguments, training_arguments
 from relascope.viz.sessions import results
 
 _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
@@ -209,9 +212,14 @@ def _reduction(screen: Screen, found: Bisection) -> None:
         return
     log: list[PieceTry] = []
     ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
+    source, kind = found.question.source, found.question.kind
+    model = [*arguments(source, screen.label), "--engine", screen.ir, *training_arguments(source)]
+    wish = ["--kind", kind] if kind else []
+    line = ["reduce", *model, "--passes", str(found.question.pipeline), *wish, "--out", "report"]
+    command = shlex.join(["relascope", *line])
     with boundary(screen.cache, asked="reduce"):
         try:
-            made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits)
+            made = reduce.narrow(ask, screen.ir, found, log.append, limits=limits, command=command)
         finally:
             show_sections([fault.pieces_table(map(fault.piece_row, log))], "reduce")
         _reduced(screen, made)
@@ -227,7 +235,10 @@ def _reduced(screen: Screen, made: Reduction) -> None:
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
     packed = screen.cache.derive(
-        lambda: fault.zipped(report, folder), "report", made.bisection.question, made.piece
+        lambda: fault.zipped(with_page(report), folder),
+        "report",
+        made.bisection.question,
+        made.piece,
     )
     download(
         "Download the report",
@@ -235,8 +246,8 @@ def _reduced(screen: Screen, made: Reduction) -> None:
         f"{folder}.zip",
         "reduce_download",
         width="stretch",
-        help="A folder with README.md, shaped like a bug report, and report.py, which shows the "
-        "fault by itself.",
+        help="A folder with README.md, to paste into an issue tracker, the same as a page, and "
+        "report.py, which shows the fault by itself.",
     )
 
 

@@ -1,0 +1,74 @@
+"""A report of a fault with a page beside its text: the same sections, and the module drawn."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+
+from relascope.core.graph import Graph
+from relascope.engine.protocol.fault import Report
+from relascope.viz.compare.text import DiffEffort
+from relascope.viz.handed_on import sheet
+from relascope.viz.handed_on.graphs import PLAIN
+from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.handed_on.steps import StepSheet, StepsSheet, steps_tab
+from relascope.viz.rows.step_list import StepChange, StepListRow
+
+PAGE = "report.html"
+_SIDES = ("Before the pass", "After the pass")
+
+
+def with_page(report: Report) -> Report:
+    """A report with `report.html` among its files."""
+    return replace(report, files={**report.files, PAGE: _sheet(report).html().encode()})
+
+
+@dataclass
+class _Sides:
+    """What the module was before the pass (0) and after it (1)."""
+
+    report: Report
+    same: str = "The text did not change."
+    effort: DiffEffort = field(default_factory=DiffEffort)
+
+    def graph(self, key: int) -> Graph | None:
+        return self.report.graph_after if key else self.report.graph_before
+
+    def text(self, key: int) -> str:
+        return self.report.after if key else self.report.before
+
+
+def _sheet(report: Report) -> Sheet:
+    file = Sheet(report.title, {"IR": report.graph_before.ir.capitalize()})
+    file.tab("report", "Report", _sections(report))
+    before, after = report.graph_before, report.graph_after
+    listed = [StepListRow(_SIDES[0], "", nodes=len(before))]
+    steps = [StepSheet(_SIDES[0], [("main", (0, 0), "")])]
+    if after is not None:
+        met = StepChange.between(before, after).matched
+        listed.append(
+            StepListRow(
+                _SIDES[1],
+                "",
+                added=len(met.added),
+                removed=len(met.removed),
+                changed=len(met.changed),
+                nodes=len(after),
+            )
+        )
+        steps.append(StepSheet(_SIDES[1], [("main", (0, 1), "")]))
+    rows = [{**asdict(row), "idle": row.idle} for row in listed]
+    listing = {"list": "steps", "rows": rows}
+    steps_tab(file, StepsSheet(steps, _Sides(report), listing, len(steps) - 1), PLAIN)
+    return file
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    for one in report.passages:
+        yield {
+            "kind": "passage",
+            "title": one.title,
+            "words": one.words.replace("`", ""),
+            "code": one.code,
+        }
+        if one.rows:
+            rows = [{n: cell.replace("`", "") for n, cell in row.items()} for row in one.rows]
+            yield sheet.table("", rows)
