@@ -88,6 +88,9 @@ def entries() -> list[Entry]:
         words = ("step", f"{_LECTURE}/mlp.py", "--pass-file", f"{_LECTURE}/{title.lower()}.py")
         about = f"By hand beside TVM's own: {_LECTURE}/{title.lower()}.md."
         found.append(Entry("Lectures", title, about, (*words, "--passes", steps, "--check")))
+    words = ("captures", f"{_LECTURE}/mlp.py", "--pass-file", f"{_LECTURE}/gradient.py")
+    about = f"What a gradient by hand reads of the forward: {_LECTURE}/gradient.md."
+    found.append(Entry("Lectures", "Gradient", about, (*words, "--passes", "gradient_by_hand")))
     about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
     words = ("record", "-o", _RUN, "--", sys.executable, str(_SCRIPT))
     found.append(Entry("A compile of one's own", "relax.build", about, words))
