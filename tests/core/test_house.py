@@ -37,7 +37,7 @@ LINES = {
     "bench": 4092,
     "commands": 3453,
     "core": 1379,
-    "engine": 42044,
+    "engine": 42046,
     "passes": 10909,
     "recorder": 1494,
     "samples": 585,

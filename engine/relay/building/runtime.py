@@ -112,10 +112,12 @@ class Compiled:
             self._set(name, values, name in kept)
         results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
         self._module.run()
+        # Before an argument's copy goes: a result may be a view of it.
+        made = tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
         for name in self.used:
             if name not in kept:
                 self._held.pop(name, None)
-        return tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
+        return made
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """What is held between calls: the executor's pool, without arguments that it points at

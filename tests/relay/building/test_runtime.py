@@ -90,6 +90,14 @@ def test_a_viewed_argument_is_pointed_at():
     assert function.own_memory({}).peak == 2 * 64 * 128 * 4
 
 
+def test_a_view_of_an_argument_that_was_copied_is_read_before_the_copy_goes():
+    function = compiled(relay.Tuple([relay.reshape(var("x", 8, 4), (32,))]))
+    for _ in range(20):  # memory that is let go is soon another's
+        value = torch.randn(4, 8).t()
+        (found,) = function.run({"x": value})
+        assert torch.equal(found, value.reshape(32))
+
+
 def test_a_tensor_of_another_device_is_not_copied_over_the_one_before(monkeypatch):
     function = compiled(relay.tanh(var("x", 4, 8)))
     here, there = torch.randn(4, 8), torch.randn(4, 8)
