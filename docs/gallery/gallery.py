@@ -43,6 +43,7 @@ _CUT = ("micrograd", "mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
 _LECTURE = "docs/lectures"
 _LECTURES = {
     "Execution": "matmul_by_hand|LegalizeOps",
+    "Tuning": "tiles_by_hand(seed=3)|CanonicalizeBindings",
     "Fusion": "fuse_by_hand|LegalizeOps|FuseTIR",
 }
 _STEPPED = ("mlp", "bert_layer", "vit")
