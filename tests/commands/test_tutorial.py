@@ -39,7 +39,7 @@ def command(tmp_path_factory):
     shutil.copytree(LECTURES, folder, dirs_exist_ok=True)
     (mine,) = (code for sort, code in blocks(TUTORIAL) if sort == "python")
     (folder / "mine.py").write_text(mine)
-    passes = [p for p in folder.glob("*.py") if "(program)" in p.read_text()]
+    passes = [p for p in folder.glob("*.py") if "(program" in p.read_text()]
 
     def connect(ir):
         if ir not in engines:
