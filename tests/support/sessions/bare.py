@@ -7,8 +7,11 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Mapping
 from importlib.metadata import files
 from pathlib import Path
+
+from answers import answer
 
 NEEDS = {
     "relax": "apache-tvm apache-tvm-ffi ml_dtypes numpy typing_extensions",
@@ -53,13 +56,32 @@ def _own(here: Path, there: Path, file: Path) -> None:
     (there / file).write_text((here / file).read_text() + _PLANT)
 
 
+def importing(ir: str, interpreter: Path) -> dict[str, str]:
+    """Variables with which a plain `import tvm` finds an environment's TVM."""
+    if ir == "relax":
+        return {}
+    code = (
+        "from relascope.engine.relay.tvm.boot import boot, child_environment; import json; boot();"
+    )
+    found: dict[str, str] = answer(f"{code} print(json.dumps(child_environment()))")
+    here = next(interpreter.parents[1].glob("lib/python*/site-packages"))
+    return found | {"PYTHONPATH": str(here / Path(_TVM[ir]).parents[1])}
+
+
 def run(
-    interpreter: Path, report: Path, *options: str, isolated: bool = False, planted: str = ""
+    interpreter: Path,
+    report: Path,
+    *options: str,
+    isolated: bool = False,
+    planted: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run a report from another folder; its exit status and what it prints."""
+    """Run a report from another folder; its exit status and what it prints. `more` are variables
+    beside a few of this process's."""
     command = [str(interpreter), *(["-I"] if isolated else []), str(report / "report.py"), *options]
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LANG")}
     env |= {"PLANTED": planted} if planted else {}
+    env |= more or {}
     done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
