@@ -36,6 +36,9 @@ from relascope.viz.rows.recording import (
 )
 from relascope.viz.sessions import store
 
+_LARGEST = 8 << 20
+"""Bytes of a recording that is given its page when it ends: making one takes about 10 s then."""
+
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
     """Which file, what of each pass, and the program."""
@@ -43,7 +46,10 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path("run.rsc"), help="the recording's file")
     add("--level", choices=LEVELS, default="text", help="what is kept of each pass")
     add("--env", action="store_true", help="run nothing: print the variables that record")
-    about = "leave out what `relascope viewer` shows of the recording, which takes a second or more"
+    about = (
+        "leave out what `relascope viewer` shows of the recording, which takes a second or more "
+    )
+    about += "(of a file above 8 MiB it is left out)"
     add("--no-page", action="store_true", help=about)
     about = "the program that compiles, after --: python compile.py …"
     add("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help=about)
@@ -96,7 +102,7 @@ def record_program(command: Command) -> Document:
         raise EngineError("usage", message, program[0], hint)
     found = [reading.read(p) for p in written]
     for one in found if not args.no_page else ():
-        if one.whole:
+        if one.whole and one.path.stat().st_size <= _LARGEST:
             handing_on.put_page(one, one.path)
     files = [{"file": str(one.path), "passes": len(one.passes)} for one in found]
     whole = {"status": done.returncode, "passes": sum(len(one.passes) for one in found)}

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import sys
 import zlib
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,9 @@ import pytest
 from command_line import document, run
 from crafted.recorded import HOSTILE, recorded
 from page_session import forward_graph
+from place import ROOT
 from relascope.commands import installation
+from relascope.commands.compiles import recordings
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_recording
@@ -342,3 +345,13 @@ def test_a_damaged_recording_is_one_by_its_name(tmp_path):
         path = tmp_path / name
         path.write_bytes(bytes(range(256)))
         assert is_recording(path) is wanted
+
+
+@pytest.mark.parametrize(("largest", "has_page"), [(1 << 20, True), (1 << 10, False)])
+def test_a_large_recording_is_not_given_its_page_at_once(largest, has_page, tmp_path, monkeypatch):
+    path, own = tmp_path / "run.rsc", ROOT / "docs/gallery/tutorials/bring_your_own_codegen.rsc"
+    monkeypatch.setattr(recordings, "_LARGEST", largest)
+    copy = f"import shutil; shutil.copy({str(own)!r}, {str(path)!r})"
+    done = run("record", "-o", str(path), "--", sys.executable, "-c", copy)
+    assert "5 passes are in" in done.stdout
+    assert read(path).has_page == has_page
