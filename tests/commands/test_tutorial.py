@@ -96,7 +96,7 @@ def _lectures():
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("page", _lectures())
+@pytest.mark.parametrize("page", [*_lectures()])
 def test_every_command_of_a_lecture_prints_what_it_says(command, page):
     assert {"sh", "text"} <= {sort for sort, _ in blocks(page)}
     holds(command, page)
