@@ -177,15 +177,20 @@ class Cut:
 
     @cached_property
     def idle(self) -> dict[str, str]:
-        """Wishes that change neither bytes nor work: by the node's id, why, in a sentence."""
+        """Wishes that change neither bytes nor work: by the node's id, why, in a sentence. Those of
+        equal layers are taken together, for each asks for a cut."""
         rule, wish = STRATEGIES.get(self.strategy), self.wish
-        found = {}
+        groups: dict[tuple[bool, tuple[str, ...]], set[str]] = {}
         for node_id in sorted(wish.save | wish.recompute) if rule else ():
-            others = replace(wish, save=wish.save - {node_id}, recompute=wish.recompute - {node_id})
+            alike = self.joint.alike.get(node_id, (node_id,))
+            groups.setdefault((node_id in wish.save, alike), set()).add(node_id)
+        found: dict[str, str] = {}
+        for ids in groups.values():
+            others = replace(wish, save=wish.save - ids, recompute=wish.recompute - ids)
             assert rule is not None
             without = frozenset(rule.choose(self.joint, others))
             if self._price(without) == self._price(self.ids):
-                found[node_id] = self._idle(node_id, without)
+                found.update((i, self._idle(i, without)) for i in sorted(ids))
         return found
 
     def _price(self, saved: Collection[str]) -> tuple[int, float]:

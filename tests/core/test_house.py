@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4092,
-    "commands": 3459,
+    "commands": 3456,
     "core": 1379,
-    "engine": 42046,
-    "passes": 10909,
+    "engine": 42044,
+    "passes": 10914,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26314,
+    "viz": 26316,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -205,7 +205,7 @@ def test_a_view_saved_by_hand_and_its_base_are_kept_once(strategy, budget):
     assert found.recomputed == ()
 
 
-def test_a_pattern_picks_the_same_of_equal_layers():
+def test_a_pattern_picks_the_same_of_equal_layers(monkeypatch):
     layers = "".join(
         f"a{i} nn.dense {x} w @layer.{i}.fc <aten::linear;"
         f" b{i} tanh a{i} @layer.{i}.act <aten::tanh;"
@@ -219,6 +219,11 @@ def test_a_pattern_picks_the_same_of_equal_layers():
     by_hand = cut(graph, save=["*.fc::linear", "b1"], recompute=["layer.0.act :: *"])
     assert by_hand.wish.save == {"a0", "a1", "a2", "b1"}
     assert by_hand.wish.recompute == {"b0", "c0"}
+    asked, rule = [], STRATEGIES["min_cut"]
+    counted = replace(rule, choose=lambda *given: asked.append(given) or rule.choose(*given))
+    monkeypatch.setitem(STRATEGIES, "min_cut", counted)
+    assert set(cut(graph, save=["*.fc :: linear"]).idle) == {"a0", "a1", "a2"}
+    assert len(asked) == 2  # one cut tells of all three
     with pytest.raises(ValueError, match=r"fits nothing .*its operators: nn.dense$"):
         cut(graph, save=["*.fc :: tanh"])
     with pytest.raises(ValueError, match=r"its modules: layer.0.act, layer.0.fc, layer.1"):

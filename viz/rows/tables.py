@@ -270,9 +270,12 @@ def saved_rows(document: Row) -> list[Row]:
 
 
 def idle_lines(cut: Cut) -> list[str]:
-    """A line for each wish of a cut that changes nothing, with the reason."""
-    do = {i: f"compute {i} again" for i in cut.wish.recompute}
-    return [f"To {do.get(i, f'save {i}')} changes nothing. {why}" for i, why in cut.idle.items()]
+    """A line for the wishes of a cut that change nothing for one reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node_id, why in cut.idle.items():
+        does = "compute {} again" if node_id in cut.wish.recompute else "save {}"
+        groups.setdefault((does, why), []).append(node_id)
+    return [f"To {d.format(', '.join(ids))} changes nothing. {w}" for (d, w), ids in groups.items()]
 
 
 def cut_figures(document: Row) -> list[tuple[str, str]]:

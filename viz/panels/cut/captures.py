@@ -113,10 +113,9 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
     if not rule.adapts:
         waits = "so what is forced by hand waits for another strategy"
         st.info(f"*{rule.title}* leaves no choice, {waits}.")
-    groups: dict[tuple[str, ...], list[str]] = {}
+    alike, groups = joint_of(screen).alike, dict[tuple[str, ...], list[str]]()
     for node_id, way in forced.items():
-        alike = joint_of(screen).alike.get(node_id, (node_id,))
-        groups.setdefault((way, *alike), []).append(node_id)
+        groups.setdefault((way, *alike.get(node_id, (node_id,))), []).append(node_id)
     with st.container(horizontal=True, key="forced"):
         for (way, *_), ids in groups.items():
             nodes = [graph.by_id[i] for i in ids if i in graph.by_id]
