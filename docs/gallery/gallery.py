@@ -14,7 +14,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,10 +31,6 @@ from relascope.samples import SAMPLES  # noqa: E402
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-_SCRIPT = Path(__file__).with_name("compile.py")
-_RUN = "run.rsc"
-_SHOWN = {sys.executable: "python", str(_SCRIPT): str(_SCRIPT.relative_to(ROOT))}
-"""Of a command's words, those that stand in another way below its picture."""
 _SEEN = (960, 600)
 _PICTURE = (480, 300)
 _MORE, _LESS = "default", "default|-combine_batch_matmul"
@@ -92,9 +87,6 @@ def entries() -> list[Entry]:
     words = ("captures", f"{_LECTURE}/mlp.py", "--pass-file", f"{_LECTURE}/gradient.py")
     about = f"What a gradient by hand reads of the forward: {_LECTURE}/gradient.md."
     found.append(Entry("Lectures", "Gradient", about, (*words, "--passes", "gradient_by_hand")))
-    about = "What TVM did when docs/gallery/compile.py ran: every pass, with the text after it."
-    words = ("record", "-o", _RUN, "--", sys.executable, str(_SCRIPT))
-    found.append(Entry("A compile of one's own", "relax.build", about, words))
     for path in sorted(Path(__file__).with_name("tutorials").glob("*.rsc")):
         about = f"A recording of {path.stem}.py of TVM's documentation, unchanged, with TVM 0.27."
         words = ("open", str(path.relative_to(ROOT)))
@@ -124,19 +116,12 @@ def relascope(words: Sequence[str], made: Path) -> None:
     Raises:
         RuntimeError: it wrote none; a status that says that a fault was found is none.
     """
-    command = [sys.executable, "-m", "relascope"]
-    with tempfile.TemporaryDirectory() as folder:
-        at = {"cwd": ROOT, "env": {**os.environ, "RELASCOPE_ALONE": "0"}}
-        asked = [*words, "-o", str(made)]
-        if words[0] == "record":
-            run = str(Path(folder) / _RUN)
-            first = [run if w == _RUN else w for w in words]
-            subprocess.run([*command, *first], **at, check=True, capture_output=True)
-            asked = ["open", run, "-o", str(made)]
-        done = subprocess.run([*command, *asked], **at, capture_output=True, text=True)
+    command = [sys.executable, "-m", "relascope", *words, "-o", str(made)]
+    environment = {**os.environ, "RELASCOPE_ALONE": "0"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if not made.exists():
         said = done.stderr.strip() or done.stdout.strip()
-        raise RuntimeError(f"relascope {' '.join(asked)}: {said[-600:]}")
+        raise RuntimeError(f"relascope {' '.join(words)}: {said[-600:]}")
 
 
 def picture(browser: "Browser", path: Path) -> bytes:
@@ -194,8 +179,7 @@ def _cards(listed: Sequence[Entry], pictures: Sequence[bytes]) -> str:
             lines += ["</ul>"] * bool(group)
             group = entry.group
             lines += [f"<h2>{html.escape(group)}</h2>", "<ul>"]
-        words = [_SHOWN.get(w, w) for w in entry.words]
-        command = " ".join(["relascope", *words])
+        command = " ".join(["relascope", *entry.words])
         image = base64.b64encode(drawn).decode()
         lines += [
             f'<li><a href="{entry.file}"><img alt="" src="data:image/png;base64,{image}">'
