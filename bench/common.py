@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import machine as processor
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.measure.timing import machine as processor
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline

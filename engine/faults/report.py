@@ -53,8 +53,6 @@ from relascope.passes.tvm_calls import Intercepted, TvmCall, intercepting
 Calls = Sequence[TvmCall]
 
 _FOLDERS = re.compile(r"(?<![\w./~-])(?:/[\w.@+~-]+)+/(?=[\w.-])")
-
-
 _OPTIONS = re.compile(r"(?<=\bllvm)(?: -[\w-]+(?:=[^\s:,]+)?)+")
 """Those of the target that was bisected, some of which only relascope knows."""
 

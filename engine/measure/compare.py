@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
+from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -207,7 +208,7 @@ def measure(
             over = timing.ratio(measured[ours[0].what], measured[name])
             known = {"ours_over": over, "build_seconds": seconds[name]}
             rows.append(timing.row(name, phase, measured[name], eager, error, peaks[name], **known))
-    where = timing.machine(), ours[0].target, torch.get_num_threads()
+    where = machine(), ours[0].target, torch.get_num_threads()
     waits = waited(model.device)
     found, notes = compared[ours[0].what], [*([waits] if waits else []), *notes]
     notes += timing.unsteady(rows)

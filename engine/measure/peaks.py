@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from relascope.engine.measure import timing
+from relascope.engine.building.cpu import machine
 from relascope.engine.measure.memory import waiting
 from relascope.engine.protocol.profile import Peaks
 from relascope.engine.turns import alone
@@ -51,7 +51,7 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     sizes = sorted({size for size, _ in moves})
     rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
     flops, bandwidth = tuple((n, best[n]) for n in names), tuple(zip(sizes, rates, strict=True))
-    about = timing.machine(), torch.get_num_threads()
+    about = machine(), torch.get_num_threads()
     if device.type != "cpu":
         about = torch.cuda.get_device_name(device), 0
     return Peaks(*about, flops, bandwidth, time.perf_counter() - began)

@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 
 from relascope.core.graph import Graph, Kind, TensorType
+from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Tensors
-from relascope.engine.measure import timing
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.memory import waited, waiting
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
@@ -104,7 +104,7 @@ def profile(
     working_set = sum(weights.values()) + sum(p.memory_bytes for p in phases)
     total = sum(p.median_ms for p in phases)
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
-    about = timing.machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
+    about = machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
     notes = tuple(w.note for w in profiled.values() if w.note)
     if waits := waited(built.model.device):
         notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relascope.engine.building.cpu import machine as machine
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.times import TimeRow
 from relascope.engine.turns import alone

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.measure import timing
+from relascope.engine.building.cpu import machine
 from relascope.engine.measure.profile import Profiled, Tensors
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
@@ -173,7 +173,7 @@ def tune(
             step = part(progress, index / len(chosen), (index + 1) / len(chosen))
             done.append(_tune_one(workload, place, trials, run, began, measuring, step))
         notes += measuring.notes
-    took, found = time.perf_counter() - began, (timing.machine(), target, threads, tuple(done))
+    took, found = time.perf_counter() - began, (machine(), target, threads, tuple(done))
     return TuneResult(run, str(place), *found, took, notes=notes)
 
 

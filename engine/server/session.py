@@ -7,8 +7,8 @@ from pathlib import Path
 from relascope.core.graph import Graph
 from relascope.core.own_code import NodeValues, run_overlays
 from relascope.engine import sandbox
+from relascope.engine.building.cpu import machine
 from relascope.engine.limits import limited
-from relascope.engine.measure import timing
 from relascope.engine.protocol.results import ExampleRun, NamedModel, PassExample
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.targets import EngineInfo, Target
@@ -60,7 +60,7 @@ class PipelineSession:
         """Say which TVM runs and what it can compile for."""
         progress(0.0, "looking for devices")
         about = self.backend.describe()
-        return replace(about, machine=timing.machine(), sandbox=sandbox.restrictions())
+        return replace(about, machine=machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
         """What a target's text is for, and whether that can be run here.
