@@ -37,7 +37,7 @@ from relascope.viz.rows.recording import (
 from relascope.viz.sessions import store
 
 _LARGEST = 8 << 20
-"""Bytes of a recording that is given its page when it ends: making one takes about 10 s then."""
+"""Bytes of a recording up to which it is given its page at once, for that takes time, too."""
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
@@ -46,10 +46,7 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path("run.rsc"), help="the recording's file")
     add("--level", choices=LEVELS, default="text", help="what is kept of each pass")
     add("--env", action="store_true", help="run nothing: print the variables that record")
-    about = (
-        "leave out what `relascope viewer` shows of the recording, which takes a second or more "
-    )
-    about += "(of a file above 8 MiB it is left out)"
+    about = "leave out what `relascope viewer` shows of the recording, as above 8 MiB"
     add("--no-page", action="store_true", help=about)
     about = "the program that compiles, after --: python compile.py …"
     add("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help=about)
