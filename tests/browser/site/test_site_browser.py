@@ -115,25 +115,43 @@ def test_files_of_its_own_site_are_shown_by_their_address(site, opened):
     assert "url=run.html" in page.url
 
 
-def test_from_disk_files_are_chosen_one_after_the_other(site, opened):
+def test_from_disk_files_are_chosen_one_after_the_other(site, opened, tmp_path):
     folder, _ = site
     page = opened((folder / "index.html").as_uri(), offline=True)
     assert "Drop a file here" in page.locator("main").inner_text()
     chosen(page, folder / "graph.json")
     assert nodes(page) > 10
+    run = (folder / "run.rsc").read_bytes()
+    session, data = ((folder / n).read_bytes() for n in ("session.zip", "names.page.json"))
+    paged = run + b'{"blob": "page", ' + data[1:] + b"\n"
+    for name, content in {
+        "cut.rsc": run[:3000],
+        "cut-in-page.rsc": paged[:-40],
+        "cut.zip": session[:-30],
+        "older.rsc": paged.replace(b'"relascope_page": 1', b'"relascope_page": 99'),
+        "damaged.rsc": paged.replace(b'"blocks": {', b'"blocks": {"x": <img src=x>'),
+    }.items():
+        (tmp_path / name).write_bytes(content)
     for name, said in {
         "cut.page.json": "cut off",
+        "cut.rsc": "This recording is cut off.",
+        "cut-in-page.rsc": "This recording is cut off.",
+        "cut.zip": "This session's file is cut off.",
+        "damaged.rsc": "none of relascope's",
+        "older.rsc": "version 99",
         "older.page.json": "version 99",
         "run.rsc": "relascope open FILE -o run.rsc",
         "session.zip": "relascope replay FILE -o session.zip",
     }.items():
-        chosen(page, folder / name)
+        chosen(page, tmp_path / name if (tmp_path / name).exists() else folder / name)
         assert said in page.locator(".told").inner_text()
         assert nodes(page) > 10, "what was shown before stays"
-    chosen(page, folder / "names.page.json")
-    assert page.locator(".told").inner_text() == ""
-    assert page.locator("h1").inner_text() == NASTY
-    assert page.locator("img").count() == 0
+    (tmp_path / "names.rsc").write_bytes(paged)
+    for path in (folder / "names.page.json", tmp_path / "names.rsc"):
+        chosen(page, path)
+        assert page.locator(".told").inner_text() == ""
+        assert page.locator("h1").inner_text() == NASTY
+        assert page.locator("img").count() == 0
     chosen(page, folder / "run.html")
     page.locator(".run .title").first.wait_for(timeout=LONG)
 

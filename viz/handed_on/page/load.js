@@ -5,18 +5,19 @@ import { MOST, Refused } from "../../component/viewer/parts.js";
 const VERSION = 1; // of a page's data
 export const DATA = "script[type='application/x-relascope']";
 
-// What may have a page's data in it, not deflated: how it begins, and the command that puts it in.
+// What may have a page's data in it, not deflated: begin, end, name, and what puts it in.
 const HOLDERS = [
-  ["PK", "session's file", "relascope replay FILE -o session.zip"],
-  ['{"relascope_recording"', "recording", "relascope open FILE -o run.rsc"],
+  ["PK", /PK\x05\x06[^]{0,18}$/, "session's file", "relascope replay FILE -o session.zip"],
+  ['{"relascope_recording"', /\n$/, "recording", "relascope open FILE -o run.rsc"],
 ];
 const PAGE = '"relascope_page": ';
 
 // The data of a page in a file's text: alone, in a graph's JSON, in a page that was handed on, in a
 // recording or in a session's file.
 export function dataOf(text) {
-  const [, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
+  const [, end, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
   if (what) {
+    if (!end.test(text.slice(-22))) throw new Refused(`This ${what} is cut off.`);
     const at = text.lastIndexOf(PAGE);
     if (at < 0) {
       throw new Refused(`This ${what} has no page in it. The command that puts one in: ${command}`);
