@@ -16,6 +16,7 @@ from relascope.core.scratch import Scratch
 from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
+from relascope.viz.handed_on.recorded import LARGEST
 from relascope.viz.rows import tables
 from relascope.viz.rows.recorded_numbers import (
     Part,
@@ -35,9 +36,6 @@ from relascope.viz.rows.recording import (
     step_diff,
 )
 from relascope.viz.sessions import store
-
-_LARGEST = 8 << 20
-"""Bytes of a recording up to which it is given its page at once, for that takes time, too."""
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
@@ -99,7 +97,7 @@ def record_program(command: Command) -> Document:
         raise EngineError("usage", message, program[0], hint)
     found = [reading.read(p) for p in written]
     for one in found if not args.no_page else ():
-        if one.whole and one.path.stat().st_size <= _LARGEST:
+        if one.whole and one.path.stat().st_size <= LARGEST:
             handing_on.put_page(one, one.path)
     files = [{"file": str(one.path), "passes": len(one.passes)} for one in found]
     whole = {"status": done.returncode, "passes": sum(len(one.passes) for one in found)}

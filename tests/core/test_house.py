@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 4092,
-    "commands": 3456,
+    "commands": 3454,
     "core": 1379,
     "engine": 42044,
     "passes": 10914,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26317,
+    "viz": 26351,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

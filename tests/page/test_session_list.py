@@ -1,14 +1,22 @@
 """The dialog of sessions, without a browser."""
 
+import base64
 import io
+import json
+import zipfile
+import zlib
 from dataclasses import replace
 
 import pytest
 import streamlit
 from streamlit.testing.v1 import AppTest
 
+from crafted.recorded import recorded
+from engines import shared_fake
 from page import words
-from relascope.viz.panels.shell import session_list
+from relascope.engine.protocol.source import file_digest
+from relascope.viz.handed_on import session as handed_session
+from relascope.viz.panels.shell import session_list, tab_engines
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, Session
 
@@ -26,6 +34,8 @@ def dialog(monkeypatch):
     """The dialog in a tab whose session is `a`, beside one of Relax."""
     again = streamlit.rerun
     monkeypatch.setattr(streamlit, "rerun", lambda scope="app": again())
+    monkeypatch.setattr(tab_engines, "EngineClient", shared_fake)
+    streamlit.cache_resource.clear()
     store.put("b", replace(NEW, ir="relax"), "in Relax")
     store.put("a", NEW, "in Relay")
     page = AppTest.from_function(script)
@@ -66,6 +76,37 @@ def test_a_replay_file_is_opened_and_a_strange_one_is_refused(dialog, monkeypatc
     assert opened.ir == "relax" and len(store.entries()) == 3
     with pytest.raises(session_list.EngineError, match="no replay file"):
         session_list._open_file(io.BytesIO(b"nonsense"))
+
+
+def test_a_replay_file_has_its_page_where_that_takes_little(dialog, monkeypatch, tmp_path):
+    pressed = []
+    monkeypatch.setattr(session_list, "download", lambda _, data, *__, **___: pressed.append(data))
+
+    def tabs():
+        dialog.run()
+        assert not dialog.exception
+        with zipfile.ZipFile(io.BytesIO(pressed[-1]())) as file:
+            assert file.namelist()[0] == "session.json"
+            if "page.json" not in file.namelist():
+                return None
+            packed = json.loads(file.read("page.json"))["blocks"]["index"]
+        return [tab["key"] for tab in json.loads(zlib.decompress(base64.b64decode(packed)))["tabs"]]
+
+    assert tabs() == ["graph", "passes"]
+    monkeypatch.setattr(handed_session, "_MOST", 2)
+    assert tabs() is None, "of a model with more nodes"
+    monkeypatch.setattr(handed_session, "_MOST", 1000)
+    dialog.session_state.session = replace(NEW, model=ModelChoice("not_a_trace"))
+    assert tabs() is None, "of a model that cannot be opened"
+    path = recorded(tmp_path / "run.rsc")
+    model = ModelChoice(path.name, file_digest(path))
+    dialog.session_state.session = replace(NEW, model=model)
+    dialog.session_state.upload_path = str(path)
+    del dialog.session_state["cache_relay"]
+    assert tabs() == ["passes", "times"]
+    assert "cache_relay" not in dialog.session_state, "a recording needs no engine"
+    monkeypatch.setattr(handed_session, "LARGEST", 100)
+    assert tabs() is None, "of a large recording"
 
 
 def recent():

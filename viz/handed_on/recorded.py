@@ -13,6 +13,8 @@ from relascope.viz.handed_on.steps import Pair, StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import recording as rows_of
 
+LARGEST = 8 << 20
+"""Bytes of a recording up to which its page is made at once, for that takes time, too."""
 _STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work: for any recording, and by its file's size
 _GRAPH_STEPS = 5  # of work, for a character of a graph
 

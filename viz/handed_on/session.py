@@ -1,6 +1,7 @@
 """All of a session in one file: graph, steps, cut, times, and what checks and searches found."""
 
 from contextlib import suppress
+from pathlib import Path
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.cut import joint_of
@@ -10,15 +11,19 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import read_pipeline
+from relascope.recorder.reading import read
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
+from relascope.viz.handed_on.recorded import LARGEST, recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import timings
 from relascope.viz.rows.sections import Section, table
 from relascope.viz.sessions.results import cut_with, result_sections
 from relascope.viz.sessions.state import FOUND, Session, pipeline_text
+
+_MOST = 1000  # nodes of a model whose page is made at once
 
 
 def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
@@ -54,6 +59,18 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     if found := _findings(session):
         file.tab("checks", "Checks", found)
     return file
+
+
+def sheet_at_once(ask: Ask | None, session: Session, source: ModelSource) -> Sheet | None:
+    """The same for a file that somebody waits for, without `ask` of a recording; None where it
+    would take long, or the model cannot be opened."""
+    with suppress(EngineError):  # the session's file is whole without, and `replay` says why
+        if ask is None:
+            path = Path(source.model)
+            return recording_sheet(read(path)) if path.stat().st_size <= LARGEST else None
+        if len(ask("load", source).graph) <= _MOST:
+            return session_sheet(ask, session, source)
+    return None
 
 
 def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:

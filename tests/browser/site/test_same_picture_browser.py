@@ -5,11 +5,8 @@ import pytest
 from app_in_browser import PAGE, ask, settle, wait
 from browser import LONG
 from crafted.recorded import recorded
-from engines import shared_fake
 from relascope.commands.main import main
 from relascope.viz.panels.shell.keeping import OPEN
-from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import ModelChoice, Session
 
 pytestmark = pytest.mark.browser
 
@@ -24,12 +21,9 @@ LINES = "lines => lines.map((line) => [line.className, line.innerHTML])"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A folder that `viewer` wrote, and beside it a session's file and a recording."""
+    """A folder that `viewer` wrote, and beside it a recording."""
     folder = tmp_path_factory.mktemp("site")
     assert main(["viewer", "-o", str(folder)]) == 0
-    replay.write(folder / "bare.zip", Session(model=ModelChoice("bert_layer", training=True)), None)
-    arguments = ["replay", str(folder / "bare.zip"), "-o", str(folder / "session.zip")]
-    assert main(arguments, shared_fake) == 0
     recorded(folder / "bare.rsc")
     assert main(["open", str(folder / "bare.rsc"), "-o", str(folder / "run.rsc")]) == 0
     return folder
@@ -58,7 +52,14 @@ def picture(page):
 
 
 def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, viewer, site):
-    both = page, static = streamlit_page(PAGE, query="mode=training"), viewer("session.zip")
+    page = streamlit_page(PAGE, query="mode=training")
+    settle(page)
+    page.get_by_role("button", name="Sessions").click()
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="Replay file").click()
+    download.value.save_as(site / "session.zip")
+    page.keyboard.press("Escape")
+    both = page, static = page, viewer("session.zip")
     for one in both:
         one.get_by_role("tab", name="Gradient & cut").click()
         wait(one, 0, "d.node.id.includes('gd')")

@@ -2,16 +2,22 @@
 delete them, and to take one elsewhere."""
 
 import io
+import math
 import tempfile
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.formats import is_recording
+from relascope.viz.handed_on.session import sheet_at_once
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import download, heading, plain_text, show_error
 from relascope.viz.panels.shell.holding import pressed
+from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import table
 from relascope.viz.sessions import facts, replay, store
 from relascope.viz.sessions.results import differences
@@ -66,11 +72,20 @@ def _this(session: Session, mine: store.Entry | None) -> None:
         store.rename(mine.id, given)
         st.rerun(scope="fragment")
     model = st.session_state.get("upload_path") if session.model.digest else None
-    data = io.BytesIO()
-    kept = st.session_state.get("tensor_paths") or ()
-    replay.write(data, session, model, kept if session.model.tensors else ())
-    help_ = "Model, settings and results in one file: open it here or elsewhere, or run it with "
-    help_ += "`relascope replay FILE`."
+    kept = (st.session_state.get("tensor_paths") or ()) if session.model.tensors else ()
+    tensors = tuple(zip(kept, session.model.tensors, strict=True))
+    source = replace(session.model.source(model or ""), tensors=tensors)
+    recorded = model and is_recording(Path(model))
+    cache = None if recorded else cache_of_session(session.ir, source)
+    ask = partial(cache.ask, patience=math.inf) if cache else None
+
+    def data() -> bytes:  # once the button is pressed
+        page, made = sheet_at_once(ask, session, source), io.BytesIO()
+        replay.write(made, session, model, kept, page.data() if page else None)
+        return made.getvalue()
+
+    help_ = "Model, settings and results in one file: open it here or elsewhere, run it with "
+    help_ += "`relascope replay FILE`, or drop it on what `relascope viewer` wrote."
     label = "Replay file"
     download(label, data, "session.zip", "session_file", file, help=help_, width="stretch")
 
