@@ -51,8 +51,6 @@ def options(
     if repeats:
         parser.add_argument("--repeats", type=int, default=repeats, metavar="N")
     parser.add_argument("-o", dest="output", type=Path, metavar="FILE", help="figures as JSON")
-    about = "each row at once, as a line of JSON, for who judges them (`bench/gpu.py`)"
-    parser.add_argument("--rows", type=Path, metavar="FILE", help=about)
     return parser
 
 
@@ -97,15 +95,6 @@ def request(
     )
 
 
-def say(args: argparse.Namespace, row: Row) -> None:
-    """Write a row, or a sentence (`said`), for who reads rows as they come."""
-    if "said" in row:
-        print(row["said"], file=sys.stderr)
-    if getattr(args, "rows", None):
-        with args.rows.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-
-
 def measured(
     args: argparse.Namespace,
     sources: Iterable[ModelSource],
@@ -123,12 +112,12 @@ def measured(
                 try:
                     for row in rows(client, ir, source):
                         found.append(row)
-                        say(args, row)
+                        words = (f"{k} {v}" for k, v in row.items() if v is not None)
+                        print(*words, sep=", ", file=sys.stderr, flush=True)
                 except EngineError as error:
                     said = f"failed: {error.message} ({error.where}) {error.hint}".strip()
                     print(f"{ir}, {source.model} {said}", file=sys.stderr)
                     found.append({"engine": ir, "sample": source.model, "missed": said})
-                    say(args, found[-1])
     return found
 
 
@@ -163,7 +152,7 @@ def finish(
     missed: Callable[[Row], list[str]] = lambda row: [],
 ) -> int:
     """Print the rows, write them where that is wished, and print what they miss (`missed` says it
-    of a row that has not failed); 1 if they do, and nobody else judges them."""
+    of a row that has not failed); 1 if they do."""
     table(rows)
     write(args.output, rows)
     said = []
@@ -174,4 +163,4 @@ def finish(
             f"{where}: {m}" for m in ([row["missed"]] if "missed" in row else missed(row)) if m
         ]
     print("\n".join(said) or "Every bar is met.")
-    return 1 if said and not args.rows else 0
+    return 1 if said else 0

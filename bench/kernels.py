@@ -7,6 +7,7 @@ of no node and outside kernels. Returns 1 where a sample fails.
 
 import functools
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -63,7 +64,7 @@ def _rows(args: Namespace, client: EngineClient, ir: str, source: ModelSource) -
     found = client.call("profile", asked)
     built = last_built(ir, asked.pipeline)
     document = profile_document(found, client.call("graph_after", source, asked.pipeline, built))
-    common.say(args, {"said": f"{ir}. {peaks_text(document['peaks'])}"})
+    print(f"{ir}. {peaks_text(document['peaks'])}", file=sys.stderr)
     about = {"engine": ir, "sample": source.model, "batch": source.batch}
     for phase in document["phases"]:
         mine = [k for k in document["kernels"] if k["phase"] == phase["name"]]

@@ -9,6 +9,7 @@ import argparse
 import functools
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -89,7 +90,7 @@ def _rows(
         )
         result: TimeResult = client.call("time", asked, baselines, variants)
         for note in result.notes:
-            common.say(args, {"said": f"{ir}, {source.model}: {note}"})
+            print(f"{ir}, {source.model}: {note}", file=sys.stderr)
         for row in result.rows:
             rival, default = row.ours_over is not None, row.what.endswith(asked.target)
             most = _most(ir, source, row, gpu) if rival or default else None

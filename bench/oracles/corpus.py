@@ -223,7 +223,7 @@ def main() -> int:
             client.limit(Limits(seconds=60.0))
             for case in (c for c in chosen if c.engine == ir):
                 rows.append(judged(case, client))
-                common.say(args, {**rows[-1], "said": "{case}: {found}".format(**rows[-1])})
+                print("{case}: {found}".format(**rows[-1]), file=sys.stderr, flush=True)
     if args.tvm:
         chosen_relax = [r["case"] for r in rows if r["engine"] == "relax"]
         for case, said in _earlier(args.tvm, chosen_relax).items():

@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 4092,
+    "bench": 3878,
     "commands": 3454,
     "core": 1379,
     "engine": 42044,

@@ -1,9 +1,7 @@
 """`bench/gpu.py` without a GPU: parts in processes with limits, its record."""
 
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -19,35 +17,31 @@ from place import ROOT
 from relascope.core.errors import EngineError
 
 FAKE = """
-import json, os, subprocess, sys, time
-name, rows = sys.argv[1], sys.argv[-1]
-def say(**row):
-    with open(rows, "a") as file:
-        file.write(json.dumps(row) + "\\n")
-if name == "looks":
-    say(gpu=os.environ["FAKE_GPU"], said="looked", environment={"GIVEN": "1"})
-elif name == "hangs":
+import subprocess, sys, time
+name = sys.argv[1]
+if name == "hangs":
     child = subprocess.Popen(["sleep", "600"])
-    say(ms=1.5, pid=child.pid, given=os.environ.get("GIVEN"))
+    print("ms 1.5, pid", child.pid, flush=True)
     time.sleep(600)
 elif name == "dies":
-    print("the reason", file=sys.stderr)
-    sys.exit(3)
-else:
-    say(what="quick", ratio=0.4, missed="")
-    say(what="slow", ratio=0.7, missed="0.7, at most 0.5")
-    say(what="broken", missed="failed: It broke. (here)")
-    say(what="rival", ratio=0.7, missed="")
+    sys.exit("the reason")
+elif name == "misses":
+    print("ratio 0.7, at most 0.5")
+    sys.exit(1)
+elif name == "breaks":
+    print("failed: It broke. (here)")
+    sys.exit(1)
+print("all is well")
 """
 
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch):
     (tmp_path / "fake_parts.py").write_text(FAKE)
-    monkeypatch.setenv("FAKE_GPU", "NVIDIA Made-Up 9000")
+    monkeypatch.setattr(gpu, "look", lambda: ("NVIDIA Made-Up 9000", "PyTorch sees it."))
     monkeypatch.setattr(gpu, "RESULTS", tmp_path / "figures")
-    about = {"looks": ("torch", 20.0), "hangs": ("relax", 1.0), "dies": ("relax", 20.0)}
-    about["figures"] = ("relay", 20.0)
+    about = {"hangs": ("relax", 1.0), "dies": ("relax", 20.0), "misses": ("relay", 20.0)}
+    about |= {"breaks": ("relay", 20.0), "well": ("", 20.0)}
     script = tmp_path / "fake_parts.py"
     return [
         gpu.Part(name, name.title(), engine, limit, f"{script} {name}")
@@ -57,7 +51,7 @@ def parts(tmp_path, monkeypatch):
 
 @pytest.fixture
 def figures(parts, tmp_path):
-    return tmp_path / "figures/nvidia-made-up-9000.json"
+    return tmp_path / "figures/nvidia-made-up-9000.md"
 
 
 def run(parts, part=None, engine=None, dry_run=False, output=None):
@@ -75,74 +69,39 @@ def gone(pid):
 
 def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(parts, figures, capsys):
     assert run(parts) == 1
-    document = json.loads(figures.read_text())
-    states = {key: part["state"] for key, part in document["parts"].items()}
-    assert states["looks, torch"] == states["figures, relay"] == "done"
-    assert states["hangs, relax"] == "killed at its limit of 1 s"
-    assert states["dies, relax"].endswith("with 3; the reason")
-    (row,) = document["parts"]["hangs, relax"]["rows"]
-    assert row["ms"] == 1.5 and row["given"] == "1" and gone(row["pid"])
-    printed = capsys.readouterr().out
-    assert "MISSED: figures, relay: what slow, ratio 0.7, missed 0.7, at most 0.5" in printed
-    assert "MISSED: figures, relay: what broken, missed failed: It broke. (here)" in printed
-    assert printed.count("MISSED") == 2
-    table = figures.with_suffix(".md").read_text()
-    assert table.startswith("# NVIDIA Made-Up 9000\n")
-    assert "| slow | 0.7 | 0.7, at most 0.5 |" in table
-    assert table == gpu.markdown(document)
+    record = figures.read_text()
+    assert record.startswith("# NVIDIA Made-Up 9000\n")
+    assert "## Hangs (hangs, relax)\n\nkilled at its limit of 1 s, of 1 s" in record
+    (pid,) = re.findall(r"ms 1.5, pid (\d+)", record)
+    assert gone(pid)
+    assert "## Dies (dies, relax)\n\nended with 1, of 20 s\n\n```\nthe reason\n```" in record
+    assert "ratio 0.7, at most 0.5" in record
+    assert "## Well (well)\n\ndone, of 20 s\n\n```\nall is well\n```" in record
+    assert "ratio 0.7, at most 0.5\n  state ended with 1" in capsys.readouterr().out
 
 
 def test_a_missed_bar_alone_is_an_error(parts):
-    assert run(parts, ["looks"]) == 0
-    assert run(parts, ["figures"]) == 1
+    assert run(parts, ["well"]) == 0
+    assert run(parts, ["misses"]) == 1
 
 
-def test_a_part_ends_with_the_bench(parts):
-    """What is left is `sleep`, which watches nobody; an engine watches who started it."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import gpu\n"
-        "part = gpu.Part('hangs', 'Hanging', 'relax', 600.0, sys.argv[2])\n"
-        "for row in gpu.rows(part, False, 600.0, {}):\n"
-        "    print(row['pid'], flush=True)\n"
-    )
-    command = [sys.executable, "-c", code, str(ROOT / "bench"), parts[1].script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
-        assert bench.stdout is not None
-        left = int(bench.stdout.readline())
-        part = int(Path(f"/proc/{left}/stat").read_text().rpartition(")")[2].split()[1])
-        bench.kill()
-    assert gone(part)
-    os.kill(left, signal.SIGKILL)
-
-
-def test_a_part_alone_takes_its_own_place_in_the_record(parts, figures):
-    run(parts, ["figures"])
-    assert list(json.loads(figures.read_text())["parts"]) == ["figures, relay"]
-    run(parts, ["looks"])
-    assert run(parts, ["figures"], ["relax"]) == 0  # none of that engine
-    assert list(json.loads(figures.read_text())["parts"]) == ["figures, relay", "looks, torch"]
-    assert run(parts, ["bogus"]) == 2
+def test_some_parts_alone_are_kept_where_that_is_asked(parts, figures, tmp_path):
+    assert run(parts, engine=["relay"]) == 1
+    assert not figures.exists()
+    run(parts, ["well"], output=tmp_path / "well.md")
+    assert "all is well" in (tmp_path / "well.md").read_text()
 
 
 def test_a_dry_run_keeps_nothing_and_no_bar_of_time(parts, figures, monkeypatch, capsys):
-    assert run(parts, ["looks"], dry_run=True) == 1
-    assert "There is a GPU here: leave --dry-run out." in capsys.readouterr().err
-    monkeypatch.setenv("FAKE_GPU", "")
-    assert run(parts, ["looks"]) == 1
-    assert "There is no GPU here: with --dry-run" in capsys.readouterr().err
+    assert run(parts, ["well"], dry_run=True) == 1
+    assert "Leave --dry-run out." in capsys.readouterr().err
+    monkeypatch.setattr(gpu, "look", lambda: ("", "PyTorch sees no GPU."))
+    assert run(parts, ["well"]) == 1
+    assert "sees no GPU. Try --dry-run." in capsys.readouterr().err
     timed = [replace(p, script=f"{p.script} --repeats 9") for p in parts]
-    assert run(timed, ["looks", "figures"], dry_run=True) == 1  # what broke
-    assert capsys.readouterr().out.count("MISSED") == 1
-    assert run(parts, ["looks"], dry_run=True, output=figures) == 0
-    assert not figures.parent.exists()
-
-
-def test_a_record_is_of_one_gpu(parts, figures, monkeypatch, capsys):
-    run(parts, ["looks"])
-    monkeypatch.setenv("FAKE_GPU", "NVIDIA Made-Up 9001")
-    assert run(parts, ["looks"], output=figures) == 1
-    assert "is of NVIDIA Made-Up 9000" in capsys.readouterr().err
+    assert run(timed, ["misses", "well"], dry_run=True, output=figures) == 0
+    assert run(timed, ["breaks"], dry_run=True) == 1
+    assert not figures.exists()
 
 
 def test_a_target_is_found_by_words_that_its_name_has_or_has_not(monkeypatch):
@@ -165,26 +124,20 @@ def test_a_target_is_found_by_words_that_its_name_has_or_has_not(monkeypatch):
         common.target(client, "rocm")
 
 
-def test_what_is_timed_beside_the_default_is_another_target(monkeypatch):
-    said = []
-    monkeypatch.setattr(gpu, "_run", lambda words, *_: said.append(words) or iter(()))
-    for part in gpu.PARTS:
-        if part.name in ("graphs", "cublas"):
-            list(gpu.rows(part, False, 20.0, {}))
+def test_what_is_timed_beside_the_default_is_another_target():
+    said = [gpu.words_of(p, False) for p in gpu.PARTS if p.name in ("graphs", "cublas")]
     beside = [[w for w, flag in zip(x[1:], x, strict=False) if flag == "--target"] for x in said]
     assert beside == 2 * [["cuda !-graphs"]] + 2 * [["cuda !-libs !-graphs"]]
     assert all("--target=cuda" in x for x in said)
-    said.clear()
-    list(gpu.rows(gpu.PARTS[-1], True, 20.0, {}))
-    assert said[0].count("--target") == 1 and said[0][-4:-2] == ["--tokens", "14"]
+    dry = gpu.words_of(gpu.PARTS[-1], True)
+    assert dry.count("--target") == 1 and dry[-4:-2] == ["--tokens", "14"]
 
 
 def test_the_parts_of_each_engine_fit_ten_minutes():
     for ir in ("relax", "relay"):
-        assert sum(p.limit for p in gpu.PARTS if p.engine in (ir, "torch")) <= gpu.WHOLE / 2
-    order = ["boot", "kernel", "truth", "timing", "graphs", "cublas", "profile", "memory"]
+        assert sum(p.limit for p in gpu.PARTS if p.engine in (ir, "")) <= gpu.WHOLE / 2
+    order = ["engines", "kernel", "truth", "timing", "graphs", "cublas", "profile", "memory"]
     assert list(dict.fromkeys(p.name for p in gpu.PARTS)) == order
-    assert gpu.PARTS[0].key == "boot, torch"
 
 
 OURS = (
@@ -209,7 +162,7 @@ def test_the_lines_of_the_docs_take_it_to_a_machine_without_our_environment_or_a
     packed = ["bash", "-euo", "pipefail", "-c", here.partition("\n")[2]]
     subprocess.run(packed, cwd=tmp_path, check=True)
     assert all(p.stat().st_size <= 60 << 20 for p in tmp_path.glob("tvms.tar.xz.*"))
-    options = f"{ROOT}/bench/gpu.py --dry-run --part boot --part kernel"
+    options = f"{ROOT}/bench/gpu.py --dry-run --part engines --part kernel"
     unpacked = there.partition("\n")[2].replace("bench/gpu.py", options)
     unpacked = unpacked.replace("PYTHONPATH=tvms", f"PYTHONPATH={tmp_path}/tvms:{theirs}")
     alone = ["unshare", "--map-root-user", "--net", "bash", "-euo", "pipefail", "-c", unpacked]
@@ -217,7 +170,7 @@ def test_the_lines_of_the_docs_take_it_to_a_machine_without_our_environment_or_a
     environment = {"PATH": path, "HOME": str(tmp_path)}
     done = subprocess.run(alone, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("\n  state done\n") == 5
+    assert done.stdout.count("\n  state done\n") == 3
     assert "engine relay, sample mlp" in done.stdout
 
 
