@@ -41,7 +41,7 @@ LINES = {
     "passes": 10914,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26351,
+    "viz": 26368,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -201,6 +201,37 @@ def program_document(matching: Matching) -> Row:
     }
 
 
+def outer_nodes(graph: Graph) -> dict[str, str]:
+    """For each node in a fused function the node that is drawn for it."""
+    bodies = ((n.id, n.body) for n in graph if n.body is not None)
+    return {inner.id: ident for ident, body in bodies for inner in flat(body)}
+
+
+def coloured_side(matching: Matching, side: int) -> Row:
+    """What a `View` is given to show in colour what differs in the left graph (0) or the right."""
+    outer = outer_nodes(matching.right if side else matching.left)
+    style: dict[str, str] = {}
+    changed = [p.right if side else p.left for p in matching.changed]
+    gone = matching.added if side else matching.removed
+    for name, ids in (("changed", changed), ("added" if side else "removed", gone)):
+        for ident in ids:
+            if ident in outer:
+                style.setdefault(outer[ident], "changed")
+            else:
+                style[ident] = name
+    notes = {}
+    for pair in matching.pairs:
+        ident = pair.right if side else pair.left
+        if not pair.same or pair.sure < SURE:
+            notes[ident] = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
+    return {
+        "highlight": style,
+        "notes": notes,
+        "shines_through": ("changed", "removed", "added", "aligned"),
+        "colours": "What differs",
+    }
+
+
 def _figures(graph: Graph) -> Row:
     return {**changes.figures(graph), "kernels": sum(kernels(graph).values())}
 

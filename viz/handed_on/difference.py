@@ -6,7 +6,7 @@ from relascope.core.graph import Graph
 from relascope.core.identity import carry_pairs
 from relascope.viz.compare.changes import coloured
 from relascope.viz.compare.match import match
-from relascope.viz.compare.runs import ComparedRun
+from relascope.viz.compare.runs import ComparedRun, coloured_side
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet, sentence
@@ -50,14 +50,16 @@ def _programs(file: Sheet, left: Graph | None, right: Graph | None, said: Row) -
     if left is None or right is None:  # of which `said` says nothing either
         return []
     figures, nodes, *others = programs_beside(said)
-    pictures = [left, right]
-    view, ids = PLAIN, list[str | None]()
+    matching, ids = match(left, right), list[str | None]()
+    pictures = [(g, coloured_side(matching, i)) for i, g in enumerate((left, right))]
     if left.ir == right.ir:
-        pairs = {p.right: p.left for p in match(left, right).pairs}
+        pairs = {p.right: p.left for p in matching.pairs}
         change = StepChange(left, carry_pairs(left, right, pairs))
-        pictures, view = [change.with_removed], replace(PLAIN, **coloured(change.matched))
+        pictures = [(change.with_removed, coloured(change.matched))]
         renamed = change.matched.renamed
         ids = [row["a"] or renamed[row["b"]] for row in said["nodes"]]
-    drawn = [sheet.graph(file.block(drawing(one, view))) for one in pictures]
+    drawn = [
+        sheet.graph(file.block(drawing(one, replace(PLAIN, **look)))) for one, look in pictures
+    ]
     tables = zip([nodes | {"ids": ids or None}, *others], _TITLES, strict=True)
     return [figures, *drawn, *(table | {"title": title} for table, title in tables)]

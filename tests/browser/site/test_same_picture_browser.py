@@ -5,6 +5,7 @@ import pytest
 from app_in_browser import PAGE, ask, settle, wait
 from browser import LONG
 from crafted.recorded import recorded
+from engines import shared_fake
 from relascope.commands.main import main
 from relascope.viz.panels.shell.keeping import OPEN
 
@@ -21,9 +22,11 @@ LINES = "lines => lines.map((line) => [line.className, line.innerHTML])"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A folder that `viewer` wrote, and beside it a recording."""
+    """A folder that `viewer` wrote, and beside it a recording and what `diff` says."""
     folder = tmp_path_factory.mktemp("site")
     assert main(["viewer", "-o", str(folder)]) == 0
+    both = ["diff", "bert_layer", "bert_layer", "--engine-b", "relax", "--passes", "default"]
+    assert main([*both, "-o", str(folder / "both.html")], shared_fake) == 1
     recorded(folder / "bare.rsc")
     assert main(["open", str(folder / "bare.rsc"), "-o", str(folder / "run.rsc")]) == 0
     return folder
@@ -47,8 +50,8 @@ def viewer(chromium, site):
     context.close()
 
 
-def picture(page):
-    return ask(page, 0, DRAWN)
+def picture(page, side=0):
+    return ask(page, side, DRAWN)
 
 
 def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, viewer, site):
@@ -58,7 +61,9 @@ def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, vie
     with page.expect_download(timeout=LONG) as download:
         page.get_by_role("button", name="Replay file").click()
     download.value.save_as(site / "session.zip")
-    page.keyboard.press("Escape")
+    settle(page)
+    page.get_by_role("button", name="Close", exact=True).click()
+    page.get_by_role("dialog").wait_for(state="hidden")
     both = page, static = page, viewer("session.zip")
     for one in both:
         one.get_by_role("tab", name="Gradient & cut").click()
@@ -99,3 +104,20 @@ def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, vie
         page.locator(".diff .line").nth(1).wait_for()
         texts = [one.locator(".diff .line").evaluate_all(LINES) for one in both]
         assert texts[0] == texts[1] and any("changed" in look for look, _ in texts[0])
+
+
+def test_relay_beside_relax_are_the_same_two_pictures(streamlit_page, viewer):
+    page, static = streamlit_page(PAGE, query="tab=Side by side"), viewer("both.html")
+    for one in (page, static):
+        wait(one, 1, "d.node.id.length > 0")
+    page.get_by_text("What differs between A and B").wait_for()
+    settle(page)
+    marked = 0
+    for side in (0, 1):
+        ours, theirs = (picture(one, side) for one in (page, static))
+        assert ours["edges"] == theirs["edges"]
+        for box, other in zip(ours["boxes"], theirs["boxes"], strict=True):
+            chosen = box[-1].get("label", "").startswith("chosen")
+            marked += chosen  # on the page the first difference is chosen
+            assert box[:-1] == other[:-1] and (chosen or box == other)
+    assert marked > 0

@@ -14,7 +14,14 @@ from relascope.core.operators import category
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import Matching, Pair, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
-from relascope.viz.compare.runs import SURE, ComparedRun, compare, program_document
+from relascope.viz.compare.runs import (
+    SURE,
+    ComparedRun,
+    coloured_side,
+    compare,
+    outer_nodes,
+    program_document,
+)
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
@@ -185,14 +192,9 @@ def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: A
 
 
 def _held(place: str, left: Graph, right: Graph) -> _Comparison:
-    matching, outer = match(left, right), (_outer(left), _outer(right))
+    matching, outer = match(left, right), (outer_nodes(left), outer_nodes(right))
     alignment = Alignment(matching) if left.ir != right.ir else None
     return _Comparison(place, matching, program_document(matching), outer, alignment)
-
-
-def _outer(graph: Graph) -> dict[str, str]:
-    bodies = ((n.id, n.body) for n in graph if n.body is not None)
-    return {inner.id: ident for ident, body in bodies for inner in flat(body)}
 
 
 @dataclass(frozen=True)
@@ -342,34 +344,16 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
     if len(graph) > MOST_NODES:
         st.caption(f"{formats.number(len(graph))} nodes are too many to be drawn.")
         return
-    matching = held.matching
-    style: dict[str, str] = {}
-    changed = [p.right if side else p.left for p in matching.changed]
-    gone = matching.added if side else matching.removed
-    for name, ids in (("changed", changed), ("added" if side else "removed", gone)):
-        for ident in ids:
-            drawn = held.outer[side].get(ident)
-            if drawn is None:
-                style[ident] = name
-            else:
-                style.setdefault(drawn, "changed")
-    style |= dict.fromkeys(look.marked, "aligned")
-    notes = {}
-    for pair in matching.pairs:
-        ident = pair.right if side else pair.left
-        if not pair.same or pair.sure < SURE:
-            notes[ident] = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
+    colours = coloured_side(held.matching, side)
+    colours["highlight"] |= dict.fromkeys(look.marked, "aligned")
     focus = graph_view(
         graph,
         View(
             HEIGHT,
             details=False,
-            highlight=style,
-            notes=notes,
-            shines_through=("changed", "removed", "added", "aligned"),
-            colours="What differs",
             focus=look.focus,
             family=f"against:{_SIDES[side]}:{held.place}",
+            **colours,
         ),
         key=_view_key(side),
         on_select=lambda: _picked_in(held, side),
