@@ -208,7 +208,7 @@ class Hand:
 
 
 def opened(streamlit_page):
-    page = streamlit_page(PAGE, query=f"model={MODEL}&ir=relay")
+    page = streamlit_page(PAGE, query=f"model={MODEL}&engine=relay")
     page.get_by_role("tab", name="Graph").wait_for()
     page.get_by_text("Settings", exact=True).click()
     settle(page)

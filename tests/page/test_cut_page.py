@@ -10,13 +10,14 @@ from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz import charts
 from relascope.viz.panels import cut as cut_tab
 from relascope.viz.panels.cut import captures
+from relascope.viz.panels.shell import cut_choice
 from relascope.viz.rows import tables
 
 
 class Cards:
     def __init__(self, monkeypatch) -> None:
-        self.pressed = self.card = self.act = None
-        draw, controls = cut_tab.graph_view, cut_tab.controls
+        self.pressed = self.row = self.card = self.act = self.pick = None
+        draw, controls, table = cut_tab.graph_view, cut_choice.controls, captures.table
 
         def drawn(graph, view, **more):
             self.card, self.act = view.card, view.act
@@ -26,10 +27,18 @@ class Cards:
             if self.pressed is not None:  # as the browser's message would have it
                 self.act(*self.pressed)
                 self.pressed = None
+            if self.row is not None:
+                self.pick(self.row)
+                self.row = None
             controls(screen)
 
+        def listed(rows, *, key, on_pick, **more):
+            self.pick = on_pick if key == "captures_table" else self.pick
+            return table(rows, key=key, on_pick=on_pick, **more)
+
         monkeypatch.setattr(cut_tab, "graph_view", drawn)
-        monkeypatch.setattr(cut_tab, "controls", begun)
+        monkeypatch.setattr(cut_choice, "controls", begun)
+        monkeypatch.setattr(captures, "table", listed)
 
     @property
     def text(self):
@@ -153,11 +162,11 @@ def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
         select(gradient, node_id)
         assert rows() == [] and cards.card.node == node_id
         assert word in cards.text and cards.able == {}
-    gradient.session_state["captures_table"] = {
-        "selection": {"rows": [1], "columns": [], "cells": []}
-    }
+    cards.row = 1
     settle(gradient.run())
-    assert cards.card.node == "r"
+    assert cards.card.node == "r" and rows() == [1]
+    select(gradient, "d0")  # the row goes with the graph's selection again
+    assert cards.card.node == "d0" and rows() == [0]
 
 
 def clicked():

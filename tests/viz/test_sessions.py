@@ -36,12 +36,10 @@ def test_what_is_written_is_read_again(session):
     assert state.from_text(session.text()) == session
 
 
-def test_an_address_names_the_engine_as_the_command_line_and_its_old_name_is_read():
+def test_an_address_names_the_engine_as_the_command_line():
     assert address.written(replace(NEW, ir="relax")) == {"engine": "relax"}
-    for name in ("engine", "ir"):
-        assert address.knows(name)
-        assert address.session_of({name: ["Relax"]})[0].ir == "relax"
-    assert address.session_of({"ir": ["relay"], "engine": ["relax"]})[0].ir == "relax"
+    assert address.knows("engine")
+    assert address.session_of({"engine": ["Relax"]})[0].ir == "relax"
 
 
 def test_the_address_of_a_new_page_is_empty():

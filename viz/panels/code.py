@@ -1,16 +1,15 @@
-"""Tab "In your code": the same in a training script, from the command line, and as files."""
+"""Tab "In your code": the same in a training script, and from the command line."""
 
 import shlex
 
 import streamlit as st
 
-from relascope.core.graph import Graph, TensorType
+from relascope.core.graph import TensorType
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
-from relascope.viz.panels import handing_on
-from relascope.viz.panels.shell.cut_choice import chosen, joint_graph
+from relascope.viz.panels.shell.cut_choice import chosen
 from relascope.viz.panels.shell.frame import heading
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.script import arguments, script, training_arguments
@@ -28,8 +27,6 @@ def show(screen: Screen) -> None:
     st.code(text, language="python", height=320)
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
-    heading("As files")
-    _downloads(screen, info)
 
 
 def snippet(screen: Screen, info: ModelInfo) -> str:
@@ -125,14 +122,3 @@ def _cut(screen: Screen) -> list[str]:
         for node_id in ids:
             cut += [option, node_id]
     return cut
-
-
-def _downloads(screen: Screen, info: ModelInfo) -> None:
-    graphs: dict[str, Graph] = {"imported": info.graph}
-    if screen.training:
-        graphs["joint"] = joint_graph(screen)
-    else:
-        after = screen.cache.peek("graph_after", screen.source, screen.pipeline, screen.last)
-        if after is not None:  # it is made in the tab Passes, not for this list
-            graphs["final"] = after
-    handing_on.button(screen, "files", graphs)

@@ -8,7 +8,6 @@ from relascope.samples import SAMPLES
 from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeline_text, problems
 
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
-_OLD = {"ir": "engine"}  # parameters that had another name, and the name that they have
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
 _MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
 _MODES = ("inference", "training")
@@ -31,12 +30,6 @@ def written(session: Session) -> Query:
     return query
 
 
-def renamed(query: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """An old address's parameters by their names of now; one that has that already counts."""
-    old = {_OLD[n]: v for n, v in query.items() if n in _OLD}
-    return old | {n: v for n, v in query.items() if n not in _OLD}
-
-
 def session_of(
     query: Mapping[str, list[str]], base: Session | None = None
 ) -> tuple[Session, list[str]]:
@@ -45,7 +38,6 @@ def session_of(
     base, wrong = base or Session(), []
     session = changed(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}
-    query = renamed(query)
     for name, path in _NAMES.items():
         if values := query.get(name):
             try:
@@ -63,7 +55,7 @@ def session_of(
 
 def knows(name: str) -> bool:
     """Whether an address says something of a session by a parameter of this name."""
-    return name in _NAMES or name in _OLD
+    return name in _NAMES
 
 
 def _new(session: Session) -> Session:

@@ -17,15 +17,14 @@ from relascope.viz.component.pane import beside
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier
-from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.cut_choice import chosen, controls, cut_of, joint_graph, strategy
+from relascope.viz.panels.shell import cut_choice
+from relascope.viz.panels.shell.cut_choice import chosen, cut_of, joint_graph
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.sidebar import pipeline_of
 from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import Row, tables
 
-_VIEW = "joint_view"
 _VIEWS = ("Joint", "Forward", "Backward")
 
 
@@ -36,7 +35,7 @@ def show(screen: Screen) -> None:
     # What can be chosen stands there while the engine works: a click on what goes away is lost.
     pane, picture = beside("cut", "Cut")
     with pane:
-        strategy()
+        cut_choice.strategy()
         details = st.container()
         view = one_of("Graph", _VIEWS, "keep_cut_view", width="stretch")
         figures = st.container()
@@ -47,29 +46,27 @@ def show(screen: Screen) -> None:
     if joint is None:
         return
     with details:
-        controls(screen)
+        cut_choice.controls(screen)
     try:
         cut, coloured = cut_of(screen)
     except EngineError as error:
         show_error(error)
         captures.undo(screen, joint)
         return
-    captures.follow(cut, _selected(joint))
-    node_id = captures.chosen_row(cut) or _selected(joint)
+    node_id = captures.chosen_in(joint)
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):
         if view == _VIEWS[0]:
             graph_view(
                 coloured,
                 screen.view(
-                    focus=captures.focus(cut),
                     open_groups=screen.derive(lambda: overview(coloured), "overview"),
                     highlight=captures.highlight(cut, node_id),
                     card=captures.card(screen, cut, node_id),
-                    act=partial(captures.force_in_graph, screen),
+                    act=partial(captures.act, screen),
                     **presenting.view(screen, cut),
                 ),
-                key=_VIEW,
+                key=captures.VIEW,
             )
         else:
             split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
@@ -95,7 +92,7 @@ def show(screen: Screen) -> None:
         captures.undo(screen, joint, cut)
     with pane:
         frontier.show(screen, cut)
-        cut_prices.control()
+        cut_choice.prices()
         handing_on.button(
             screen,
             "cut",
@@ -103,24 +100,17 @@ def show(screen: Screen) -> None:
             lambda file: cut_tab(file, cut, replace(screen.view(), open_alone=None, height=620)),
             "the cut, with its frontier,",
         )
-    captures.show(document)
+    captures.show(document, node_id)
     frontier.show_measured(screen)
     _two_gradients(screen)
     with pane:
         frontier.ask_torch_saved(screen)
-        cut_prices.ask(screen)
+        cut_choice.ask_prices(screen)
 
 
 def _in_its_colours(part: Graph, joint: Graph) -> Graph:
     roles = {n.id: joint.by_id[n.id].role for n in part if n.id in joint.by_id}
     return part.with_roles(roles)
-
-
-def _selected(joint: Graph) -> str | None:
-    """The node that is selected in the joint graph, as of the run before."""
-    state = st.session_state.get(_VIEW) or {}
-    node_id: str | None = state.get("selected")
-    return node_id if node_id in joint.by_id else None
 
 
 def _invite() -> None:

@@ -13,8 +13,7 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz import charts
 from relascope.viz.panels.presenting import along
-from relascope.viz.panels.shell import cut_prices
-from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of
+from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of, request_of
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
 from relascope.viz.panels.shell.screen import Screen
@@ -100,7 +99,7 @@ def show_measured(screen: Screen) -> None:
         return
     done: list[cutting.Point] = []
     with boundary(screen.cache, "_points"):
-        request = cut_prices.request_of(screen)
+        request = request_of(screen)
         cutting.measure(screen.cache.ask, request, tuple(asked.values()), done.append)
     if done:
         table(plain(done), tables.MEASURED)

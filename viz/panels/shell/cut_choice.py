@@ -1,18 +1,24 @@
-"""What the person chose of the cut: strategy, budget, and tensors forced by hand; and its cut."""
+"""What the person chose of the cut: strategy, budget, tensors forced by hand, and what work costs;
+and its cut."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
+from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.jobs import cut as cutting
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.targets import EngineInfo
+from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import HALF
 from relascope.passes.cuts.frontier import Frontier, Prices, frontier
 from relascope.passes.cuts.problem import Wish
-from relascope.viz.panels.shell import cut_prices
+from relascope.viz.panels.shell.frame import boundary, one_of
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
 from relascope.viz.sessions.results import cut_with
@@ -28,7 +34,7 @@ def joint_graph(screen: Screen) -> Graph:
 
 def joint_of(screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
-    measured = cut_prices.measured(screen)
+    measured = _measured(screen)
     joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, measured)
     return screen.derive(lambda: joint, "joint", measured)
 
@@ -142,3 +148,60 @@ def force(screen: Screen, ids: Collection[str], way: str | None) -> None:
         forced |= dict.fromkeys(ids, way)
     everywhere[screen.place] = forced
     st.session_state.keep_by_hand = everywhere
+
+
+_PRICES = {"estimated": "Estimated", "measured": "Measured here"}
+_ABOUT_PRICES = (
+    "What it costs to compute a tensor again. *Estimated* is arithmetic and bytes moved on a "
+    "nominal machine. *Measured here* builds the forward for the target that is chosen under "
+    "Compile & time, times every kernel, and gives each node its part of its kernel's time."
+)
+
+
+def prices() -> None:
+    """Whether work is estimated or measured."""
+    named = _PRICES.__getitem__
+    one_of("Price of work", list(_PRICES), "keep_prices", format_func=named, help=_ABOUT_PRICES)
+
+
+def request_of(screen: Screen) -> BuildRequest:
+    """What is timed, as chosen under "Compile & time"; EngineError, kind "target", if nothing runs
+    here."""
+    state = st.session_state
+    engine: EngineInfo = screen.cache.ask("describe")
+    best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
+    target = state.get("keep_target")
+    return BuildRequest(
+        screen.source,
+        screen.pipeline,
+        target if target in here else best,
+        int(state.get("keep_threads", 0)),
+        int(state.get("keep_repeats", 30)),
+    )
+
+
+def _measured(screen: Screen) -> MeasuredKernels | None:
+    """What the forward's kernels took, where that is wished and known."""
+    with suppress(EngineError):  # told by `ask_prices`, where it can be tried again
+        if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
+            return cutting.forward_times(screen.cache.ask, request)
+    return None
+
+
+def ask_prices(screen: Screen) -> None:
+    """Time the kernels where that is wished and not done; the page runs again with the times."""
+    if not _wished():
+        return
+    with boundary(screen.cache, "_prices"):
+        request = _request(screen)
+        if screen.cache.peek("profile", request) is None:
+            screen.cache.ask("profile", request)
+            st.rerun()
+
+
+def _wished() -> bool:
+    return bool(st.session_state.get("keep_prices") == "measured")
+
+
+def _request(screen: Screen) -> BuildRequest:
+    return request_of(screen).split_at(())

@@ -94,7 +94,7 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if not query and not went:
         return wrong if ident else _begin(os.environ.get(OPEN, ""))
     session, unread = address.session_of(query or {"engine": [recall("ir") or Session.ir]}, base)
-    if address.renamed(query).get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
+    if query.get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
         session = replace(session, ir=recall("ir") or session.ir)
     if unread:
         wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")

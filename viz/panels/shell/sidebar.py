@@ -89,7 +89,7 @@ def choose_ir(problem: EngineError | None) -> str:
     Args:
         problem: why Relay cannot be loaded; None where it can. The page then opens in what was
             chosen last, in Relay the first time; where Relay cannot be loaded, in Relax. A reload
-            of the page and a link keep the choice by the address's `ir`.
+            of the page and a link keep the choice by the address's `engine`.
     """
     if problem is not None:
         show_error(problem)
