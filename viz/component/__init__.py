@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
@@ -22,6 +23,11 @@ from relascope.viz.drawing.union import Union
 
 _HERE = Path(__file__).parent
 _PLAIN = View()
+_EDGE = (
+    "<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'></div>"
+    "<button class='fold' type='button'><svg viewBox='0 0 10 16'>"
+    "<path d='M6.5 4L3 8l3.5 4'/></svg></button>"
+)
 
 
 def graph_view(
@@ -179,6 +185,17 @@ def small(name: str, html: str = "", script: str = "") -> Callable[..., Any]:
     html = html or (_HERE / f"{name}.html").read_text("utf-8")
     js = javascript.script(script or f"../{name}")
     return st.components.v2.component(f"relascope_{name}", html=html, css=css, js=js)
+
+
+def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """A pane at the left, above on a narrow page, and the place of the picture; `name` is "steps"
+    or "cut" in the page's style, `what` its edge's: "Steps". The pane is as high as the picture,
+    scrolls, resizes and folds; the browser keeps width and fold."""
+    row = st.container(key=f"pane_{name}")
+    pane, picture = row.columns([1, 4], gap="xxsmall")
+    with picture.container(key=f"edge_{name}"):
+        small("pane", _EDGE)(key=f"edge_of_{name}", data={"name": name, "what": what})
+    return pane, picture
 
 
 def _union(graph: Graph, view: View, key: str) -> Union | None:

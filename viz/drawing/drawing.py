@@ -10,12 +10,18 @@ from math import isfinite
 from sys import float_info
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, Node, Role
+from relascope.core.graph import Graph, Kind, Literal, Node, Role
 from relascope.core.memo import Memo
 from relascope.passes.cost import flops
 from relascope.viz.drawing import labels, palette
-from relascope.viz.drawing.block import Strings, drawn_block
-from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants
+from relascope.viz.drawing.modules import (
+    BACKWARD,
+    FORWARD,
+    GroupTree,
+    fold_constants,
+    module_groups,
+    regrouped,
+)
 from relascope.viz.drawing.union import Union
 
 MOST_NODES = 20_000  # more nodes are not drawn: the layout would take minutes
@@ -171,7 +177,7 @@ class Drawing:
         self.original, self.union = graph, union
         self.graph = fold_constants(graph, fewer_than)
         self.family = family_of(self.graph)
-        self.strings = Strings()
+        self.strings: dict[str, int] = {}
         self.tree, self.block = drawn_block(self.graph, union, self.strings)
         self.around = union.graph()[1] if union else self.tree
         self.block["node"] |= self._nodes()
@@ -221,7 +227,7 @@ class Drawing:
             "colours": view.colours or (_HALVES if roles else _SORTS),
             "node": block["node"] | looks,
             "groups": self._groups(view, styles),
-            "strings": self.strings.all(),
+            "strings": list(self.strings),
             "kernels": {name: _kernel_card(text) for name, text in self.graph.kernels.items()},
             "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
             "palette": palette.table(),
@@ -262,15 +268,15 @@ class Drawing:
         index = {n.id: i for i, n in enumerate(nodes)}
         results = set(self.graph.outputs)
         readers = self.graph.readers
-        number, work = self.strings.number, flops(self.graph)
+        strings, work = self.strings, flops(self.graph)
         return {
             "kind": [n.kind.value for n in nodes],
             "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],
             "role": [n.role.value if n.role.value != "none" else "" for n in nodes],
             "bytes": [n.bytes if n.outputs else None for n in nodes],
             "flops": [*map(work.get, index)],
-            "scope": [number(n.scope) for n in nodes],
-            "source": [number(n.source) for n in nodes],
+            "scope": [strings.setdefault(n.scope, len(strings)) for n in nodes],
+            "source": [strings.setdefault(n.source, len(strings)) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],
             "output": [int(n.id in results) for n in nodes],
             "extra": [_extra(n, n.kernel in self.graph.kernels) for n in nodes],
@@ -301,6 +307,62 @@ class Drawing:
             }
             for g in tree.groups.values()
         }
+
+
+def drawn_block(
+    graph: Graph, union: Union | None, strings: dict[str, int]
+) -> tuple[GroupTree, dict[str, Any]]:
+    """A graph's modules and what the layout reads of it.
+
+    Args:
+        union: has the graph, and says where its nodes stand; None lays it out by itself.
+        strings: gets the numbers of texts that stand in many places, sent once, in their order.
+    """
+    if union is None:
+        tree = module_groups(graph)
+        return tree, _lists(graph, tree, strings)
+    backdrop, around = union.graph()
+    tree = regrouped(graph, around, union.slot)
+    at = {n.id: i for i, n in enumerate(backdrop.nodes)}
+    return tree, _lists(graph, tree, strings) | {
+        "backdrop": _lists(backdrop, around, strings, union.nodes),
+        "slot": [at[union.slot[n.id]] for n in graph.nodes],
+    }
+
+
+def _lists(
+    graph: Graph,
+    tree: GroupTree,
+    strings: dict[str, int],
+    by_slot: Mapping[str, Node] | None = None,
+) -> dict[str, Any]:
+    """Nodes field by field, groups by id and in their order; `by_slot` are the nodes whose words
+    stand in the boxes, where these are others."""
+    nodes = graph.nodes
+    named = [by_slot[n.id] for n in nodes] if by_slot else nodes
+    index = {n.id: i for i, n in enumerate(nodes)}
+    return {
+        "node": {
+            "id": [n.id for n in nodes],
+            "title": [labels.title(n) for n in named],
+            "sub": [labels.subtitle(n) for n in named],
+            "types": [[strings.setdefault(str(t), len(strings)) for t in n.outputs] for n in nodes],
+            "group": [tree.group_of[n.id] for n in nodes],
+            "inputs": [
+                [i.text if isinstance(i, Literal) else index[i] for i in n.inputs] for n in nodes
+            ],
+        },
+        "groupIds": list(tree.groups),
+        "groups": {
+            g.id: {
+                "label": g.label,
+                "parent": g.parent,
+                "nodes": g.nodes,
+                "parameterBytes": g.parameter_bytes,
+            }
+            for g in tree.groups.values()
+        },
+    }
 
 
 def _half(group: str) -> str:

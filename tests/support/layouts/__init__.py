@@ -8,7 +8,7 @@ from typing import Literal as OneOf
 
 from relascope.core.graph import Graph
 from relascope.viz.drawing import javascript
-from relascope.viz.drawing.block import Strings, drawn_block
+from relascope.viz.drawing.drawing import drawn_block
 from relascope.viz.drawing.union import Union
 
 OUTSIDE = str(Path(__file__).parent / "outside"), "layoutOutside"
@@ -103,9 +103,9 @@ def question(
     graph: Graph, open_groups: Iterable[str], union: Union | None = None
 ) -> dict[str, Any]:
     """What `layout` asks of the viewer's JavaScript, as JSON values."""
-    strings = Strings()
+    strings: dict[str, int] = {}
     _, block = drawn_block(graph, union, strings)
-    return {"block": block | {"strings": strings.all()}, "opened": sorted(set(open_groups))}
+    return {"block": block | {"strings": list(strings)}, "opened": sorted(set(open_groups))}
 
 
 class Flaws(NamedTuple):

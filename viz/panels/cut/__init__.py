@@ -12,8 +12,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import gradients
 from relascope.passes.cuts.cut import cut as cut_at
-from relascope.viz.component import graph_view
-from relascope.viz.component.pane import beside
+from relascope.viz.component import beside, graph_view
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier

@@ -12,8 +12,7 @@ from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
 from relascope.viz.compare.changes import coloured, start_of
-from relascope.viz.component import graph_view
-from relascope.viz.component.pane import beside
+from relascope.viz.component import beside, graph_view
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab

@@ -1,8 +1,10 @@
 """Tab "Passes" of a recording: its passes on the left, what the chosen one did on the right."""
 
 import re
+import struct
+import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -10,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.compare.changes import coloured
-from relascope.viz.component import View, graph_view
+from relascope.viz.component import View, graph_view, small
 from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar
@@ -18,7 +20,6 @@ from relascope.viz.panels.shell.frame import begin, one_of, plain_text, show_err
 from relascope.viz.panels.shell.holding import rerun
 from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import numbers
-from relascope.viz.panels.steps.recorded.components import run_list, text_diff
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.memory import memory_document
@@ -57,7 +58,7 @@ def _board(opened: OpenedRecording) -> None:
         if opened.recording.about.get("level") == "modules":
             _as_model(opened, row)
     with left:
-        run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
+        _run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, number, choose)
         handing_on.of_recording(opened.recording)
@@ -110,7 +111,7 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
     if graph is None or view == "Text":
         relay = opened.recording.text(shown).startswith("#[version")
         whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
-        text_diff(opened.sides(old, new, bool(whole)), key="recorded_text")
+        _text_diff(opened.sides(old, new, bool(whole)), key="recorded_text")
     elif len(graph) > MOST_NODES:
         st.caption(
             f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
@@ -257,3 +258,30 @@ def _function(names: Sequence[str], place: DeltaGenerator) -> str:
         help="What the pass changed stands first, and the first choice follows it.",
     )
     return found or names[0]
+
+
+def _run_list(
+    rows: bytes, count: int, selected: int, *, key: str, on_select: Callable[[int], None]
+) -> None:
+    """Draw the list of `count` passes, as `packed` made it, the selected one by its number;
+    `on_select` is called with the number of a pass that is chosen.
+
+    Only rows that can be seen are drawn, for a compile runs thousands of passes; what is folded,
+    filtered and searched for is the browser's own, which takes a stranger's texts as text.
+    """
+
+    def chosen() -> None:
+        number = (st.session_state.get(key) or {}).get("select")
+        if isinstance(number, int) and 0 <= number < count:
+            on_select(number)
+
+    small("run_list")(key=key, data=struct.pack("<i", selected) + rows, on_select_change=chosen)
+
+
+def _text_diff(data: bytes, *, key: str) -> None:
+    """Draw what `OpenedRecording.sides` made."""
+    sent: tuple[bytes, float] | None = st.session_state.get(f"{key}_sent")
+    if sent is None or sent[0] != data:
+        sent = st.session_state[f"{key}_sent"] = data, time.time()
+    # A component that is being loaded may get what was sent last before what was sent first.
+    small("text_diff")(key=key, data=struct.pack("<d", sent[1]) + data)

@@ -1,7 +1,10 @@
 """A recording that is looked at, with what was read and computed of it so far."""
 
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Hashable, Mapping
+import zlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +18,9 @@ from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import PassRun, Recording, read
-from relascope.viz.compare.text import ASIDE, brief, columns
-from relascope.viz.panels.steps.recorded import components
+from relascope.viz.compare.text import ASIDE, beside, brief, columns
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import own_changes, pass_rows, recording_document
+from relascope.viz.rows.recording import as_columns, own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
 
 _KEPT = 96  # of what is derived: graphs, differences, texts side by side
@@ -120,9 +122,17 @@ class OpenedRecording:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))
             before, after = (text if whole else brief(text) for text in texts)
             same = "The text is the same." if old == new or whole else ASIDE
-            return components.packed_texts(columns(before, after), ("before", "after"), same)
+            data = beside(columns(before, after), ("before", "after"), same)
+            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+            return zlib.compress(text.encode(), 1)
 
         return self.derive(make, "text", old, new, whole)
+
+
+def packed(rows: Sequence[Row]) -> bytes:
+    """Rows of `pass_rows` as the browser takes them: a token, and their columns deflated."""
+    raw = json.dumps(as_columns(rows), separators=(",", ":")).encode()
+    return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
 
 
 def opened(path: str) -> OpenedRecording:
@@ -140,7 +150,7 @@ def opened(path: str) -> OpenedRecording:
             recording,
             rows,
             recording_document(recording, rows),
-            components.packed(rows),
+            packed(rows),
         )
         known = st.session_state.recording_opened = place, made
     return known[1]
