@@ -1,7 +1,7 @@
 """Builds the gallery: `make gallery`, a folder of pages for a browser, with a picture of each.
 
-Every page is what a command writes with `-o`, and needs neither a server nor a network; below each
-picture stands its command. Taking the pictures opens every page, as a reader would.
+Every page is what a command or script writes with `-o`, and needs neither a server nor a network;
+below each picture stands which. Taking the pictures opens every page, as a reader would.
 The recordings in `tutorials` are of scripts of Apache TVM's documentation: `relascope record -o
 NAME.rsc --no-page -- python NAME.py`.
 """
@@ -41,12 +41,14 @@ _LECTURES = {
     "Tuning": "tiles_by_hand(seed=3)|CanonicalizeBindings",
     "Fusion": "fuse_by_hand|LegalizeOps|FuseTIR",
 }
+_TOUR = "docs/gallery/tour.py"
 _STEPPED = ("mlp", "bert_layer", "vit")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One page: the words of the command that makes it, without its output, and what it shows."""
+    """One page: the words of the command or script that makes it, without its output, and what it
+    shows."""
 
     group: str
     title: str
@@ -62,7 +64,8 @@ class Entry:
 def entries() -> list[Entry]:
     """All that the gallery has, in order."""
     names = {"relay": "Relay", "relax": "Relax"}
-    found = []
+    about = "Ten screens of one BERT layer, from a trace to a timing, with what to see on each."
+    found = [Entry("The tour", "From a trace to a timing", about, (_TOUR,))]
     for ir, name in names.items():
         for sample in SAMPLES.values():
             words = ("graph", sample.name, "--engine", ir)
@@ -111,17 +114,18 @@ def _faults() -> Iterable[Entry]:
 
 
 def relascope(words: Sequence[str], made: Path) -> None:
-    """Run a command that writes a page.
+    """Run a command or script that writes a page.
 
     Raises:
         RuntimeError: it wrote none; a status that says that a fault was found is none.
     """
-    command = [sys.executable, "-m", "relascope", *words, "-o", str(made)]
+    module = [] if words[0] == _TOUR else ["-m", "relascope"]
+    command = [sys.executable, *module, *words, "-o", str(made)]
     environment = {**os.environ, "RELASCOPE_ALONE": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if not made.exists():
         said = done.stderr.strip() or done.stdout.strip()
-        raise RuntimeError(f"relascope {' '.join(words)}: {said[-600:]}")
+        raise RuntimeError(f"{' '.join(words)}: {said[-600:]}")
 
 
 def picture(browser: "Browser", path: Path) -> bytes:
@@ -179,7 +183,8 @@ def _cards(listed: Sequence[Entry], pictures: Sequence[bytes]) -> str:
             lines += ["</ul>"] * bool(group)
             group = entry.group
             lines += [f"<h2>{html.escape(group)}</h2>", "<ul>"]
-        command = " ".join(["relascope", *entry.words])
+        program = "python" if entry.words[0] == _TOUR else "relascope"
+        command = " ".join([program, *entry.words])
         image = base64.b64encode(drawn).decode()
         lines += [
             f'<li><a href="{entry.file}"><img alt="" src="data:image/png;base64,{image}">'

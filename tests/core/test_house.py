@@ -41,7 +41,7 @@ LINES = {
     "passes": 10914,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26368,
+    "viz": 26369,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

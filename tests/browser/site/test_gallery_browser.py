@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from engines import shared_fake
 from graphs import transformer
 from place import ROOT
 from relascope.recorder.reading import read
 from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.panels.tour import STOPS
 
 sys.path.append(str(ROOT / "docs" / "gallery"))
 import gallery  # isort: skip
+import tour  # isort: skip
 
 pytestmark = pytest.mark.browser
 
@@ -46,6 +49,25 @@ def test_a_page_that_fails_is_not_listed(tmp_path, chromium):
 def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
     with pytest.raises(RuntimeError, match="No sample"):
         gallery.relascope(("graph", "nothing_like_it"), tmp_path / "page.html")
+
+
+def test_the_tour_has_a_tab_for_each_stop(tmp_path, chromium):
+    made = tmp_path / "tour.html"
+    client = shared_fake("relay")
+    made.write_text(tour.tour(client.call).html(), encoding="utf-8")
+    page = chromium.new_context(offline=True).new_page()
+    page.goto(made.as_uri())
+    tabs = page.get_by_role("tab")
+    assert tabs.all_inner_texts() == [f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)]
+    for number, stop in enumerate(STOPS, 1):
+        tabs.nth(number - 1).click()
+        panel = page.locator(f"#panel-stop{number}")
+        assert stop.words.replace("*", "") in panel.inner_text()
+        drawn = "table" if stop.query["tab"] == "Compile & time" else ".picture"
+        panel.locator(drawn).first.wait_for()
+        if stop.at:
+            at = stop.session().look.step + 1
+            panel.locator(f".board[data-step='{at}']").wait_for()
 
 
 def test_the_recordings_of_tvms_tutorials_are_whole():
