@@ -69,8 +69,6 @@ else ifneq ($(PROCESSOR),)
 $(error PROCESSOR is avx2 or nothing)
 endif
 
-# Tests in a browser wait for much of their time.
-test-page: WORKERS := 3
 test-page: $(VENV)/.test chromium
 	$(PYTEST) --ignore=tests/relay --ignore=tests/relax $(ARGS)
 

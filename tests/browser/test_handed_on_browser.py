@@ -172,7 +172,10 @@ FRONTENDS = {
 """Attributes of the document and of its body, policy, and the theme that is drawn."""
 
 
-@pytest.mark.parametrize("frontend", FRONTENDS)
+@pytest.mark.parametrize(
+    "frontend",  # the system's own theme is light
+    [pytest.param(f, marks=pytest.mark.exhaustive if "light" in f else ()) for f in FRONTENDS],
+)
 def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
     frontend, chromium, tmp_path
 ):

@@ -70,7 +70,7 @@ def test_sizes_that_are_open_are_told_and_pinned(files):
 
 
 def test_several_sets_of_inputs_are_checked_by_one_program(files):
-    few = (*ENGINE, "--dtype", "float32", "--strategy", "keep_all")
+    few = (*ENGINE, "--dtype", "float32", "--passes", "default")
     asked = ("check", files / "pair.pt", "--input", "x=2x4:float32", *few)
     sets = ("--tensors", files / "a.npy", "--tensors", files / "b.npy")
     told = said(*asked, *sets)

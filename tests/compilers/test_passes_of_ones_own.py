@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 
 import pytest
 import torch
@@ -115,25 +114,6 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("ir", ENGINES)
-def test_what_a_pass_returns_is_checked_and_what_it_prints_is_shown(ir, tmp_path, monkeypatch):
-    own = tmp_path / "own.py"
-    own.write_text((PASSES if ir == "relay" else RELAX) % ir + COMMON)
-    (tmp_path / "own_helper.py").write_text("WORD = 'a sibling'\n")
-    monkeypatch.setenv(user.VARIABLE, "")
-    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
-    user.name_files([str(own)])
-    with EngineClient(ir) as client:
-        pipeline = read_pipeline(ir, "|".join([*SAID, "says", "cse"]))
-        *failed, said, last = client.call("step", MLP, pipeline)
-    for one, pattern in zip(failed, SAID.values(), strict=True):
-        typed = one.pass_name not in ("nothing", "bare", "leaves")
-        assert one.error.kind == ("type" if typed else "pass")
-        assert re.fullmatch(pattern, one.error.message.partition("\n")[0]), one.error.message
-    assert (said.error, said.printed) == (None, "seen by a sibling\n")
-    assert (last.error, last.printed) == (None, "")
-
-
 ENDLESS = """
 import time
 
@@ -146,43 +126,6 @@ def hog(program):
     while True:
         held.append(bytearray(50_000_000))
 """
-
-
-@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
-def test_a_pass_without_end_is_a_step_that_failed(ir, tmp_path, monkeypatch, capsys):
-    own = tmp_path / "own.py"
-    own.write_text(ENDLESS)
-    monkeypatch.setenv(user.VARIABLE, "")
-    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
-    given = ["mlp", "--engine", ir, "--pass-file", str(own), "--json"]
-    connect = cache(lambda ir: Shared(ir, None))  # in which what crossed a limit stays known
-    assert main(["step", *given, "--limit-seconds", "3", "--passes", "hang|cse"], connect) == 0
-    failed = [s["failure"] for s in json.loads(capsys.readouterr().out)["steps"]]
-    assert [f and f["where"] for f in failed] == ["hang", None]
-    assert failed[0]["message"] == "hang took longer than 3 s, the limit, and was stopped."
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_a_pass_that_takes_too_much_memory_is_found(ir, tmp_path, monkeypatch, capsys):
-    own = tmp_path / "own.py"
-    own.write_text(ENDLESS)
-    monkeypatch.setenv(user.VARIABLE, "")
-    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
-    given = ["mlp", "--engine", ir, "--pass-file", str(own), "--json"]
-    limits = ["--limit-memory", "1000"]
-    connect = cache(lambda ir: Shared(ir, None))  # in which what crossed a limit stays known
-    assert main(["step", *given, *limits, "--passes", "cse|hog|bind"], connect) == 0
-    failed = [s["failure"] for s in json.loads(capsys.readouterr().out)["steps"]]
-    assert [f and f["where"] for f in failed] == [None, "hog", None]
-    assert main(["bisect", *given, *limits, "--passes", "cse|hog|bind"], connect) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["kind"], found["culprit"]["pass"]) == ("crash", "hog")
-    assert "hog took more than 1000 MiB of memory, the limit, and was" in found["verdict"]
-    assert main(["graph", *given, *limits, "--passes", "cse|hog"], connect) == 1
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert error["message"].startswith("Step 2, hog, failed: hog took more than")
-
 
 CLIPS = {
     "relay": """
@@ -199,20 +142,63 @@ def clips(program):
 }
 
 
-@pytest.mark.parametrize("ir", [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"])
-def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, capsys):
-    own = tmp_path / "own.py"
-    source = (PASSES if ir == "relay" else RELAX) % ir + CLIPS[ir]
-    own.write_text(source.replace("import own_helper\n", ""))
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A file of passes for an IR, and an engine, which has to start with it."""
+    folder, engines = tmp_path_factory.mktemp("own"), {}
+    (folder / "own_helper.py").write_text("WORD = 'a sibling'\n")
+
+    def of(ir):
+        file = folder / f"{ir}.py"
+        if ir not in engines:
+            parts = (PASSES if ir == "relay" else RELAX) % ir, COMMON, ENDLESS, CLIPS[ir]
+            file.write_text("".join(parts))
+            engines[ir] = Shared(ir, None)
+        return file, engines[ir]
+
+    yield of
+    for engine in engines.values():
+        EngineClient.close(engine)
+
+
+@pytest.fixture
+def own(ir, started, monkeypatch, capsys):
+    """Runs a command with the passes of the file; `own.call` asks the engine itself."""
+    file, engine = started(ir)
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
+    user.name_files([str(file)])
+
+    def run(command, model, *options, status=0):
+        given = [command, str(model), "--engine", ir, "--json", *options]
+        assert main(given, lambda ir: engine) == status
+        return json.loads(capsys.readouterr().out)
+
+    run.call = engine.call
+    return run
+
+
+@pytest.mark.parametrize("ir", ENGINES)
+def test_what_a_pass_returns_is_checked_and_what_it_prints_is_shown(ir, own):
+    pipeline = read_pipeline(ir, "|".join([*SAID, "says", "cse"]))
+    *failed, said, last = own.call("step", MLP, pipeline)
+    for one, pattern in zip(failed, SAID.values(), strict=True):
+        typed = one.pass_name not in ("nothing", "bare", "leaves")
+        assert one.error.kind == ("type" if typed else "pass")
+        assert re.fullmatch(pattern, one.error.message.partition("\n")[0]), one.error.message
+    assert (said.error, said.printed) == (None, "seen by a sibling\n")
+    assert (last.error, last.printed) == (None, "")
+
+
+ONE = [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"]
+
+
+@pytest.mark.parametrize("ir", ONE)
+def test_a_fault_shows_on_the_inputs_that_meet_it(own, tmp_path):
     torch.manual_seed(0)
     file = tmp_path / "linear.pt"
     torch.jit.trace(torch.nn.Linear(8, 4).eval(), torch.ones(2, 8)).save(str(file))
-    given = [str(file), "--engine", ir, "--pass-file", str(own), "--passes", "cse|clips", "--json"]
-    connect = cache(lambda ir: Shared(ir, None))
-    assert main(["check", *given, "--inputs", "all"], connect) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = own("check", file, "--passes", "cse|clips", "--inputs", "all")
     told = {one["inputs"]: (one["verdict"], one["dtype"]) for one in data["inputs"]}
     right, wrong = ("right", "float32"), ("wrong", "float64")
     assert list(told) == list(INPUTS)
@@ -221,11 +207,31 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(ir, tmp_path, monkeypatch, cap
     large = next(one for one in data["inputs"] if one["inputs"] == "large")
     assert large["error"] > 0.9 and large["scale"] > 1e3 and large["limit"] == 1e-10
     for kind, culprit in (("large", "clips"), ("edges", None)):
-        assert main(["bisect", *given, "--inputs", kind], connect) == 0
-        found = json.loads(capsys.readouterr().out)
+        found = own("bisect", file, "--passes", "cse|clips", "--inputs", kind)
         assert (found["culprit"] or {}).get("pass") == culprit
         assert found["inputs"] == kind
         assert ("That is on large inputs." in found["verdict"]) == (culprit is not None)
+
+
+@pytest.mark.parametrize("ir", ONE)
+def test_a_pass_without_end_is_a_step_that_failed(own):
+    steps = own("step", "mlp", "--limit-seconds", "2", "--passes", "hang|cse")["steps"]
+    failed = [s["failure"] for s in steps]
+    assert [f and f["where"] for f in failed] == ["hang", None]
+    assert failed[0]["message"] == "hang took longer than 2 s, the limit, and was stopped."
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_a_pass_that_takes_too_much_memory_is_found(own):
+    given = ("mlp", "--limit-memory", "1000", "--passes", "cse|hog|bind")
+    failed = [s["failure"] for s in own("step", *given)["steps"]]
+    assert [f and f["where"] for f in failed] == [None, "hog", None]
+    found = own("bisect", *given)
+    assert (found["kind"], found["culprit"]["pass"]) == ("crash", "hog")
+    assert "hog took more than 1000 MiB of memory, the limit, and was" in found["verdict"]
+    error = own("graph", *given, status=1)["error"]
+    assert error["message"].startswith("Step 2, hog, failed: hog took more than")
 
 
 @pytest.mark.parametrize("ir", ENGINES)
