@@ -1,12 +1,13 @@
 """The lists below a step's graph and the pass's example on the page, without a browser."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from graphs import fused
 from page import INFERENCE, open_tab, put, settle, words
 from page_session import forward_graph
+from relascope.viz import component
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.labels import title
 from relascope.viz.panels.shell import table
@@ -68,13 +69,13 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
     here = StepChange.between(forward_graph(), forward_graph(transposed=False), "here")
     state = {}
     monkeypatch.setattr(changes.st, "session_state", state)
-    assert "t0" in changes.picture(here).by_id
-    assert changes.picture(here) is changes.picture(here), "drawings are kept by their graph"
+    picture = partial(changes.picture, here, "view")
+    assert "t0" in picture().by_id
+    assert picture() is picture(), "drawings are kept by their graph"
     state["keep_show_removed"] = False
-    assert "t0" not in changes.picture(here).by_id
-    state["change_chosen"] = ("here", "t0")
-    assert "t0" in changes.picture(here).by_id
-    assert "t0" not in changes.picture(replace(here, place="there")).by_id
+    assert "t0" not in picture().by_id
+    component.select("view", "t0")
+    assert "t0" in picture().by_id
 
 
 def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):

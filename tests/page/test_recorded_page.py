@@ -132,7 +132,7 @@ def test_a_plan_of_memory_names_the_nodes_that_are_drawn(opened, tmp_path, monke
         return graph_of(f"x; {placed}; q scale x b writes=[1]", ir="relax")
 
     shown = []
-    monkeypatch.setattr(changes, "memory", lambda document, place: shown.append(document))
+    monkeypatch.setattr(changes, "memory", lambda document, *where: shown.append(document))
     page = opened(recorded(tmp_path / "run.rsc", drawn=drawn))
     for number in (1, 2):
         page.session_state["keep_recorded_function"] = "main"

@@ -6,7 +6,7 @@ bytes, which Streamlit then does not send again, so the view stays as it is over
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -71,6 +71,11 @@ def select(key: str, selected: str) -> None:
     before = (st.session_state.get(key) or {}).get("selected") or ""
     if selected != before:
         st.session_state[f"{key}_kept"] = _KeptSelection(selected, before)
+
+
+def picking(key: str, ids: Sequence[str]) -> Callable[[int | None], None]:
+    """What a click on a row of a table does: the view selects the row's node."""
+    return lambda row: select(key, "" if row is None else ids[row])
 
 
 def selected_of(key: str) -> str:

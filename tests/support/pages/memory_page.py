@@ -3,6 +3,7 @@
 import streamlit as st
 
 from graphs import graph_of
+from relascope.viz.component import selected_of
 from relascope.viz.panels.steps import changes
 from relascope.viz.rows.memory import memory_document
 
@@ -13,5 +14,5 @@ PLAN = (
 )
 plan = memory_document(graph_of(PLAN, ir="relax", of="3x7"))
 assert plan is not None
-changes.memory(plan, "here")
-st.write(f"chosen: {changes.chosen('here')}, elsewhere: {changes.chosen('there')}")
+changes.memory(plan, "here", "view")
+st.write(f"selected: {selected_of('view')}")

@@ -4,7 +4,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
-from relascope.viz.component import select, selected_of
+from relascope.viz.component import picking, selected_of
 from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell.cut_choice import (
     RECOMPUTE,
@@ -50,11 +50,7 @@ def _table(key: str, section: Section, node_id: str | None) -> None:
     rows = [ids.index(node_id)] if node_id in ids else []
     if picked(key, len(ids)) != next(iter(rows), None):
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
-
-    def pick(row: int | None) -> None:
-        select(VIEW, "" if row is None else ids[row])
-
-    table(section["rows"], key=key, on_pick=pick, signs="what", wide={"why": "large"})
+    table(section["rows"], key=key, on_pick=picking(VIEW, ids), signs="what", wide={"why": "large"})
 
 
 def act(screen: Screen, node_id: str, action: str) -> None:

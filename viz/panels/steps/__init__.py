@@ -12,7 +12,7 @@ from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
 from relascope.viz.compare.changes import coloured, start_of
-from relascope.viz.component import beside, graph_view
+from relascope.viz.component import beside, graph_view, select, selected_of
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
@@ -29,6 +29,7 @@ from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
 _KEEP = "keep_layout"
+_VIEW = "step_view"
 _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 
@@ -67,7 +68,7 @@ def _draw(screen: Screen) -> None:
     left, right = beside("steps", "Steps")
     with left.container(key="steps_head"):
         row = errors.choose(screen)
-        focus = _walk(known, row)
+        _walk(known, row)
         keep = row.toggle(
             "Keep the layout",
             True,
@@ -77,7 +78,7 @@ def _draw(screen: Screen) -> None:
         )
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
     with right, boundary(screen.cache, picture=True):
-        _after(screen, known, focus, keep)
+        _after(screen, known, keep)
     found = bisect.search(screen)
     with left:
         theirs = editing.chooser(screen, partial(take, screen))
@@ -148,9 +149,9 @@ def _idle(row: StepListRow) -> bool:
     return row.enabled and row.idle and not row.failure
 
 
-def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> None:
-    """The graph after the chosen step, with what it added and changed in colour, at the node
-    `focus`; `keep` leaves what was drawn before where it stands."""
+def _after(screen: Screen, known: _StepState, keep: bool) -> None:
+    """The graph after the chosen step, with what it added and changed in colour; `keep` leaves what
+    was drawn before where it stands."""
     if known.problem is not None:
         raise known.problem
     assert known.model is not None
@@ -165,20 +166,19 @@ def _after(screen: Screen, known: _StepState, focus: str | None, keep: bool) -> 
             show_error(record.error)
     places = change.successors if keep else None
     if errors.shows_errors():
-        errors.show(alive, index, key="error_view", keep_places=places)
+        errors.show(alive, index, places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
     graph_view(
-        changes.picture(change),
+        changes.picture(change, _VIEW),
         screen.view(
             overlays=_kernels(known, change),
             overlay="kernel" if fuses else "",
             **coloured(matched),
-            focus=focus or changes.chosen(change.place),
             keep_places=places,
             among=(known.model.graph,),
         ),
-        key="step_view",
+        key=_VIEW,
     )
 
 
@@ -209,34 +209,29 @@ def _changes(known: _StepState, change: StepChange) -> None:
     if errors.shows_errors():
         errors.nodes(known.alive, known.index)
     elif plan is not None:
-        changes.memory(plan, change.place)
+        changes.memory(plan, change.place, _VIEW)
     if known.index >= 0 and not errors.shows_errors():
         draw_text = partial(changes.show_text, known.alive, known.index)
-        changes.show(change, "What this step changed", draw_text)
+        changes.show(change, _VIEW, "What this step changed", draw_text)
 
 
-def _walk(known: _StepState, row: DeltaGenerator) -> str | None:
-    """A walk over what the step touched; the node to look at."""
-    marked = []
-    state = st.session_state
+def _walk(known: _StepState, row: DeltaGenerator) -> None:
+    """A walk over what the step touched, from the selected node on."""
+    marked: list[str] = []
+    after, selected = "", selected_of(_VIEW)
     if known.change is not None:
         matched = known.change.matched
         touched = matched.added | matched.changed
-        marked = [n.id for n in matched.graph if n.id in touched]
-        if state.get("change_place") != known.change.place:
-            state.change_place, state.change = known.change.place, -1
-    at: int = state.get("change", -1)
-
-    def next_change() -> None:
-        changes.forget()
-        state.change = (state.get("change", -1) + 1) % len(marked)
-
-    here = f" {at + 1} of {len(marked)}" if at >= 0 and marked else ""
+        nodes = [n.id for n in matched.graph]
+        marked = [i for i in nodes if i in touched]
+        behind = nodes[nodes.index(selected) + 1 :] if selected in nodes else ()
+        after = next((i for i in behind if i in touched), marked[0] if marked else "")
+    here = f" {marked.index(selected) + 1} of {len(marked)}" if selected in marked else ""
     row.button(
         f"Next change{here}",
         key="next_change",
         disabled=not marked,
-        on_click=next_change,
+        on_click=select,
+        args=(_VIEW, after),
         help="Go to the next node that this step added or changed.",
     )
-    return marked[at] if 0 <= at < len(marked) else None

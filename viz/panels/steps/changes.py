@@ -7,6 +7,7 @@ import streamlit as st
 from relascope.core.graph import Graph, Kind
 from relascope.viz.compare import text
 from relascope.viz.compare.changes import start_of
+from relascope.viz.component import picking, select, selected_of
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
@@ -19,29 +20,11 @@ from relascope.viz.rows.step_list import CHANGED, StepChange
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
 _GHOSTS = "keep_show_removed"
-_CHOSEN = "change_chosen"  # (place, id of the node that was clicked in the list)
 
 
-def chosen(place: str) -> str | None:
-    """The node that was clicked in the list of this step; None where none was."""
-    at, ident = st.session_state.get(_CHOSEN, ("", None))
-    return ident if at == place else None
-
-
-def choose(place: str, ident: str | None) -> None:
-    """Go to a node from the next run of the page on; to none that was chosen before."""
-    st.session_state[_CHOSEN] = place, ident
-    st.session_state["change"] = -1  # the walk over the changes begins anew
-
-
-def forget() -> None:
-    """No node of the list is chosen any more."""
-    st.session_state.pop(_CHOSEN, None)
-
-
-def picture(change: StepChange) -> Graph:
-    """The graph to draw: with what was removed, if that is wished or one such node is chosen."""
-    if st.session_state.get(_GHOSTS, True) or chosen(change.place) in change.matched.removed:
+def picture(change: StepChange, view: str) -> Graph:
+    """The graph to draw: with what was removed, if that is wished or one such node is selected."""
+    if st.session_state.get(_GHOSTS, True) or selected_of(view) in change.matched.removed:
         return change.with_removed
     return change.matched.graph
 
@@ -59,20 +42,23 @@ def kernels(fused: Graph) -> list[Overlay]:
     return [Overlay("kernel", "Fused kernel", names, none="fused with nothing")]
 
 
-def show(change: StepChange, title: str, draw_text: Callable[[], None] | None) -> None:
-    """Draw the section for a step; `draw_text` draws the text's difference, where it is here."""
+def show(
+    change: StepChange, view: str, title: str, draw_text: Callable[[], None] | None = None
+) -> None:
+    """Draw the section for a step below the view with the key `view`, in which a click on a row
+    selects its node; `draw_text` draws the text's difference, where it is here."""
     heading(title)
-    view = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
-    if view == VIEWS[2] and draw_text is not None:
+    part = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
+    if part == VIEWS[2] and draw_text is not None:
         draw_text()
-    elif view == "Operators":
+    elif part == "Operators":
         strip(*change.figures)
         table(change.operators, width="content")
     else:
-        _nodes(change)
+        _nodes(change, view)
 
 
-def _nodes(change: StepChange) -> None:
+def _nodes(change: StepChange, view: str) -> None:
     rows, place = change.rows, change.place
     if not rows:
         st.caption("It changed no node.")
@@ -105,15 +91,11 @@ def _nodes(change: StepChange) -> None:
     shown = [
         r for r in rows if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
     ]
-
-    def pick(row: int | None) -> None:
-        choose(place, None if row is None else shown[row]["id"])
-
     table(
         shown,
         CHANGED,
         key=f"changes_{place}",
-        on_pick=pick,
+        on_pick=picking(view, [r["id"] for r in shown]),
         signs="what",
         wide={"what": "small", "where it came from, or went": "large"},
     )
@@ -144,7 +126,7 @@ def show_text(screen: Screen, index: int) -> None:
 _MEMORY = "memory_chart"
 
 
-def memory(document: Row, place: str) -> None:
+def memory(document: Row, place: str, view: str) -> None:
     """The plan of memory after a step, its storages over the steps. A click goes to the node."""
     from relascope.viz import charts  # pandas, not with the page
 
@@ -154,7 +136,7 @@ def memory(document: Row, place: str) -> None:
 
     def clicked() -> None:
         told = st.session_state[_MEMORY]["selection"].get(charts.CLICKED) or []
-        choose(place, told[0]["id"] if told else None)
+        select(view, told[0]["id"] if told else "")
 
     st.altair_chart(
         charts.storages(document, clickable=True),
@@ -164,8 +146,4 @@ def memory(document: Row, place: str) -> None:
     )
     st.caption(f"{chart['note']} Click a bar to go to the node that writes it.")
     with st.expander(f"{len(tensors['rows'])} tensors"):
-        table(
-            tensors["rows"],
-            key=f"tensors_{place}",
-            on_pick=lambda row: choose(place, None if row is None else tensors["ids"][row]),
-        )
+        table(tensors["rows"], key=f"tensors_{place}", on_pick=picking(view, tensors["ids"]))

@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import IMPORTED, PYTORCH
-from relascope.viz.component import graph_view
+from relascope.viz.component import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.request_cache import Waiting
@@ -28,7 +28,7 @@ _LABELS = (
     "up to 100 times the limit",
     "beyond, or no number",
 )
-_CHOSEN = "error_chosen"  # (what was compared, id of the node that was clicked in the table)
+_VIEW = "error_view"
 
 
 def shows_errors() -> bool:
@@ -47,10 +47,9 @@ def choose(screen: Screen) -> DeltaGenerator:
     return row
 
 
-def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str] | None) -> None:
+def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> None:
     """Draw the graph after a step, -1 for the import, with each node's error."""
     inside = _inside(screen, index, _dtype(screen))
-    at, ident = st.session_state.get(_CHOSEN, ("", None))
     looked = _at(screen, index, inside.dtype)
     compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
     graph_view(
@@ -62,9 +61,8 @@ def show(screen: Screen, index: int, *, key: str, keep_places: Mapping[str, str]
                 lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"
             ),
             keep_places=keep_places,
-            focus=ident if at == looked.place else None,
         ),
-        key=key,
+        key=_VIEW,
     )
     if compared != index:
         st.caption(
@@ -102,13 +100,9 @@ def nodes(screen: Screen, index: int) -> None:
             "be held against, and stay plain: what a pass made of several operators, or on the way "
             "between two."
         )
-    if not rows:
-        return
-
-    def pick(row: int | None) -> None:
-        st.session_state[_CHOSEN] = at.place, None if row is None else rows[row]["id"]
-
-    table(rows, tables.INSIDE, key=f"errors_{hash(at.place)}", on_pick=pick)
+    if rows:
+        pick = picking(_VIEW, [r["id"] for r in rows])
+        table(rows, tables.INSIDE, key=f"errors_{hash(at.place)}", on_pick=pick)
 
 
 def _verdict(screen: Screen, index: int) -> None:

@@ -140,31 +140,21 @@ def _graph(
     below: DeltaGenerator,
     functions: Mapping[str, str],
 ) -> None:
-    family = f"{opened.digest}:{function}"
+    key, family = keeping.RECORDED_VIEW, f"{opened.digest}:{function}"
     change = opened.change(old, new) if old and new and old != new else None
     here = change.matched.graph if change else graph  # the ids are those that are drawn
     _, plan = opened.derive(lambda: (here, memory_document(here)), "memory", id(here))
     if plan is not None:
         with below:
-            changes.memory(plan, change.place if change else "")
-    if change is None:
-        focus = changes.chosen("")
-        view = View(HEIGHT, focus=focus, family=family, keep_places={} if keep else None)
-        graph_view(opened.with_kernels(graph, functions), view, key=keeping.RECORDED_VIEW)
-        return
-    graph_view(
-        opened.with_kernels(changes.picture(change), functions),
-        View(
-            HEIGHT,
-            **coloured(change.matched),
-            focus=changes.chosen(change.place),
-            family=family,
-            keep_places=change.successors if keep else None,
-        ),
-        key=keeping.RECORDED_VIEW,
-    )
-    with below:
-        changes.show(change, "What this pass changed", None)
+            changes.memory(plan, change.place if change else "", key)
+    looks = coloured(change.matched) if change else {}
+    places = change.successors if change else {}
+    view = View(HEIGHT, **looks, family=family, keep_places=places if keep else None)
+    picture = changes.picture(change, key) if change else graph
+    graph_view(opened.with_kernels(picture, functions), view, key=key)
+    if change:
+        with below:
+            changes.show(change, key, "What this pass changed")
 
 
 def _walk(opened: OpenedRecording, row: Row) -> None:
