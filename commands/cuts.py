@@ -7,7 +7,6 @@ from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document
 from relascope.engine.jobs.cut import forward_times, joint_of, measure
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
@@ -51,19 +50,15 @@ def both_gradients(command: Command) -> Document:
     """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
     args = command.args
     args.training, args.gradient = True, "tvm"
-    ways = [replace(command.source, gradient=way) for way in gradients(command.engine)]
     rows = []
-    target = command.target
-    for source in ways:
-        pipeline = default_pipeline(command.engine, True, source.gradient)
-        joint = joint_of(command, source, pipeline)
-        request = BuildRequest(source, pipeline, target).split_at(cut(joint).ids)
-        errors = command("check", request)
-        rows.append(tables.gradient_row(source.gradient, joint, errors))
+    for way in gradients(command.engine):
+        source = replace(command.source, gradient=way)
+        pipeline = default_pipeline(command.engine, True, way)
+        rows.append(tables.gradient_row(command, source, pipeline, command.target))
     return {
         "model": args.model,
         "engine": command.engine,
-        "target": target,
+        "target": command.target,
         "dtype": args.dtype,
         "gradients": rows,
     }

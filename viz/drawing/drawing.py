@@ -83,8 +83,8 @@ class View:
         fewer_than: constants with fewer elements than this are written into their readers.
         open_groups: groups that are open until the person says otherwise; by default all in a
             small graph and the upper levels in a large one.
-        highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed")
-            or a CSS colour, in place of the node's own.
+        highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed"), in
+            place of the node's own.
         show_shapes: whether edges carry their types at first.
         details: whether what is told of the selection stands unfolded at first.
         family: graphs of one family (the steps of one program) keep the view when one replaces

@@ -143,7 +143,6 @@ STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _st
 # What is no node: the ground, groups, edges, and the marks of selection and search.
 _SURFACES = {
     "ground": ("#ffffff", "#0e1117"),
-    "dot": ("#e3e7ec", "#222834"),
     "group": ("#33415509", "#a9bbd010"),
     "groupStroke": ("#cdd4dc", "#434c59"),
     "groupText": ("#48525f", "#aab4c2"),
@@ -157,9 +156,6 @@ _SURFACES = {
     "incoming": ("#b45309", "#f0a04b"),
     "outgoing": ("#0f766e", "#34c3b0"),
     "match": ("#f5b400", "#ffd23f"),
-    # Text on a colour that comes from elsewhere, such as a heat map's.
-    "onBright": ("#10151c", "#10151c"),
-    "onDark": ("#f3f6fa", "#f3f6fa"),
 }
 SURFACES: dict[Theme, dict[str, str]] = {
     theme: {name: pair[which] for name, pair in _SURFACES.items()}

@@ -15,15 +15,19 @@ from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
+from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
+from relascope.engine.protocol.session import Ask
+from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
-from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, Joint, cut, cut_of
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Capture, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
@@ -439,15 +443,20 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     return list(rows.values())
 
 
-def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | None = None) -> Row:
-    """What `gradients MODEL` says of one way to the gradient, a key of `GRADIENTS`, by its joint
-    graph, which has roles, and its comparison with PyTorch, where there is one."""
+def gradient_row(ask: Ask, source: ModelSource, pipeline: Pipeline, target: str | None) -> Row:
+    """What `gradients MODEL` says of a source's way to the gradient, with the largest error of one
+    against PyTorch, where a target is given."""
+    known = joint_of(ask, source, pipeline)
     joint = known.graph
     cuts = {name: cut(known, name) for name in STRATEGIES}
+    found: list[Comparison] = []
+    if target is not None:
+        request = BuildRequest(source, pipeline, target).split_at(cuts[DEFAULT].ids)
+        found = [c for c in ask("check", request) if c.name.startswith("gradient of ")]
     backward = sum(n.role is Role.BACKWARD for n in joint)
     forward = sum(n.role in (Role.FORWARD, Role.CAPTURED) for n in joint)
     return {
-        "gradient": gradient,
+        "gradient": source.gradient,
         "nodes": len(joint),
         "forward_nodes": forward,
         "backward_nodes": backward,
@@ -456,7 +465,7 @@ def gradient_row(gradient: str, known: Joint, errors: Iterable[Comparison] | Non
             {"strategy": name, "captures": len(c.captures), "bytes": c.bytes}
             for name, c in cuts.items()
         ],
-        "error": worst_gradient(errors or ()),
+        "error": worst(found),
     }
 
 
@@ -522,11 +531,6 @@ def judged_row(judged: Judged) -> Row:
         "limit": judged.limit.of(worst.name),
         "compared": len(found),
     }
-
-
-def worst_gradient(comparisons: Iterable[Comparison]) -> Row | None:
-    """The largest errors among the gradients of a comparison with PyTorch."""
-    return worst(c for c in comparisons if c.name.startswith("gradient of "))
 
 
 def node_error_rows(inside: Inside) -> list[Row]:

@@ -43,14 +43,7 @@ export class Theme extends Part {
     if (known) return known;
     const [name, mark] = key.split("|"); // of words: a colour and a letter
     if (mark && this.styles[name]) return { ...this.styles[name], mark };
-    const { closed, closedStroke, closedText, onBright, onDark } = this.look.surfaces;
-    if (key === "group") return { fill: closed, stroke: closedStroke, text: closedText };
-    // A colour of its own: a heat map's, say.
-    const parts = /^#[0-9a-f]{6}$/i.test(key)
-      ? [1, 3, 5].map((at) => parseInt(key.slice(at, at + 2), 16)) : null;
-    const bright = parts ? 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128
-      : this.name === "light";
-    const text = bright ? onBright : onDark;
-    return { fill: key, stroke: closedStroke, text, dashed: false };
+    const { closed, closedStroke, closedText } = this.look.surfaces; // of a closed group
+    return { fill: closed, stroke: closedStroke, text: closedText };
   }
 }

@@ -7,11 +7,8 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
-from relascope.engine.jobs.cut import joint_of
-from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import gradients
-from relascope.passes.cuts.cut import cut as cut_at
 from relascope.viz.component import beside, graph_view
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
@@ -146,15 +143,5 @@ def _two_gradients(screen: Screen) -> None:
 
 def _gradient_row(screen: Screen, source: ModelSource, target: str | None) -> Row:
     pipeline = pipeline_of(screen.ir, True, source.gradient)
-    screen = replace(screen, source=source, pipeline=pipeline)
-    joint = joint_of(screen.cache.ask, source, pipeline)
-
-    def row() -> Row:
-        return tables.gradient_row(source.gradient, joint)
-
-    if target is None:
-        return screen.derive(row, "gradient_row")
-    captures = screen.derive(lambda: cut_at(joint).ids, "captures")
-    errors = screen.cache.ask("check", BuildRequest(source, pipeline, target).split_at(captures))
-    found = screen.derive(row, "gradient_row")
-    return {**found, "error": tables.worst_gradient(errors)}
+    row = partial(tables.gradient_row, screen.cache.ask, source, pipeline, target)
+    return replace(screen, source=source, pipeline=pipeline).derive(row, "gradient_row", target)
