@@ -138,12 +138,9 @@ import json, sys
 from relascope.core.errors import EngineError
 from relascope.engine import sandbox
 from relascope.engine.client import EngineClient
-from relascope.engine.protocol.source import source_from_file
 calls, session, method, *arguments = json.loads(sys.argv[1])
 assert not calls or sandbox.refuse_calls(calls)
 with EngineClient(*session) as client:
-    if method == "open":
-        arguments = [source_from_file(*arguments)]
     try:
         found = client.call(method, *arguments)
     except EngineError as error:

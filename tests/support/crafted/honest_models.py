@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict, namedtuple
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,6 +174,7 @@ class ModelOutput(OrderedDict):
         return self[name]
 
 
+@cache  # torch takes each once in a process
 def _register():
     from torch.utils import _pytree as pytree
 

@@ -102,18 +102,17 @@ def packed(parts, method=zipfile.ZIP_STORED, folder="archive"):
     return data.getvalue()
 
 
-def changed(kind, mark, **new):
+def changed(kind, mark, parts, folder="archive"):
     """An honest file with members replaced, or taken out with None; "*.x" is each that ends so."""
-    parts = members(honest(kind))
-    for name, content in new["parts"].items():
-        found = [n for n in parts if n.endswith(name[1:])] if name[0] == "*" else [name]
-        for one in found:
-            made = content(parts.get(one, b"")) if callable(content) else content
-            if made is None:
-                parts.pop(one, None)
+    made = members(honest(kind))
+    for name, content in parts.items():
+        for one in [n for n in made if n.endswith(name[1:])] if name[0] == "*" else [name]:
+            new = content(made.get(one, b"")) if callable(content) else content
+            if new is None:
+                made.pop(one, None)
             else:
-                parts[one] = made.replace(MARK.encode(), mark.encode())
-    return packed(parts, new.get("method", zipfile.ZIP_STORED), new.get("folder", "archive"))
+                made[one] = new.replace(MARK.encode(), mark.encode())
+    return packed(made, folder=folder)
 
 
 def _saved(value):
@@ -566,61 +565,6 @@ _ARCHIVES = {
     "saved tensors": lambda kind: _saved({"a": torch.ones(2)}),
     "tarred": lambda kind: b"PK\x03\x04" + bytes(1000),
 }
-
-
-def _with(path, value):
-    """A change of `session.json`: the value at a path is another."""
-
-    def change(data):
-        document = json.loads(data)
-        *outer, last = path.split(".")
-        place = document
-        for name in outer:
-            place = place[name]
-        place[last] = value
-        return json.dumps(document).encode()
-
-    return {"session.json": change}
-
-
-_EVIL = f"__import__('os').system('touch {MARK}')"
-_ZIP = {
-    "another model": {"model": b"PK\x03\x04"},
-    "no model": {"model": None},
-    "a member beyond the folder": {"../../outside": b"x"},
-    "a member at the root": {"/tmp/outside": b"x"},
-    "no session": {"session.json": None},
-    "a pickled session": {"session.json": pickle.dumps(_At(_EVIL), protocol=2)},
-    "deep lists": {"session.json": b"[" * 500_000},
-    "deep results": _with("results", json.loads("[" * 200 + "]" * 200)),
-    "a name that is a path": _with("model.name", "../../../outside.pt"),
-    "a name that ends": _with("model.name", "a\0.pt"),
-    "a name in half": _with("model.name", "\udc00"),
-    "code for a model": _with("model", {"name": "py:/tmp/outside.py:model"}),
-    "a folder for a model": _with("model", {"name": "hf:/etc"}),
-    "a hash that is a path": _with("model.digest", "../" * 10 + "aa"),
-    "code in inputs": _with("model.inputs", _EVIL),
-    "large inputs": _with("model.inputs", "x=999999999,999999999:float64"),
-    "code in the pipeline": _with("pipeline", _EVIL),
-    "a long pipeline": _with("pipeline", "|".join(["cse"] * 1_000_000)),
-    "a long number": {"session.json": b'{"version": 1, "results": {"a": ' + b"9" * 10**6 + b"}}"},
-    "a batch of many": _with("model.batch", 10**18),
-    "captures that are none": _with("results.cut", {"captures": 3}),
-    "rows that are none": _with("results.accuracy", {"rows": [[1]]}),
-    "a search of nothing": _with("results.bisection", "x"),
-    "kernels without times": _with("results.profile", {"rows": [{"median_ms": "x"}]}),
-    "timings of nothing": _with("timings", [{"title": "x"}]),
-    "an object for a text": _with("ir", {"relay": 1}),
-}
-"""Hostile sessions: what is changed of an honest one."""
-
-
-def crafted_sessions():
-    """As `crafted`, of sessions."""
-    found = [(n, ".zip", partial(changed, ".zip", parts=p, folder="")) for n, p in _ZIP.items()]
-    found += [(n, ".zip", lambda mark, b=b: b(".zip")) for n, b in _ARCHIVES.items()]
-    bombs = [(f"bomb in {m}", m) for m in ("session.json", "model")]
-    return found + [(n, ".zip", partial(_bomb, ".zip", m)) for n, m in bombs]
 
 
 def _array(descr, shape, kind, mark, then=_MAKES):
