@@ -45,7 +45,7 @@ def press(page, *keys):
 
 
 def test_passes_are_chosen_moved_switched_taken_out_added_and_told_something(opened):
-    page = opened("engine=relax")
+    page = opened("ir=Relax")
     first, second, third, *rest = expected("relax")
     press(page, "Home", "ArrowDown")
     assert listed(page)[0] == [first, "selected"]

@@ -38,7 +38,7 @@ def test_what_is_written_is_read_again(session):
 
 def test_an_address_names_the_engine_as_the_command_line():
     assert address.written(replace(NEW, ir="relax")) == {"engine": "relax"}
-    assert address.knows("engine")
+    assert address.knows("engine") and address.knows("ir")
     assert address.session_of({"engine": ["Relax"]})[0].ir == "relax"
 
 

@@ -55,7 +55,7 @@ def session_of(
 
 def knows(name: str) -> bool:
     """Whether an address says something of a session by a parameter of this name."""
-    return name in _NAMES
+    return name in _NAMES or name == "ir"
 
 
 def _new(session: Session) -> Session:

@@ -80,6 +80,8 @@ def arrive() -> list[str]:
 def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     """Go where the address says, which is all but its session's id."""
     state, wrong = st.session_state, []
+    if old := query.pop("ir", None):  # the engine's name in addresses of 0.2
+        query.setdefault("engine", old)
     ident = query.pop("session", [""])[-1]
     base: Session | None = state.get("session")
     if ident != state.get(_ID):
