@@ -63,6 +63,13 @@ def small_peaks() -> Any:
     return patch.multiple(peaks, _SIDES={"cpu": (16, 32), "cuda": (16, 32)}, **sizes, **times)
 
 
+def first_in_relay(values: Sequence[Any]) -> list[Any]:
+    """Values of a parameter that differ in what is done before an engine imports the program:
+    Relax's tests run all of them, and Relay's, which take longer, by default the first."""
+    others = pytest.mark.exhaustive if ENGINE == "relay" else ()
+    return [pytest.param(v, marks=others if i else ()) for i, v in enumerate(values)]
+
+
 def combinations(*axes: Sequence[Any]) -> list[Any]:
     """All combinations, as parameters of a test; exhaustive but for those that the axes give when
     all are walked in step, so that each value is in one at least."""

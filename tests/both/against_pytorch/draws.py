@@ -6,7 +6,7 @@ from torch import nn
 
 from answers import quiet
 from limits import ELEMENTWISE, close
-from quick import ENGINE, QUICK
+from quick import ENGINE, QUICK, first_in_relay
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -14,7 +14,6 @@ from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_
 
 SEED = 3
 LIMIT = 100 * ELEMENTWISE  # one after the other, some hundred operators
-ENDINGS = ("", ".pt", ".pt2")
 
 
 class Draws(nn.Module):
@@ -78,7 +77,7 @@ def opened(kind, ending, folder):
     return load_model(source_from_file(path, seed=SEED, training=True), quiet)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", first_in_relay(["", ".pt", ".pt2"]))
 @pytest.mark.parametrize(("kind", "dropouts"), [(Draws, 2), (Composed, 1)])
 def test_what_a_module_draws_is_an_input_that_pytorch_fills(kind, dropouts, ending, tmp_path):
     model = opened(kind, ending, tmp_path)
