@@ -350,7 +350,7 @@ def test_a_damaged_recording_is_one_by_its_name(tmp_path):
 @pytest.mark.parametrize(("largest", "has_page"), [(1 << 20, True), (1 << 10, False)])
 def test_a_large_recording_is_not_given_its_page_at_once(largest, has_page, tmp_path, monkeypatch):
     path, own = tmp_path / "run.rsc", ROOT / "docs/gallery/tutorials/bring_your_own_codegen.rsc"
-    monkeypatch.setattr(recordings, "_LARGEST", largest)
+    monkeypatch.setattr(recordings, "LARGEST", largest)
     copy = f"import shutil; shutil.copy({str(own)!r}, {str(path)!r})"
     done = run("record", "-o", str(path), "--", sys.executable, "-c", copy)
     assert "5 passes are in" in done.stdout
