@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3878,
-    "commands": 3454,
+    "commands": 3449,
     "core": 1379,
-    "engine": 42044,
-    "passes": 10914,
+    "engine": 42038,
+    "passes": 10911,
     "recorder": 1494,
-    "samples": 585,
-    "viz": 26369,
+    "samples": 582,
+    "viz": 26197,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
