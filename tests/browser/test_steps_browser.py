@@ -2,8 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, choose_row, settle, wait
-from place import PAGES
+from app_in_browser import PAGE, VIEWER, ask, choose_row, settle, wait
 from relascope.passes.catalogue import default_pipeline, info
 
 pytestmark = pytest.mark.browser
@@ -169,7 +168,7 @@ def test_a_row_of_tvms_pipelines_takes_it_into_the_list(opened):
 
 
 def test_a_click_on_a_tensor_of_a_plan_chooses_the_node_that_writes_it(streamlit_page):
-    page = streamlit_page(PAGES / "memory_page.py")
+    page = streamlit_page(VIEWER, query="plan=1")
     page.get_by_text("Storage 1 holds two tensors at step 2").wait_for()
     page.get_by_text("selected:").wait_for()
     chart = page.locator("[data-testid=stVegaLiteChart]")

@@ -51,9 +51,6 @@ def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opene
     assert page.evaluate(wide) == width + 70
     edge.press("ArrowLeft")
     assert page.evaluate(wide) == width + 54
-    page.reload()
-    page.locator(".rs[data-ready]:visible").wait_for()
-    page.wait_for_function(f"{wide} === {width + 54}")
     page.get_by_role("button", name="Fold the pane: Steps").click()
     assert page.evaluate(wide) == 0
     page.get_by_role("button", name="Previous").wait_for(state="hidden")
@@ -63,6 +60,7 @@ def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opene
     page.reload()
     page.get_by_role("button", name="Show the pane: Steps").click()
     page.get_by_role("button", name="Previous").wait_for()
+    page.wait_for_function(f"{wide} === {width + 54}")
     # What the button that opens the sidebar says of the screen.
     said = page.get_by_test_id("stExpandSidebarButton")
     text = said.evaluate("e => getComputedStyle(e, '::after').content")

@@ -7,7 +7,6 @@ from browser import LONG
 from crafted.recorded import recorded
 from engines import shared_fake
 from relascope.commands.main import main
-from relascope.viz.panels.shell.keeping import OPEN
 
 pytestmark = pytest.mark.browser
 
@@ -89,9 +88,13 @@ def test_captures_steps_and_differences_are_the_same_picture(streamlit_page, vie
         assert picture(static) == after, titles[step]
         looks |= {look.get("label") for *_, look in after["boxes"]}
     assert looks >= {"added", "removed", "changed"}
-    page.close()
-    both = page, static = streamlit_page(PAGE, env={OPEN: str(site / "run.rsc")}), viewer("run.rsc")
+    page.get_by_role("combobox", name="Model").click()
+    page.get_by_role("option", name="A file of your own").click()
+    settle(page)
+    page.locator("input[type=file]").first.set_input_files(site / "run.rsc")
+    both = page, static = page, viewer("run.rsc")
     page.locator(".run").first.wait_for()
+    settle(page)
     for number, name in ((1, "FoldTranspose"), (4, "tir.Simplify")):
         for one in both:
             one.locator(".run .title", has_text=name).click()

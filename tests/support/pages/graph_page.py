@@ -1,12 +1,25 @@
-"""A page with the graph viewer alone; `?graph=NAME` chooses what it shows."""
+"""A page with the graph viewer alone; `?graph=NAME` chooses what it shows. With `?plan=1` it has a
+plan of memory in which two tensors overlap, and the node that was chosen."""
 
 import streamlit as st
 
-from graphs import GRAPHS
+from graphs import GRAPHS, graph_of
 from relascope.viz.component import graph_view, selected_of, toggled
 from relascope.viz.drawing.drawing import View
+from relascope.viz.panels.steps import changes
+from relascope.viz.rows.memory import memory_document
+
+PLAN = (
+    "x; s memory.alloc_storage total_space=[84]; a memory.alloc_tensor s offset=0; "
+    "p scale x a writes=[1]; b memory.alloc_tensor s offset=0; q shift x b writes=[1]; "
+    "o builtin.alloc_tensor; r difference p q o writes=[2]"
+)
 
 st.set_page_config(layout="wide")
+if "plan" in st.query_params:
+    changes.memory(memory_document(graph_of(PLAN, ir="relax", of="3x7")), "here", "view")
+    st.write(f"selected: {selected_of('view')}")
+    st.stop()
 name = st.selectbox("Graph", list(GRAPHS), key="graph", bind="query-params") or "layer"
 
 
