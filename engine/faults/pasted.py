@@ -1,9 +1,10 @@
-"""A report's fault as one script to paste, which needs TVM and numpy alone.
+"""A report's fault as one script to paste: it needs TVM and numpy, for passes of ours relascope.
 
 `engine.faults.report` runs a script with drawn numbers first, so that every script fails.
 """
 
 import base64
+import re
 import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,10 @@ FEW = 400
 _SHORT = 16
 """Literals of an array that is spelled out among others that are drawn."""
 _MOST = 16_000
-"""Characters of a program, or of one that TVM's parser does not read, packed."""
+"""Characters of a program, or of one that TVM's parser does not read, packed; and of passes."""
+_OURS = {"PROGRAM", "bound", "rng", "target", "constants", "values", "before", "after", "run"}
+_OURS |= {"Module", "program", "parameters", "__name__", "if"}
+"""What begins no line in a file of passes that a script has in it."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,21 @@ for expected, seen in zip(run(before), run(after)):
 
 
 @dataclass(frozen=True)
+class OwnPasses:
+    """Passes from program to program.
+
+    Args:
+        calls: module of relascope's ("" of `source`), function, and arguments by name.
+        source: text of a file of a person's own, or "".
+        program: that they are called on, of a type of `passes`.
+    """
+
+    calls: Sequence[tuple[str, str, Mapping[str, Any]]]
+    source: str
+    program: Any
+
+
+@dataclass(frozen=True)
 class Literals:
     """Arrays as a script has them.
 
@@ -142,7 +161,7 @@ def numbers(arrays: Values) -> Literals | None:
 
 def script(
     ir: str,
-    calls: Sequence[TvmCall],
+    calls: Sequence[TvmCall] | OwnPasses,
     program: str,
     json: str,
     constants: Sequence[str],
@@ -157,8 +176,12 @@ def script(
         constants: names, among the numbers, of what is bound to arguments of `main`.
 
     Returns:
-        "" where the program is too long to paste, or needs more than TVM.
+        "" where the program is too long to paste, or needs more than TVM and these passes.
     """
+    own = calls if isinstance(calls, OwnPasses) else None
+    source = own.source.strip() + "\n\n" if own and own.source else ""
+    if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
+        return ""
     words, packed = _DIALECTS[ir], "" if program else _packed(json)
     if "relascope" in program + json or len(packed or program) > _MOST:
         return ""
@@ -166,6 +189,7 @@ def script(
         return ""
     imports = ["import base64", "import zlib", ""] * bool(packed)
     text = "\n".join([*imports, "import numpy as np", "import tvm", words.imports]) + "\n"
+    text = source + text
     text += (_PACKED if packed else words.program).format(
         program=packed or program.strip().replace("# from tvm.script", "from tvm.script")
     )
@@ -176,12 +200,16 @@ def script(
     text += f"constants = {{\n{bound}}}\n" * bool(bound)
     module = _UNPACK if packed else words.module
     module = words.bound.format(module=module) if bound else module
-    text += f"before = {words.typed}({module})\n" + _through(calls, words)
+    rest = "".join(f"    {n!r}: {t},\n" for n, t in given.texts.items() if n not in constants)
+    text += f"values = {{\n{rest}}}\n" if rest or where.building else ""
+    text += f"before = {words.typed}({module})\n"
+    if isinstance(calls, OwnPasses):
+        text += _through_own(calls, words)
+    else:
+        text += _through(calls, words)
     text += f"{words.check}\nassert str(after{words.result}) == str(before{words.result})\n"
     if not where.building:
         return text
-    rest = (n for n in given.texts if n not in constants)
-    text += "\nvalues = {\n" + "".join(f"    {n!r}: {given.texts[n]},\n" for n in rest) + "}\n"
     built = _PLAINLY if where.plain else _BY_DEFAULT
     text += "\n\ndef run(mod):\n" + words.run.format_map(built)
     return text + _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
@@ -198,6 +226,18 @@ def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:
         text += f"    after = {made}\n"
         source = "after"
     return f"{text}after = {words.typed}(after)\n"
+
+
+def _through_own(own: OwnPasses, words: _Dialect) -> str:
+    program, kind = own.program, type(own.program)
+    names = {kind.__name__: kind.__module__} | {f: m for m, f, _ in own.calls if m}
+    given = ", ".join(f"{n!r}: {words.array}(values[{n!r}])" for n in program.params)
+    text = "".join(f"from {module} import {name}\n" for name, module in names.items())
+    text += f"program = {kind.__name__}(before, {{{given}}}, {program.inputs}, {program.outputs})\n"
+    for _, function, arguments in own.calls:
+        more = "".join(f", {n}={v!r}" for n, v in arguments.items())
+        text += f"program = {function}(program{more})\n"
+    return f"{text}after = {words.typed}(program.mod)\n"
 
 
 def _packed(json: str) -> str:

@@ -198,20 +198,39 @@ def _pasted(
     written: Written,
     calls: Calls,
 ) -> str:
-    """The fault as a script, where it is one of TVM's passes alone, and short."""
-    if not calls or start.tail or where.kind == "slow":
+    """The fault as a script, where it is one of the passes alone, and short."""
+    by = calls or _own(start, found)
+    recorded = start.after is not None
+    if by is None or recorded or start.tail or where.kind not in ("wrong", "crash"):
         return ""
-    given = pasted.numbers({**written.constants, **(found.values if where.building else {})})
+    read = by.program.params if isinstance(by, pasted.OwnPasses) else ()
+    values = found.values if where.building else {n: found.values[n] for n in read}
+    given = pasted.numbers({**written.constants, **values})
     if given is None or (given.drawn and where.kind != "wrong"):
         return ""
     if given.drawn:
         constants = {n: given.values[n] for n in written.constants}
         mod = backend.replay.read(written.text, written.json, constants)
-        drawn = replace(found, program=replace(found.program, mod=mod), values=given.values)
+        params = {n: backend.replay.array(given.values[n]) for n in found.program.params}
+        drawn = replace(found.program, mod=mod, params=params)
+        drawn = replace(found, program=drawn, values=given.values)
         if not _differs(backend, start, drawn, calls, where):
             return ""
     about = written.text, written.json, tuple(written.constants), given, where, start.floor
-    return pasted.script(backend.ir, calls, *about)
+    return pasted.script(backend.ir, by, *about)
+
+
+def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
+    """The suspected passes as a script calls them; None where they need more than one file."""
+    files = {Path(e.own_file) for _, e in start.steps if e.own_file}
+    counted = any(e.count(s) is not None for s, e in start.steps)
+    if counted or not same_result(start.steps) or len(bundle.siblings(files)) > 1:
+        return None
+    calls = [
+        ("" if e.own_file else _module(e)[0], _module(e)[1], e.arguments(s)) for s, e in start.steps
+    ]
+    source = "".join(f.read_text(encoding="utf-8") for f in files)
+    return pasted.OwnPasses(calls, source, found.program)
 
 
 def _run(
@@ -532,7 +551,8 @@ def _how(facts: Facts) -> Passage:
         return Passage(title, f"In the folder of this report. Needs: {need}", _USAGE, "sh")
     does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
     words = f"This script {does} while the fault shows, and ends well once it is fixed."
-    return Passage(title, f"{words} Needs: {need}", facts.pasted, "python")
+    ours = "" if facts.calls else f" And relascope {__version__}, of which only passes are called."
+    return Passage(title, f"{words} Needs: {need}{ours}", facts.pasted, "python")
 
 
 def _folder(facts: Facts) -> tuple[Passage, ...]:

@@ -82,6 +82,20 @@ def fixed(folder, fault):
     file.write_text(file.read_text() + f"\n\ndef {fault}(program):\n    return program\n")
 
 
+def check_script(folder, fault, error, said):
+    """Run the script of a report's text: it fails with the pass, and ends well without."""
+    text = (folder / "README.md").read_text().partition("### Steps to reproduce")[2]
+    code = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    call = f"program = {fault}(program)\n"
+    assert code.count(call) == 1
+    file = folder / "script.py"
+    file.write_text(code)
+    with pytest.raises(error, match=said):
+        runpy.run_path(str(file))
+    file.write_text(code.replace(call, ""))
+    runpy.run_path(str(file))
+
+
 def narrowed(session, source, pipeline, **options):
     found = search(session, source, Pipeline.parse(pipeline), **options)
     command = f"relascope reduce {source.model}"
@@ -127,8 +141,9 @@ def test_a_local_fault_comes_down_to_its_operator(case, session, tmp_path, fault
     assert all(t in text for t in (*told, f"relascope reduce {Path(source.model).name}\n"))
     assert str(tmp_path) not in text + (folder / "report.py").read_text()
     assert made.report.before != made.report.after
-    for part in (made.report.before, made.report.after, made.operators[0], "python report.py"):
+    for part in (made.report.after, made.operators[0], "python report.py"):
         assert part.rstrip() in text
+    check_script(folder, fault, AssertionError, "Not equal to tolerance")
 
 
 def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
@@ -140,6 +155,7 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
     assert status == 1, said
     assert re.search(r"ValueError: no good after \d parameters", said)
     assert made.shown.error.message in (folder / "README.md").read_text()
+    check_script(folder, "raises", ValueError, r"no good after \d parameters")
 
 
 @pytest.mark.exhaustive
