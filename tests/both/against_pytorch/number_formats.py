@@ -95,7 +95,7 @@ class Steps(torch.fx.Interpreter):
         return super().run_node(node)
 
 
-@pytest.mark.parametrize(("kind", "ending"), combinations(tuple(INT8), (".pt", "")))
+@pytest.mark.parametrize(("kind", "ending"), combinations(tuple(INT8), (".pt", ""), relay=2))
 def test_dynamic_int8(kind, ending, tmp_path, monkeypatch):
     """Of inputs of which rounding moves no value over the border of two steps."""
     # PyTorch's fused encoder layer takes no quantized weights.
@@ -149,7 +149,7 @@ def agree(ours, theirs, limit):
         assert (a.double() - b.double()).abs().max() <= limit * b.double().abs().max()
 
 
-@pytest.mark.parametrize(("kind", "dtype", "whole", "ending"), combinations(*AXES))
+@pytest.mark.parametrize(("kind", "dtype", "whole", "ending"), combinations(*AXES, relay=1))
 def test_values_and_gradients_in_16_bits(kind, dtype, whole, ending, tmp_path):
     model = load_model(saved(*case(kind, dtype, whole), tmp_path / f"model{ending}"), quiet)
     live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
