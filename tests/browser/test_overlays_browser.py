@@ -60,7 +60,7 @@ def test_keys_walk_along_edges_and_come_back(view):
     page = seen.page
     page.locator("h1, body").first.evaluate("() => document.activeElement?.blur()")
     page.keyboard.press("/")  # from anywhere
-    assert seen.ask("root.getRootNode().activeElement === v.input")
+    assert seen.ask("v.root.getRootNode().activeElement === v.input")
     seen.ask("(v.main.focus(), v.toggleAll(true))")
     first = seen.ask("d.node.id[d.node.style.indexOf('captured')]")
     page.keyboard.press("]")

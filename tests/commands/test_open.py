@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import document, run
+from command_line import document, page_of, run
 from crafted.recorded import HOSTILE, recorded
 from page_session import forward_graph
 from place import ROOT
-from relascope.commands import installation
 from relascope.commands.compiles import recordings
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -318,17 +317,10 @@ def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):
     assert json.loads(file.read_text()) == {"root_index": 1}
 
 
-def test_the_page_is_started_on_it(path, monkeypatch):
-    told = {}
-
-    def execve(program, command, environment):
-        told.update(environment, command=command)
-        raise SystemExit(0)
-
-    monkeypatch.setattr(installation.os, "execve", execve)
-    assert run("open", os.path.relpath(path), "--port", "8123", "--no-browser").returncode == 0
-    assert told["RELASCOPE_OPEN"] == path
-    assert "8123" in told["command"] and "streamlit" in told["command"]
+def test_the_page_is_started_on_it(path):
+    command, environment = page_of("open", os.path.relpath(path), "--port", "8123", "--no-browser")
+    assert environment["RELASCOPE_OPEN"] == path
+    assert "8123" in command and "streamlit" in command
 
 
 def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):

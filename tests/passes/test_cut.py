@@ -264,15 +264,6 @@ def test_wishes_hold_on_all_of_it():
         assert crossing[1] not in point.saved
 
 
-def test_what_draws_random_numbers_is_saved_on_all_of_it():
-    graph = graphs.graph_of(
-        "x; g; r nn.dropout x :9x9; y exp r; b multiply g r y", "y", gradients="b"
-    )
-    points = frontier(Joint(graph))
-    assert points
-    assert all("r" in p.saved for p in points)
-
-
 def test_the_number_of_questions_is_bounded():
     graph = graphs.joint(4)
     found = frontier(Joint(graph), most=3)
@@ -348,14 +339,6 @@ def test_what_is_computed_again_comes_right_before_its_reader():
         ("backward", 3, "dc", 128),
         ("backward", 4, "db", 0),
     ]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_most_that_is_held_is_what_the_cut_says(seed):
-    found = cut(messy(seed, 40), "keep_all")
-    steps = depth(found.joint, found.ids, found.recomputed).changes
-    forward = [s for s in steps if s.phase == "forward"]
-    assert max(s.bytes for s in steps) == forward[-1].bytes == found.bytes
 
 
 def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():

@@ -1,5 +1,7 @@
 """The app in a browser, with the engines without a TVM (pages/app_page.py)."""
 
+from functools import partial
+
 from browser import LONG
 from place import PAGES
 
@@ -46,19 +48,23 @@ def wait(page, side, code, argument=None):
     )
 
 
-def click(page, side, box, **place):
-    """Click on a box where it is drawn; `header` clicks a group's title."""
-    ask(page, side, "v.main.scrollIntoView({block: 'center'})")
-    x, y = ask(
+def spot(page, side, box, dx=0.5, dy=None):
+    """A place in a box on the screen; `dx` and `dy` in pixels of the drawing, or the middle."""
+    return ask(
         page,
         side,
-        "(() => { const i = v.index.get(a[0]), b = d.box, r = v.main.getBoundingClientRect();"
-        " const y = a[1] ? 12 : b.h[i] / 2;"
-        " return [r.left + v.x + (b.x[i] + b.w[i] / 2) * v.zoom,"
-        " r.top + v.y + (b.y[i] + y) * v.zoom]; })()",
-        [box, place.get("header", False)],
+        "(([id, dx, dy]) => { const i = v.index.get(id), s = v.main.getBoundingClientRect();"
+        " const wx = d.box.x[i] + (dx === 0.5 ? d.box.w[i] / 2 : dx);"
+        " const wy = d.box.y[i] + (dy === null ? d.box.h[i] / 2 : dy);"
+        " return [s.left + wx * v.zoom + v.x, s.top + wy * v.zoom + v.y]; })(a)",
+        [box, dx, dy],
     )
-    page.mouse.click(x, y)
+
+
+def click(page, side, box):
+    """Click on a box where it is drawn."""
+    ask(page, side, "v.main.scrollIntoView({block: 'center'})")
+    page.mouse.click(*spot(page, side, box))
 
 
 _STILL = (
@@ -98,41 +104,12 @@ class View:
 
     def __init__(self, page) -> None:
         self.page = page
-        self.root = page.locator(".rs")
         page.locator(".rs[data-ready]").wait_for()
         page.wait_for_timeout(100)
-
-    def ask(self, code: str, argument=None):
-        return self.root.evaluate(
-            "(root, a) => { const v = root.getRootNode().relascopeViewer, d = v.drawing; "
-            f"return {code}; }}",
-            argument,
-        )
-
-    def spot(self, box_id: str, dx: float = 0.5, dy: float | None = None) -> tuple[float, float]:
-        """A place in a box on the screen; `dx` and `dy` in pixels of the drawing, or the middle."""
-        x, y = self.ask(
-            "(([id, dx, dy]) => { const i = v.index.get(id), s = v.main.getBoundingClientRect();"
-            " const wx = d.box.x[i] + (dx === 0.5 ? d.box.w[i] / 2 : dx);"
-            " const wy = d.box.y[i] + (dy === null ? d.box.h[i] / 2 : dy);"
-            " return [s.left + wx * v.zoom + v.x, s.top + wy * v.zoom + v.y]; })(a)",
-            [box_id, dx, dy],
-        )
-        return x, y
+        self.ask, self.wait, self.spot = (partial(f, page, 0) for f in (ask, wait, spot))
 
     def click(self, box_id: str, **place) -> None:
         self.page.mouse.click(*self.spot(box_id, **place))
 
     def node(self, op: str) -> str:
         return self.ask("d.node.id[d.node.title.indexOf(a)]", op)
-
-    def wait(self, code: str, argument=None) -> None:
-        self.page.wait_for_function(
-            f"([code, a]) => {{ for (const e of {_ALL}) {{"
-            " const v = e.shadowRoot?.relascopeViewer;"
-            " if (!v?.drawing) continue;"
-            " return new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a);"
-            "} return false; }",
-            arg=[code, argument],
-            timeout=LONG,
-        )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from subprocess import CompletedProcess
 from typing import Any
+from unittest.mock import patch
 
 from engines import shared, shared_fake
 from place import ROOT
@@ -41,6 +42,20 @@ def run_apart(*args: str, real: bool = False) -> CompletedProcess[str]:
     return subprocess.run(
         [*command, *args], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def page_of(*args: str) -> tuple[list[str], dict[str, str]]:
+    """The command that a command becomes, to serve the page, and its environment."""
+    told: list[Any] = []
+
+    def execve(program: str, command: list[str], environment: dict[str, str]) -> None:
+        told.extend((command, environment))
+        raise SystemExit(0)
+
+    with patch("os.execve", execve):
+        assert run(*args).returncode == 0
+    command, environment = told
+    return command, environment
 
 
 def document(*args: str, real: bool = False, status: int = 0) -> Any:

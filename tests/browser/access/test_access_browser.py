@@ -223,7 +223,7 @@ def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
     def to(selector, key="Enter"):
         view.ask("v.input.focus()")
         for _ in range(40):
-            if view.ask("root.getRootNode().activeElement.matches(a)", selector):
+            if view.ask("v.root.getRootNode().activeElement.matches(a)", selector):
                 page.keyboard.press(key)
                 return
             page.keyboard.press("Tab")
