@@ -37,7 +37,7 @@ LINES = {
     "bench": 3878,
     "commands": 3449,
     "core": 1379,
-    "engine": 42098,
+    "engine": 42038,
     "passes": 10911,
     "recorder": 1494,
     "samples": 582,

@@ -146,11 +146,6 @@ def _index_reduce(
     return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
 
 
-def _take(x: Tensor, index: Tensor) -> Tensor:
-    places = index.reshape(-1) % x.numel()
-    return x.reshape(-1).index_select(0, places).reshape(index.shape)
-
-
 def _searchsorted(
     ordered: Tensor,
     values: Any,
@@ -281,10 +276,6 @@ def _round(x: Tensor, *, decimals: int) -> Tensor:
     return _aten.round.default(x / power) * power
 
 
-def _logaddexp2(x: Tensor, y: Tensor) -> Tensor:
-    return torch.logaddexp(x * math.log(2), y * math.log(2)) * (1 / math.log(2))
-
-
 # Others.
 
 
@@ -318,21 +309,11 @@ def _instance_norm(
     eps: float,
     cudnn: bool = False,
 ) -> Tensor:
-    along = [1, x.shape[1]] + [1] * (x.dim() - 2)
     if by_input and mean is not None:
         raise NotImplementedError("running statistics that a run changes")
     if by_input:
-        axes = list(range(2, x.dim()))
-        middle = x.mean(axes, keepdim=True)
-        centred = x - middle
-        spread = (centred * centred).mean(axes, keepdim=True)
-    else:
-        assert mean is not None
-        assert variance is not None
-        centred, spread = x - mean.reshape(along), variance.reshape(along)
-    made = centred * torch.rsqrt(spread + eps)
-    made = made if weight is None else made * weight.reshape(along)
-    return made if bias is None else made + bias.reshape(along)
+        return torch.nn.functional.group_norm(x, x.shape[1], weight, bias, eps)
+    return torch.nn.functional.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
 
 
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -445,7 +426,6 @@ ALONG: dict[str, Callable[..., Any]] = {
     "index_reduce.default": _index_reduce,
     "instance_norm.default": _instance_norm,
     "kthvalue.default": _kthvalue,
-    "logaddexp2.default": _logaddexp2,
     "logcumsumexp.default": _logcumsumexp,
     "masked_scatter.default": _masked_scatter,
     "max.dim": _extreme(_aten.argmax.default),
@@ -462,6 +442,5 @@ ALONG: dict[str, Callable[..., Any]] = {
     "searchsorted.Scalar": _searchsorted,
     "searchsorted.Tensor": _searchsorted,
     "sort.stable": _sort,
-    "take.default": _take,
     "topk.default": _topk,
 }

@@ -300,18 +300,6 @@ def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     return torch.where(far, x, curve / beta if beta != 1 else curve)
 
 
-def _log_sigmoid(x: Tensor) -> Tensor:
-    return -_softplus(-x, 1, 40)
-
-
-def _logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Tensor:
-    x = _floating(x)
-    largest = x.detach().amax(dim, True)
-    largest = torch.where(largest.isinf(), 0.0, largest)
-    found = (x - largest).exp().sum(dim, True).log() + largest
-    return found if keepdim else found.squeeze(dim)
-
-
 def _reduced(loss: Tensor, reduction: int) -> Tensor:
     return (loss, loss.mean(), loss.sum())[reduction] if reduction else loss
 
@@ -330,10 +318,6 @@ def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0) -> Tens
 def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
     far = (x - y).abs()
     return _reduced(_bent(far, beta, 1 / beta) if beta else far, reduction)
-
-
-def _soft_margin(x: Tensor, y: Tensor, reduction: int = 1) -> Tensor:
-    return _reduced(torch.ops.aten.softplus.default(-x * y, 1, 1e30), reduction)
 
 
 def _hinge(z: Tensor) -> Tensor:
@@ -410,9 +394,6 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     """Whose slope, where it is not finite, makes no NaN of gradients above 0."""
     above = x > 0
     return torch.where(above, x, torch.where(above, 0.0, x) * torch.where(above, 1.0, slope))
-
-
-# Resizing.
 
 
 # Products, sums and distances.
@@ -703,9 +684,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "floor_divide.Scalar": _floor_divide,
     "histc": _histogram,
     "huber_loss": _huber,
-    "log_sigmoid": _log_sigmoid,
-    "log_sigmoid_forward": lambda x: (_log_sigmoid(x), x.new_empty(0)),
-    "logsumexp": _logsumexp,
     "multi_margin_loss": _multi_margin,
     "multilabel_margin_loss_forward": _multilabel_margin,
     "native_layer_norm": _layer_norm,
@@ -714,10 +692,10 @@ _OURS: dict[str, Callable[..., Any]] = {
     "remainder.Scalar": _remainder,
     "remainder.Tensor": _remainder,
     "smooth_l1_loss": _smooth_l1,
-    "soft_margin_loss": _soft_margin,
+    "log_sigmoid": lambda x: -_softplus(-x, 1, 40),
+    "log_sigmoid_forward": lambda x: (-_softplus(-x, 1, 40), x.new_empty(0)),
     "softplus": _softplus,
     "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
-    "threshold": lambda x, bound, value: torch.where(x <= bound, value, x),
     "acosh": _acosh,
     "addbmm": _addbmm,
     "angle": _angle,

@@ -44,7 +44,7 @@ _LEFT_OUT = (
     "conv1d.default conv2d.default conv3d.default conv_transpose1d.default conv_transpose2d.input "
     "copy_.default copy.default native_layer_norm.default celu.default elu.default rsub.Scalar "
     "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
-    "_upsample_bilinear2d_aa.default"
+    "_upsample_bilinear2d_aa.default masked_fill.Scalar"
 )
 """These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
 stand in for them."""
@@ -168,7 +168,6 @@ class Converter(ExportedProgramImporter):
             self.power: "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor",
             self.detached: "detach.default",
             self.filled(1): "fill.Scalar",
-            self.masked_fill: "masked_fill.Scalar",
             self.same: "clone.default contiguous.default",
             self.scattered: "scatter_add.default scatter_reduce.two",
             self.sort: "sort.default",
@@ -574,11 +573,6 @@ class Converter(ExportedProgramImporter):
             return self.op.full(list(kind.shape), filling, dtype)
 
         return convert
-
-    def masked_fill(self, node: Node) -> Any:
-        """TVM's fills a whole tensor first, and has no kernel that fills one with infinity."""
-        data, mask, value = self.retrieve_args(node)
-        return self.op.where(mask, self.number(value, data), data)
 
     def to(self, node: Node) -> Any:
         """TVM's leaves out some casts, and makes others that change nothing."""

@@ -357,11 +357,6 @@ class Converter(CoreOperators, TypedConverter):
         near = relay.where(rest > half, floor + self.number(1, data), even)
         return relay.where(rest < half, floor, near)
 
-    def hard_sigmoid(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's has float32 constants whatever the input is."""
-        data = inputs[0]
-        return relay.clip(data + self.number(3, data), 0.0, 6.0) / self.number(6, data)
-
     # Reductions.
 
     def extreme(self, name: str) -> Convert:
@@ -431,12 +426,6 @@ class Converter(CoreOperators, TypedConverter):
             return relay.const(np.where(values < 0, values + length, values), dtype)
         zero, end = relay.const(0, dtype), relay.const(length, dtype)
         return relay.where(relay.less(index, zero), relay.add(index, end), index)
-
-    def chunk(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's splits otherwise where the axis does not divide evenly."""
-        data, chunks, axis = inputs[0], int(inputs[1]), int(inputs[2])
-        length = int(self.infer_shape(data)[axis])
-        return relay.split(data, list(range(0, length, math.ceil(length / chunks)))[1:], axis)
 
     # Pooling and resizing.
 

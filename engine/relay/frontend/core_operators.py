@@ -13,16 +13,16 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 
 COMPOSED = (
     "acosh.default asinh.default baddbmm.default bucketize.Scalar bucketize.Tensor celu.default "
-    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default cross_entropy_loss.default "
-    "div.Scalar_mode div.Tensor_mode elu.default floor_divide.Scalar floor_divide.default "
-    "lerp.Scalar lerp.Tensor linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor "
-    "linspace.default log_sigmoid.default logsumexp.default max.dim min.dim norm.Scalar "
-    "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar "
-    "remainder.Tensor roll.default round.decimals scaled_dot_product_attention.default "
-    "searchsorted.Scalar searchsorted.Tensor selu.default sinh.default softplus.default "
-    "square.default take.default tensor_split.indices tensor_split.sections "
-    "tensor_split.tensor_indices_or_sections threshold.default tril.default triu.default "
-    "var_mean.correction var_mean.default var_mean.dim"
+    "chunk.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
+    "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode elu.default floor_divide.Scalar "
+    "floor_divide.default hardsigmoid.default hardswish.default lerp.Scalar lerp.Tensor "
+    "linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor linspace.default "
+    "log_sigmoid.default logsumexp.default max.dim min.dim norm.Scalar norm.ScalarOpt_dim "
+    "norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar remainder.Tensor roll.default "
+    "round.decimals scaled_dot_product_attention.default searchsorted.Scalar searchsorted.Tensor "
+    "selu.default sinh.default softplus.default square.default take.default tensor_split.indices "
+    "tensor_split.sections tensor_split.tensor_indices_or_sections threshold.default tril.default "
+    "triu.default var_mean.correction var_mean.default var_mean.dim"
 )
 """Operators that PyTorch composes, always."""
 
