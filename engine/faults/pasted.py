@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from relascope.engine.faults.show import ProgramCall
 from relascope.engine.protocol.fault import Where
 from relascope.passes.tvm_calls import TvmCall
 
@@ -117,12 +118,11 @@ class OwnPasses:
     """Passes from program to program.
 
     Args:
-        calls: module of relascope's ("" of `source`), function, and arguments by name.
-        source: text of a file of a person's own, or "".
+        source: text of the file of those that are a person's own, or "".
         program: that they are called on, of a type of `passes`.
     """
 
-    calls: Sequence[tuple[str, str, Mapping[str, Any]]]
+    calls: Sequence[ProgramCall]
     source: str
     program: Any
 
@@ -178,18 +178,17 @@ def script(
     Returns:
         "" where the program is too long to paste, or needs more than TVM and these passes.
     """
-    own = calls if isinstance(calls, OwnPasses) else None
-    source = own.source.strip() + "\n\n" if own and own.source else ""
+    source = calls.source.strip() if isinstance(calls, OwnPasses) else ""
     if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
         return ""
+    source += "\n\n" * bool(source)
     words, packed = _DIALECTS[ir], "" if program else _packed(json)
     if "relascope" in program + json or len(packed or program) > _MOST:
         return ""
     if where.building and not where.target.startswith("llvm"):
         return ""
-    imports = ["import base64", "import zlib", ""] * bool(packed)
-    text = "\n".join([*imports, "import numpy as np", "import tvm", words.imports]) + "\n"
-    text = source + text
+    source += "import base64\nimport zlib\n\n" * bool(packed)
+    text = "\n".join([f"{source}import numpy as np", "import tvm", words.imports]) + "\n"
     text += (_PACKED if packed else words.program).format(
         program=packed or program.strip().replace("# from tvm.script", "from tvm.script")
     )
@@ -202,11 +201,7 @@ def script(
     module = words.bound.format(module=module) if bound else module
     rest = "".join(f"    {n!r}: {t},\n" for n, t in given.texts.items() if n not in constants)
     text += f"values = {{\n{rest}}}\n" if rest or where.building else ""
-    text += f"before = {words.typed}({module})\n"
-    if isinstance(calls, OwnPasses):
-        text += _through_own(calls, words)
-    else:
-        text += _through(calls, words)
+    text += f"before = {words.typed}({module})\n" + _through(calls, words)
     text += f"{words.check}\nassert str(after{words.result}) == str(before{words.result})\n"
     if not where.building:
         return text
@@ -215,7 +210,9 @@ def script(
     return text + _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
 
 
-def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:
+def _through(calls: Sequence[TvmCall] | OwnPasses, words: _Dialect) -> str:
+    if isinstance(calls, OwnPasses):
+        return _through_own(calls, words)
     text, within, source = "", "", "before"
     for call in calls:
         config = f", tvm.transform.PassContext(config={dict(call.config)})" if call.config else ""
@@ -230,13 +227,14 @@ def _through(calls: Sequence[TvmCall], words: _Dialect) -> str:
 
 def _through_own(own: OwnPasses, words: _Dialect) -> str:
     program, kind = own.program, type(own.program)
-    names = {kind.__name__: kind.__module__} | {f: m for m, f, _ in own.calls if m}
+    names = {kind.__name__: kind.__module__}
+    names |= {c.function: c.module for c in own.calls if c.module.startswith("relascope.")}
     given = ", ".join(f"{n!r}: {words.array}(values[{n!r}])" for n in program.params)
     text = "".join(f"from {module} import {name}\n" for name, module in names.items())
     text += f"program = {kind.__name__}(before, {{{given}}}, {program.inputs}, {program.outputs})\n"
-    for _, function, arguments in own.calls:
-        more = "".join(f", {n}={v!r}" for n, v in arguments.items())
-        text += f"program = {function}(program{more})\n"
+    for call in own.calls:
+        more = "".join(f", {n}={v!r}" for n, v in call.arguments.items())
+        text += f"program = {call.function}(program{more})\n"
     return f"{text}after = {words.typed}(program.mod)\n"
 
 

@@ -33,7 +33,7 @@ from relascope.engine.faults.narrow import (
     same_result,
 )
 from relascope.engine.faults.recorded import became
-from relascope.engine.faults.show import EPILOG
+from relascope.engine.faults.show import EPILOG, ProgramCall
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import (
     OF_PASS,
@@ -226,11 +226,8 @@ def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
     counted = any(e.count(s) is not None for s, e in start.steps)
     if counted or not same_result(start.steps) or len(bundle.siblings(files)) > 1:
         return None
-    calls = [
-        ("" if e.own_file else _module(e)[0], _module(e)[1], e.arguments(s)) for s, e in start.steps
-    ]
     source = "".join(f.read_text(encoding="utf-8") for f in files)
-    return pasted.OwnPasses(calls, source, found.program)
+    return pasted.OwnPasses(_calls(start.steps), source, found.program)
 
 
 def _run(
@@ -331,18 +328,13 @@ def _named(entry: PassInfo) -> str:
     return entry.title if entry.title == entry.name else f"{entry.title} ({entry.name})"
 
 
-def _calls(passes: Passes) -> tuple[str, ...]:
+def _calls(passes: Passes) -> list[ProgramCall]:
     found = []
     for step, entry in passes:
         module, name = _module(entry)
         place = Path(module).stem if entry.own_file else module
-        found.append(_call("ProgramCall", place, name, dict(entry.arguments(step))))
-    return tuple(found)
-
-
-def _call(kind: str, *arguments: Any, **named: Any) -> str:
-    parts = [repr(a) for a in arguments] + [f"{n}={v!r}" for n, v in named.items() if v]
-    return f"{kind}({', '.join(parts)})"
+        found.append(ProgramCall(place, name, dict(entry.arguments(step))))
+    return found
 
 
 _USAGE = """\
@@ -376,25 +368,13 @@ def _script(facts: Facts) -> str:
         fields |= {"crash": _crash(facts), "error": _message(facts).partition("\n")[0]}
     if _crash(facts) in ("seconds", "memory") and where.kind == "crash":
         fields[_crash(facts)] = getattr(facts.account, _crash(facts))
-    steps: tuple[str, ...] = ()
-    if facts.calls:
-        steps = tuple(
-            _call(
-                "TvmCall",
-                *(c.module, c.function, dict(c.arguments)),
-                config=dict(c.config),
-                target=c.target,
-            )
-            for c in facts.calls
-        )
-    elif facts.left is None:
-        steps = _calls(facts.start.steps)
+    steps = facts.calls or (_calls(facts.start.steps) if facts.left is None else ())
     listed = "".join(
         f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
         for name, value in fields.items()
     )
     for name, calls in (("steps", steps), ("tail", _calls(facts.start.tail))):
-        listed += f"    {name}=({''.join(f'{c}, ' for c in calls).rstrip()}),\n"
+        listed += f"    {name}=({''.join(f'{c!r}, ' for c in calls).rstrip()}),\n"
     return (
         f'"""{_plain(fields["title"])}.\n\n{_USAGE}\n{EPILOG}\n"""\n\n'
         "import sys\nfrom pathlib import Path\n\n"

@@ -219,14 +219,11 @@ def coloured_side(matching: Matching, side: int) -> Row:
                 style.setdefault(outer[ident], "changed")
             else:
                 style[ident] = name
-    notes = {}
-    for pair in matching.pairs:
-        ident = pair.right if side else pair.left
-        if not pair.same or pair.sure < SURE:
-            notes[ident] = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
+    unsure = (p for p in matching.pairs if not p.same or p.sure < SURE)
+    said = ((p, f"{p.rule.value}, {100 * p.sure:.0f} % sure") for p in unsure)
     return {
         "highlight": style,
-        "notes": notes,
+        "notes": {p.right if side else p.left: text for p, text in said},
         "shines_through": ("changed", "removed", "added", "aligned"),
         "colours": "What differs",
     }

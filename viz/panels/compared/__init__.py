@@ -54,14 +54,12 @@ class _Comparison:
 
     Args:
         place: names them, and all that they depend on.
-        outer: of each side, for a node in a fused function the node that is drawn for it.
         alignment: of programs in two IRs, by what both say of where nodes came from.
     """
 
     place: str
     matching: Matching
     document: Row
-    outer: tuple[dict[str, str], dict[str, str]]
     alignment: Alignment | None
 
     @property
@@ -70,7 +68,7 @@ class _Comparison:
 
     def drawn(self, side: int, ident: str | None) -> str | None:
         """The node that is drawn for one; None for none."""
-        return None if ident is None else self.outer[side].get(ident, ident)
+        return None if ident is None else outer_nodes(self.graphs[side]).get(ident, ident)
 
     def pair(self, side: int, ident: str) -> Pair | None:
         matching = self.matching
@@ -192,9 +190,9 @@ def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: A
 
 
 def _held(place: str, left: Graph, right: Graph) -> _Comparison:
-    matching, outer = match(left, right), (outer_nodes(left), outer_nodes(right))
+    matching = match(left, right)
     alignment = Alignment(matching) if left.ir != right.ir else None
-    return _Comparison(place, matching, program_document(matching), outer, alignment)
+    return _Comparison(place, matching, program_document(matching), alignment)
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,9 @@ def _this(session: Session, mine: store.Entry | None) -> None:
     kept = (st.session_state.get("tensor_paths") or ()) if session.model.tensors else ()
     tensors = tuple(zip(kept, session.model.tensors, strict=True))
     source = replace(session.model.source(model or ""), tensors=tensors)
-    recorded = model and is_recording(Path(model))
-    cache = None if recorded else cache_of_session(session.ir, source)
-    ask = partial(cache.ask, patience=math.inf) if cache else None
+    ask = None
+    if not (model and is_recording(Path(model))):
+        ask = partial(cache_of_session(session.ir, source).ask, patience=math.inf)
 
     def data() -> bytes:  # once the button is pressed
         page, made = sheet_at_once(ask, session, source), io.BytesIO()
