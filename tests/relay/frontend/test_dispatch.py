@@ -10,6 +10,14 @@ from dispatching import *  # noqa: F403
 from limits import GRADIENT
 
 for _test in (  # Relax's are quicker
+    test_a_copied_module_runs_its_own_parameters,  # noqa: F405
+    test_calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too,  # noqa: F405
+    test_frozen_parameters_get_no_gradient,  # noqa: F405
+    test_inputs_and_outputs_nest_as_they_do_in_the_module,  # noqa: F405
+    test_other_constants_and_another_nesting_make_another_program,  # noqa: F405
+    test_samples_from_the_seed_of_nobody_are_verified,  # noqa: F405
+    test_values_of_other_kinds_are_verified,  # noqa: F405
+    test_what_a_mask_chooses_is_pytorchs_however_many_it_are,  # noqa: F405
     test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed,  # noqa: F405
     test_another_tvm_that_is_here_already_is_refused,  # noqa: F405
     test_captures_are_by_strategy,  # noqa: F405
