@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from app_in_browser import PAGE, ask, settle, wait
+from app_in_browser import MOMENT, PAGE, ask, settle, wait
 from browser import OPEN_SIDEBAR, Server
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ def look_elsewhere(page):
     group = ask(page, 0, "Object.keys(d.groups).find(g => d.groups[g].open)")
     ask(page, 0, "v.setToggles({[a]: false})", group)
     wait(page, 0, "!d.groups[a].open", group)
-    page.wait_for_timeout(500)  # the page is told a moment later
+    page.evaluate(MOMENT, 500)  # the page is told a moment later
     settle(page)
     ask(page, 0, "(v.zoomBy(0.7), v.x += 31, v.y -= 17, v.redraw())")
     wait(page, 0, "v.x === JSON.parse(sessionStorage.getItem('relascope step_view')).x")

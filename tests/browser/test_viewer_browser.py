@@ -112,9 +112,9 @@ def test_pan_zoom_and_keys(graph_page):
     x, y = round(stage["x"]) + 300, round(stage["y"]) + 200
     here = [x - stage["x"], y - stage["y"]]
     page.mouse.move(x, y)
-    before = view.ask("v.toWorld(...a)", here)
+    before, far = view.ask("v.toWorld(...a)", here), view.ask("v.zoom")
     page.mouse.wheel(0, -300)
-    page.wait_for_timeout(50)
+    view.wait("v.zoom > a", far)
     after = view.ask("v.toWorld(...a)", here)
     assert after == pytest.approx(before, abs=0.01)  # zoomed about the cursor
     zoom, left = view.ask("[v.zoom, v.x]")
@@ -185,13 +185,12 @@ def test_search_finds_marks_and_opens(graph_page):
     assert page.locator(".hits").inner_text() == "1 match"
     box.press("Enter")  # it is in closed groups, which open
     found = view.ask("d.node.id[v.finder.matches[0]]")
-    view.wait("v.index.has(a)", found)
+    view.wait("v.index.has(a) && v.selected === a", found)
     page.wait_for_timeout(100)
     x, y = view.spot(found)
     stage = page.locator("canvas.main").bounding_box()
     assert stage["x"] < x < stage["x"] + stage["width"]
     assert stage["y"] < y < stage["y"] + stage["height"]
-    view.wait("v.selected === a", found)
     assert page.locator(".side h2").inner_text() == "nn.softmax"
     box.fill("no such thing")
     assert page.locator(".hits").inner_text() == "0 matches"

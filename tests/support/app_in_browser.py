@@ -87,6 +87,10 @@ def choose_row(page, row):
     page.mouse.click(box["x"] + 18, box["y"] + 36 * (1 + row) + 16)
 
 
+# Unlike a wait of the test's own, it ends behind whatever the page itself was to do until then.
+MOMENT = "ms => new Promise(done => setTimeout(done, ms))"
+
+
 def settle(page):
     for _ in range(2):
         page.wait_for_function(
@@ -96,7 +100,7 @@ def settle(page):
             timeout=LONG,
             polling=100,  # for each frame, a page that waits draws all the time
         )
-        page.wait_for_timeout(300)
+        page.evaluate(MOMENT, 300)
 
 
 class View:
