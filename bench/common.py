@@ -8,7 +8,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,7 @@ from typing import Any
 from relascope.core.errors import EngineError
 from relascope.engine.building.cpu import machine as processor
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.cut import with_cut
-from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import cut
 from relascope.samples import SAMPLES
 from relascope.viz.rows.sections import text_table
 
@@ -34,17 +29,10 @@ ENGINES = ("relax", "relay")
 Row = dict[str, Any]
 
 
-def options(
-    doc: str | None, samples: bool = True, repeats: int = 30, modes: bool = False
-) -> argparse.ArgumentParser:
+def options(doc: str | None, samples: bool = True, repeats: int = 30) -> argparse.ArgumentParser:
     """A parser with the options that most scripts have: rounds of each timing, where anything is
-    timed in rounds, and if `modes`, which mode and the target."""
+    timed in rounds."""
     parser = argparse.ArgumentParser(description=doc)
-    if modes:
-        parser.add_argument("--training", action="store_true", help="that alone")
-        parser.add_argument("--inference", action="store_true", help="that alone")
-        about = "words of its name, such as cuda or -graphs=cuda; the first target that runs here"
-        parser.add_argument("--target", action="append", metavar="TEXT", help=about)
     if samples:
         parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
         parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated")
@@ -52,11 +40,6 @@ def options(
         parser.add_argument("--repeats", type=int, default=repeats, metavar="N")
     parser.add_argument("-o", dest="output", type=Path, metavar="FILE", help="figures as JSON")
     return parser
-
-
-def modes(args: argparse.Namespace) -> tuple[bool, ...]:
-    """Whether training is asked for, inference, or both."""
-    return tuple(m for m in (False, True) if args.training == args.inference or m == args.training)
 
 
 def target(client: EngineClient, words: str = "") -> str:
@@ -75,24 +58,6 @@ def target(client: EngineClient, words: str = "") -> str:
             return str(found.name)
     why = next((t.missing for t in of), f"It has no target {words} here.")
     raise EngineError("target", why, client.ir)
-
-
-def request(
-    client: EngineClient,
-    ir: str,
-    source: ModelSource,
-    threads: int = 0,
-    repeats: int = 1,
-    words: str = "",
-    strategy: str = "",
-) -> BuildRequest:
-    """A source by its default pipeline; in training, cut by a strategy, "" for the default one.
-    `words` are of the target; see `target`."""
-    pipeline = default_pipeline(ir, source.training, source.gradient)
-    asked = BuildRequest(source, pipeline, target(client, words), threads, repeats)
-    return with_cut(
-        client.call, asked, partial(cut, **({"strategy": strategy} if strategy else {}))
-    )
 
 
 def measured(
@@ -121,9 +86,9 @@ def measured(
     return found
 
 
-def machine(**more: Any) -> Row:
+def machine() -> Row:
     """What is measured on, and with which kernels of OpenBLAS where the environment names some."""
-    found = {"processor": processor(), "cores": os.cpu_count(), **more}
+    found = {"processor": processor(), "cores": os.cpu_count()}
     if core := os.environ.get("OPENBLAS_CORETYPE"):
         found["openblas"] = core
     found["python"] = platform.python_version()

@@ -53,19 +53,16 @@ def _both(limit: float) -> dict[str, float]:
     return {"relax": limit, "relay": limit}
 
 
+_CHECK = "-m relascope check --dtype float32 --rtol 1e-4 --strategy min_cut"
+"""On the first target that runs, the GPU where there is one; sums there have another order."""
 _TIMED = "--threads 0 --repeats 20 --target=GPU"
 _PLAIN = "--target 'cuda !-libs !-graphs'"
 """TVM's own kernels; by default products are the library's."""
 PARTS = (
     Part("engines", "Who can use the GPU, and why not", "", 70.0, "-m relascope engines"),
-    *_parts(
-        "kernel", "A small kernel", _both(30.0), "accuracy.py mlp --inference --dtype float32 "
-        "--target GPU",
-    ),
-    *_parts(
-        "truth", "Errors against PyTorch, float32", _both(130.0),
-        "accuracy.py mlp bert_layer resnet --dtype float32 --target GPU",
-    ),
+    *_parts("kernel", "A small kernel", _both(30.0), f"{_CHECK} mlp"),
+    *_parts("truth", "Errors against PyTorch, of a layer", _both(50.0), f"{_CHECK} bert_layer"),
+    *_parts("truth", "Errors against PyTorch, of a network", _both(80.0), f"{_CHECK} resnet"),
     *_parts(
         "timing", "Time beside PyTorch", _both(130.0),
         f"speed.py bert_layer resnet bert --rival {_TIMED}",
@@ -79,9 +76,12 @@ PARTS = (
         f"speed.py bert_layer --inference {_TIMED} {_PLAIN}",
     ),
     *_parts(
-        "profile", "Kernel by kernel, against measured peaks", _both(60.0),
-        "kernels.py bert_layer resnet --inference --sizes --slowest 8 --threads 0 --repeats 10 "
-        "--target GPU",
+        "profile", "A layer, kernel by kernel, against measured peaks", _both(25.0),
+        "-m relascope profile bert_layer --batch 8 --tokens 128 --repeats 10",
+    ),
+    *_parts(
+        "profile", "A network, kernel by kernel, against measured peaks", _both(35.0),
+        "-m relascope profile resnet --repeats 10",
     ),
     *_parts(
         "memory", "Peak memory of cuts", _both(45.0), "speed.py bert_layer --training --tokens 128 "
@@ -136,7 +136,7 @@ def words_of(part: Part, dry: bool) -> list[str]:
     """The words of a part's command behind Python's own."""
     script = part.script.replace("GPU", "llvm" if dry else "cuda")
     if dry:  # the other targets are a GPU's; few rounds of what is small
-        script = re.sub(r" --target ('[^']*'|-\S+)| --sizes| --tokens 128", "", script)
+        script = re.sub(r" --target ('[^']*'|-\S+)| --batch 8| --tokens 128", "", script)
         script = re.sub(r"--repeats \d+", "--repeats 2", script)
         script += " --tokens 14" if script.startswith("speed.py") else ""
     return shlex.split(f"{script} --engine {part.engine}" if part.engine else script)

@@ -17,9 +17,12 @@ import common
 from common import ENGINES, Row
 
 from relascope.engine.client import EngineClient
+from relascope.engine.jobs.cut import with_cut
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
-from relascope.passes.cuts.cut import STRATEGIES
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import STRATEGIES, cut
 
 WHOLE = "forward_backward"
 
@@ -57,7 +60,11 @@ ON_GPU = {
 
 def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
-    parser = common.options(__doc__, modes=True)
+    parser = common.options(__doc__)
+    parser.add_argument("--training", action="store_true", help="that alone")
+    parser.add_argument("--inference", action="store_true", help="that alone")
+    about = "words of its name, such as cuda or -graphs=cuda; the first target that runs here"
+    parser.add_argument("--target", action="append", metavar="TEXT", help=about)
     parser.add_argument("--threads", type=int, action="append", metavar="N")
     parser.add_argument("--rival", action="store_true")
     parser.add_argument("--tokens", type=int, metavar="N", help="sources of so many tokens alone")
@@ -65,9 +72,8 @@ def main() -> int:
     args = parser.parse_args()
     args.target = args.target or [""]
     rows: list[Row] = []
-    cases = [
-        s for s in CASES if s.training in common.modes(args) and args.tokens in (None, s.tokens)
-    ]
+    modes = (False, True) if args.training == args.inference else (args.training,)
+    cases = [s for s in CASES if s.training in modes and args.tokens in (None, s.tokens)]
     # A process has the threads of its first call: TVM's pool does not grow.
     for threads in args.threads or sorted({1, os.cpu_count() or 1}):
         rows += common.measured(args, cases, functools.partial(_rows, args, threads))
@@ -79,7 +85,11 @@ def _rows(
     args: argparse.Namespace, threads: int, client: EngineClient, ir: str, source: ModelSource
 ) -> Iterator[Row]:
     for strategy in args.cut or [""]:
-        asked = common.request(client, ir, source, threads, args.repeats, args.target[0], strategy)
+        pipeline = default_pipeline(ir, source.training, source.gradient)
+        target = common.target(client, args.target[0])
+        whole = BuildRequest(source, pipeline, target, threads, args.repeats)
+        chosen = {"strategy": strategy} if strategy else {}
+        asked = with_cut(client.call, whole, functools.partial(cut, **chosen))
         gpu = asked.target.startswith("cuda")
         of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[2:3]
         baselines = of if args.rival and ir == "relax" and not (gpu and source.training) else ()

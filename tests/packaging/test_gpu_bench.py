@@ -171,7 +171,7 @@ def test_the_lines_of_the_docs_take_it_to_a_machine_without_our_environment_or_a
     done = subprocess.run(alone, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n  state done\n") == 3
-    assert "engine relay, sample mlp" in done.stdout
+    assert "mlp (relay), target" in done.stdout
 
 
 @pytest.mark.exhaustive
