@@ -41,18 +41,18 @@ class CudaLibrary:
         name: its soname, such as "libcudart.so.12".
         real: whether the real library was loaded.
         path: the loaded file, or the soname if the system's loader found it.
-        missing: functions that an old driver's library lacks, which a stub supplies.
         note: what is wrong, a sentence, or "".
     """
 
     name: str
     real: bool
     path: str
-    missing: tuple[str, ...] = ()
     note: str = ""
 
 
-_loaded: list[CudaLibrary] = []
+LOADED: list[CudaLibrary] = []
+"""Which CUDA libraries the booted TVM runs with; none where it needs none."""
+
 _booted: Installation | None = None
 
 
@@ -72,7 +72,7 @@ def boot() -> None:
     needs = _needs(found)
     if needs is not None:
         beside = str(found.library.parent) if found.library is not None else ""
-        _loaded[:] = _load_cuda(replace(needs, search=(*needs.search, beside)))
+        LOADED[:] = _load_cuda(replace(needs, search=(*needs.search, beside)))
     # TVM makes a folder as it is imported: not at home, which may be read-only.
     os.environ.setdefault("TEST_DATA_ROOT_PATH", tempfile.gettempdir())
     # Tuned schedules would be fetched from the network.
@@ -92,17 +92,12 @@ def boot() -> None:
     _read_bfloat16()
 
 
-def describe_cuda() -> tuple[CudaLibrary, ...]:
-    """Which CUDA libraries the booted TVM runs with; empty for one that needs none."""
-    return tuple(_loaded)
-
-
 def child_environment() -> dict[str, str]:
     """Variables with which a child, as TVM starts when it tunes, imports the same TVM without
     `boot`."""
     if _booted is None:
         return {}
-    folders = [str(Path(c.path).parent) for c in _loaded if os.sep in c.path]
+    folders = [str(Path(c.path).parent) for c in LOADED if os.sep in c.path]
     found = {"TOPHUB_LOCATION": "NONE"}
     for name, mine in (("PYTHONPATH", [str(_booted.python)]), ("LD_LIBRARY_PATH", folders)):
         old = [p for p in os.environ.get(name, "").split(os.pathsep) if p]
@@ -180,17 +175,14 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
                 broken = f"{place} is there but does not load ({error})."
             continue
         lacking = tuple(s for s in wanted if not hasattr(real, s.name))
-        if hasattr(real, MARKER) and not lacking:  # a stub that this process has loaded before
-            return CudaLibrary(name, False, place)
-        done = CudaLibrary(name, True, place, tuple(s.name for s in lacking))
-        if not lacking:
-            return done
+        if not lacking:  # it may be a stub that this process has loaded before
+            return CudaLibrary(name, not hasattr(real, MARKER), place)
         # Symbols are looked up among all that is loaded, so what an old library lacks can come
         # from beside it, under another name.
         _load_stub(f"{name}.relascope", lacking)
         what = f"{len(lacking)} of the functions it calls ({lacking[0].name} is one)"
         note = f"{place} is too old for this TVM: it lacks {what}. Update it to use the GPU."
-        return replace(done, note=note)
+        return CudaLibrary(name, True, place, note)
     return CudaLibrary(name, False, _load_stub(name, wanted), note=broken)
 
 
@@ -275,8 +267,8 @@ def _explained(error: Exception, found: Installation) -> EngineError:
 def cuda_missing() -> str:
     """Why the booted TVM cannot drive a GPU, by its libraries, or "". nvrtc may be missing, as
     another compiles for it."""
-    stubs = [c.name for c in _loaded if not c.real and not c.name.startswith("libnvrtc")]
-    notes = " ".join(c.note for c in _loaded if c.note)
+    stubs = [c.name for c in LOADED if not c.real and not c.name.startswith("libnvrtc")]
+    notes = " ".join(c.note for c in LOADED if c.note)
     if not stubs:
         return notes
     if "libcuda.so.1" in stubs:
