@@ -37,7 +37,7 @@ LINES = {
     "bench": 3686,
     "commands": 3449,
     "core": 1379,
-    "engine": 42008,
+    "engine": 42003,
     "passes": 10911,
     "recorder": 1494,
     "samples": 582,

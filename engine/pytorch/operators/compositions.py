@@ -621,10 +621,6 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return placed.view(x.shape)
 
 
-def _dropout_gradient(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
-    return torch.where(mask, grad * scale, grad * 0.0)
-
-
 def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     low, high = float(min), float(max)
     if low >= high:
@@ -719,7 +715,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "grid_sampler_3d": grid_sampler,
     "hypot": _hypot,
     "lgamma": _lgamma,
-    "native_dropout_backward": _dropout_gradient,
     "put": _put,
     "signbit": _signbit,
     "unfold": _unfold,
