@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from browser import Server
+from once import made_once
 from place import ROOT
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import default_pipeline
@@ -82,8 +83,12 @@ def python(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel of a copy of the checkout, which so gets no folder of a build."""
-    place = tmp_path_factory.mktemp("wheel")
+    (made,) = made_once(tmp_path_factory, "wheel", build_wheel).glob("*.whl")
+    return made
+
+
+def build_wheel(place: Path) -> None:
+    """Of a copy of the checkout, which so gets no folder of a build."""
     left = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*ROOMS, "relascope", ".streamlit"):
         shutil.copytree(ROOT / name, place / "source" / name, ignore=left, symlinks=True)
@@ -94,8 +99,6 @@ def wheel(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, place / "source")
     build = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", place)
     python("pip", "wheel", *build, place / "source")
-    (made,) = place.glob("*.whl")
-    return made
 
 
 @pytest.fixture(

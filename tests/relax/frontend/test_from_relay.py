@@ -11,6 +11,7 @@ import torch
 
 from answers import refused
 from limits import OUTPUT, close
+from once import made_once
 from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import load_engine
@@ -27,9 +28,10 @@ CLOSE = close(OUTPUT)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("relay")
-    subprocess.run([sys.executable, SUPPORT / "relay_programs.py", found], check=True)
-    return found
+    program = [sys.executable, SUPPORT / "relay_programs.py"]
+    return made_once(
+        tmp_path_factory, "relay", lambda place: subprocess.run([*program, place], check=True)
+    )
 
 
 def differences(path):
