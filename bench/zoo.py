@@ -14,6 +14,7 @@ where anything is wrong, crashed or short of its bar.
 
 import argparse
 import copy
+import gc
 import logging
 import re
 import resource
@@ -226,6 +227,8 @@ def run(ir: str, tasks: Iterable[tuple[str, str]], path: Path) -> None:
     """Look at models in a form each, and add a line for each verdict."""
     load_engine(ir)
     torch.set_num_threads(1)
+    gc.set_threshold(50_000, 20, 20)  # as the engine's own process does
+    gc.freeze()
     target = target_of(ir)
     folder = tempfile.TemporaryDirectory(prefix="relascope-zoo-")
     first = _Positional(torch.nn.Linear(2, 2), ("input",))

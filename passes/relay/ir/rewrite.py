@@ -17,6 +17,8 @@ from relascope.passes.relay.ir.program import RelayProgram
 _PARTS = (relay.Call, relay.Tuple, relay.TupleGetItem)
 """Expressions that are made of others, but for functions and let bindings."""
 
+_NAMES: dict[int, str] = {}  # of operators, which TVM never frees, by address
+
 Visit = Callable[[Any, list[Any]], Any]
 """Called with a call node as it was and its rewritten arguments; returns what takes its place, or
 None to keep the call (with its rewritten arguments)."""
@@ -54,12 +56,12 @@ def _reachable_outside(root: Any) -> set[int]:
     return seen
 
 
-def children(expr: Any) -> Iterable[Any]:
+def children(expr: Any) -> list[Any]:
     """The expressions that one expression reads directly."""
     if isinstance(expr, relay.Call):
-        return [expr.op, *expr.args]
+        return [expr.op, *expr.args[:]]  # a slice asks TVM for the length once
     if isinstance(expr, relay.Tuple):
-        return list(expr.fields)
+        return expr.fields[:]
     if isinstance(expr, relay.TupleGetItem):
         return [expr.tuple_value]
     if isinstance(expr, relay.Let):
@@ -79,9 +81,13 @@ def with_children(expr: Any, fresh: Sequence[Any], span: Any = None) -> Any:
 
 def op_name(expr: Any) -> str:
     """The operator's name of a call ("nn.dense"), "" of anything else."""
-    if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-        return expr.op.name
-    return ""
+    op = expr.op if isinstance(expr, relay.Call) else None
+    if not isinstance(op, tvm.ir.Op):
+        return ""
+    address = op.handle.value
+    if address not in _NAMES:
+        _NAMES[address] = str(op.name)
+    return _NAMES[address]
 
 
 def shape(expr: Any) -> tuple[int, ...]:
@@ -177,7 +183,7 @@ def _rebuild(results: Iterable[Any], new: dict[int, Any], span: Any = None) -> d
         handle = expr.handle.value
         if handle in new:
             continue
-        below = list(children(expr))
+        below = children(expr)
         if span is not None and (not isinstance(expr, _PARTS) or expr.span is not None):
             new[handle] = expr
         elif not ready and below:

@@ -116,7 +116,7 @@ def _operands(call: Any) -> Iterator[Any]:
     while stack:
         expr = stack.pop()
         if isinstance(expr, relay.Tuple | relay.TupleGetItem):
-            stack.extend(reversed(list(rewrite.children(expr))))
+            stack.extend(reversed(rewrite.children(expr)))
         else:
             yield expr
 
