@@ -49,7 +49,6 @@ def test_a_finding_is_shown_in_the_graph_and_its_pass_added(page):
     page.get_by_text("Pipeline as text").click()
     page.get_by_role("textbox", name="Paste a pipeline").fill("cse")
     page.get_by_role("button", name="Use it").click()
-    settle(page)
     page.get_by_role("tab", name="Compile & time").click()
     settle(page)
     page.get_by_role("button", name="Look for it").click()

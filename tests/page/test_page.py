@@ -126,6 +126,17 @@ def test_a_pipeline_is_pasted_or_chosen_and_a_malformed_one_is_explained(page):
     assert page.code[0].value == "FoldConstant|-FuseOps" and chosen().value is None
 
 
+def test_a_browser_that_still_shows_the_default_pipeline_undoes_no_edit(page):
+    open_tab(page, "Passes")
+    before = next(s for s in page.selectbox if s.label == "Pipeline")._widget_state
+    page.text_input(key="keep_pipeline_text").set_value("cse")
+    press(page, "use_pipeline")
+    late = page._tree.get_widget_states()
+    late.widgets.append(before)
+    settle(page._run(late))
+    assert page.code[0].value == "cse"
+
+
 def test_a_pass_that_failed_says_why(page):
     page.number_input(key="keep_seed").set_value(page_session.FAILING_SEED)
     open_tab(page, "Passes")

@@ -58,13 +58,13 @@ def put(key: str, value: Any) -> None:
     state[key] = value
 
 
-def pressed(label: str, key: str, place: Any = st, kind: str = "button", **more: Any) -> bool:
-    """Draw a button (or a form's, by `kind`); whether it was pressed, told once.
+def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
+    """Draw a button; whether it was pressed, told once.
 
     Streamlit forgets a press when a run is cut short before it draws the button.
     """
-    presses, draw = _controls().pressed, getattr(place, kind)
-    draw(label, key=key, on_click=presses.add, args=(key,), **more)
+    presses = _controls().pressed
+    place.button(label, key=key, on_click=presses.add, args=(key,), **more)
     known = key in presses
     presses.discard(key)
     return known

@@ -15,13 +15,13 @@ from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.catalogue.tvm_named import MARK
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, show_error
-from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.formats import arguments_text
 from relascope.viz.rows.script import script
 
 _REFUSED = "parameter_refused"  # (widget's key, why)
+_PASTED = "keep_pipeline_text"
 
 Change = Callable[[Pipeline | None, int | None], None]
 """Called with the new pipeline, None for the default one, and the step to choose, if another."""
@@ -47,7 +47,8 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
 
     def changed() -> None:
         chosen = st.session_state[key]
-        if chosen is not None:
+        # After an edit, a slow browser may still say what this box showed: that is no choice.
+        if chosen not in (None, current):
             change(None if chosen == _OURS else known[chosen], len(known[chosen]) - 1)
 
     st.selectbox(
@@ -117,6 +118,16 @@ def _field(
 
 def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> None:
     """The pipeline as text to copy, as a script, and a field for another, which may name TVM's."""
+
+    def use() -> None:  # before the run: another tab, chosen at once, cuts a run short
+        st.session_state.pop(_REFUSED, None)
+        text = st.session_state[_PASTED]
+        try:
+            text = with_tvms(screen.ir, text, theirs) if MARK in text else text
+            change(read_pipeline(screen.ir, text), None)
+        except ValueError as wrong:
+            st.session_state[_REFUSED] = _PASTED, str(wrong)
+
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
         download(
@@ -129,23 +140,17 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
             "did, and compares with PyTorch; the tab In your code shows it.",
         )
         with st.form("pipeline_form", border=False):
-            text = st.text_input(
+            st.text_input(
                 "Paste a pipeline",
-                key="keep_pipeline_text",
+                key=_PASTED,
                 placeholder="cse|bind|-fold",
                 help="Names joined by |, a minus before a pass that is switched off, parameters "
                 "in parentheses: name(key=value).",
             )
-            used = pressed("Use it", "use_pipeline", kind="form_submit_button", width="stretch")
-        if used:
-            try:
-                text = with_tvms(screen.ir, text, theirs) if MARK in text else text
-                pipeline = read_pipeline(screen.ir, text)
-            except ValueError as wrong:
-                show_error(EngineError("usage", str(wrong)))
-                return
-            change(pipeline, None)
-            st.rerun()
+            st.form_submit_button("Use it", on_click=use, key="use_pipeline", width="stretch")
+        at, why = st.session_state.get(_REFUSED, ("", ""))
+        if at == _PASTED:
+            show_error(EngineError("usage", why))
 
 
 def example(screen: Screen, index: int) -> None:
