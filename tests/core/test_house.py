@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3686,
+    "bench": 3689,
     "commands": 3449,
     "core": 1379,
     "engine": 42003,
-    "passes": 10911,
+    "passes": 10917,
     "recorder": 1494,
     "samples": 582,
-    "viz": 26192,
+    "viz": 26197,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
