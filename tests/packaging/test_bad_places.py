@@ -1,17 +1,40 @@
-"""What is said where relascope cannot run."""
+"""What is said where relascope cannot run, and to scripts from before it was one package."""
 
 import json
 import subprocess
+import sys
 
 import pytest
 
 import relascope.commands.installation as installation
 import relascope.commands.main as cli
+from place import ROOT
 from relascope import core
 from relascope.core import place
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.relay.tvm import find
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("engine.dispatch", "from relascope import add_tvm_dispatch, remove_tvm_dispatch"),
+        ("samples", "from relascope.samples import build"),
+        ("passes.pipeline", "import relascope.passes"),
+        ("viz.page", "import relascope.viz"),
+    ],
+)
+def test_an_old_script_is_given_the_new_line(old, new):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {old}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last == f"ImportError: relascope is one package now. Write: {new}"
 
 
 @pytest.mark.parametrize("version", [(3, 9, 1), (3, 13, 0)])
