@@ -4,7 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
+from browser import LONG
 from engines import shared_fake
 from graphs import transformer
 from place import ROOT
@@ -58,11 +60,11 @@ def test_the_tour_has_a_tab_for_each_stop(tmp_path, chromium):
     page = chromium.new_context(offline=True).new_page()
     page.goto(made.as_uri())
     tabs = page.get_by_role("tab")
-    assert tabs.all_inner_texts() == [f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)]
+    expect(tabs).to_have_text([f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)], timeout=LONG)
     for number, stop in enumerate(STOPS, 1):
         tabs.nth(number - 1).click()
         panel = page.locator(f"#panel-stop{number}")
-        assert stop.words.replace("*", "") in panel.inner_text()
+        expect(panel).to_contain_text(stop.words.replace("*", ""), timeout=LONG)
         drawn = "table" if stop.query["tab"] == "Compile & time" else ".picture"
         panel.locator(drawn).first.wait_for()
         if stop.at:
