@@ -21,13 +21,14 @@ from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import Recording
+from relascope.viz.drawing import javascript
 from relascope.viz.drawing.drawing import with_overlays
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
 from relascope.viz.handed_on.recorded import recording_sheet
-from relascope.viz.handed_on.sheet import Sheet, script
+from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.sheet import page as page_of
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import Row, tables, timings
@@ -138,7 +139,8 @@ def viewer_options(command: argparse.ArgumentParser) -> None:
 
 def viewer(command: Command) -> Document:
     """Write a static site that shows pages' data and graphs' JSON, and the element that does it."""
-    files = {"index.html": page_of("relascope").encode(), "relascope.js": script().encode()}
+    texts = {"index.html": page_of("relascope"), "relascope.js": javascript.element()}
+    files = {name: text.encode() for name, text in texts.items()}
     write_files(files, command.args.output, "-o")
     return {"folder": str(command.args.output), "bytes": {n: len(t) for n, t in files.items()}}
 

@@ -8,7 +8,7 @@ from relascope.engine.limits import of_page
 from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
-from relascope.viz import gate
+from relascope.viz import component, gate
 from relascope.viz.panels import code, cut, graph, presenting, steps, time, tour
 from relascope.viz.panels.compared import against
 from relascope.viz.panels.shell import frame, keeping, opening, session_list, sidebar
@@ -32,6 +32,7 @@ def main() -> None:
     """Draw the page once."""
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
     frame.style()
+    component.define()
     frame.begin()
     try:
         check_python()

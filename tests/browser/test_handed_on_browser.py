@@ -46,7 +46,7 @@ class Opened:
         return self.page.evaluate(
             "(a) => { const within = document.querySelector('relascope-graph').shadowRoot;"
             " const v = [...within.querySelectorAll('.picture')]"
-            ".filter(e => e.offsetParent).map(e => e.shadowRoot.relascopeViewer)[0];"
+            ".filter(e => e.offsetParent).map(e => e.viewer)[0];"
             f" const d = v?.drawing; return d ? ({code}) : null; }}",
             argument,
         )

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from app_in_browser import VIEWER, View
+from relascope.viz.drawing import javascript
 
 pytestmark = pytest.mark.browser
 
@@ -248,3 +249,29 @@ def test_an_empty_graph_says_so(graph_page):
     page = graph_page("empty")
     View(page)
     assert page.get_by_text("This graph has no nodes.").is_visible()
+
+
+def test_an_open_page_takes_over_a_newer_script_and_an_element_may_be_moved(streamlit_page):
+    page = streamlit_page(VIEWER, query="graph=layer")
+    view = View(page)
+    view.ask("v.toggleAll(true), window.was = v")
+    page.get_by_text("toggled: {'*': True}", exact=True).wait_for()
+    boxes = view.ask("v.solid.length")
+    newer = javascript.element().replace("nodes \\u00b7", "new nodes \\u00b7")
+    page.add_script_tag(content=newer)
+    view.wait("v !== window.was && window.was.gone && v.count.textContent.includes('new nodes')")
+    assert view.ask("v.solid.length") == boxes  # as the person had opened them
+    view.ask("v.focus(a)", soft := view.node("nn.softmax"))
+    page.get_by_text(f"selected: {soft}", exact=True).wait_for()  # Python is told, as before
+
+    view.ask(
+        "window.was = v, window.host = v.root.getRootNode().host, window.at = host.parentElement"
+    )
+    page.evaluate("document.body.append(host), at.append(host)")
+    page.wait_for_timeout(50)
+    assert view.ask("v === window.was && !v.gone && d.node.id.length > 0")
+    page.evaluate("host.remove()")
+    page.wait_for_function("window.was.gone")  # nothing of it listens any more
+    page.evaluate("at.append(host)")
+    view.wait("v !== window.was && d.node.id.length > 0")
+    assert view.ask("v.solid.length") == boxes

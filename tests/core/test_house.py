@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3689,
-    "commands": 3449,
+    "commands": 3451,
     "core": 1379,
     "engine": 42009,
     "passes": 10920,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26200,
+    "viz": 26232,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

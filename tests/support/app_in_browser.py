@@ -25,8 +25,7 @@ _ALL = (
     ".flatMap(root => [...root?.querySelectorAll('*') ?? []])"
 )
 _VIEWS = (
-    f"{_ALL}.map(e => e.shadowRoot?.relascopeViewer)"
-    ".filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
+    f"{_ALL}.map(e => e.viewer).filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
 )
 
 

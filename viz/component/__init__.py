@@ -1,8 +1,9 @@
 """The graph viewer as a Streamlit component: `graph_view` draws a Graph and reports the selection.
 
-The graph is sent as one compressed block, with its modules and looks; the browser side (viewer.js)
-lays it out, opens and closes modules, and draws it on a canvas. The same arguments give the same
-bytes, which Streamlit then does not send again, so the view stays as it is over reruns of the page.
+The graph is sent as one compressed block, with its modules and looks, to the element
+`<relascope-graph>`, which lays it out, opens and closes modules, and draws it on a canvas. The same
+arguments give the same bytes, which Streamlit then does not send again, so the view stays as it is
+over reruns of the page.
 """
 
 import secrets
@@ -23,11 +24,22 @@ from relascope.viz.drawing.union import Union
 
 _HERE = Path(__file__).parent
 _PLAIN = View()
+_ELEMENT = "<relascope-graph></relascope-graph>"
+_DRAW = """export default async (given) => {
+  await customElements.whenDefined("relascope-graph");
+  given.parentElement.querySelector("relascope-graph").draw(given);
+};"""
 _EDGE = (
     "<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'></div>"
     "<button class='fold' type='button'><svg viewBox='0 0 10 16'>"
     "<path d='M6.5 4L3 8l3.5 4'/></svg></button>"
 )
+
+
+def define() -> None:
+    """Put the script of the element `<relascope-graph>` on the page, for all views: with each view
+    it would be sent again for each graph."""
+    _component("element", js=f"{javascript.element()}export default () => {{}};")(key="element")
 
 
 def graph_view(
@@ -53,7 +65,7 @@ def graph_view(
     view = replace(view, focus=focus, family=view.family or drawing.family)
     toggles = _toggles(key, view.family or "")
     more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
-    small("viewer", script="viewer")(
+    _component("graph", html=_ELEMENT, js=_DRAW, isolate_styles=False)(
         key=key,
         data=drawing.encode(toggles, view, more),
         default={"selected": None, "toggles": None},
@@ -183,13 +195,17 @@ def _nothing() -> None:
 
 
 @cache
-def small(name: str, html: str = "", script: str = "") -> Callable[..., Any]:
+def small(name: str, html: str = "") -> Callable[..., Any]:
     """A component of this folder: style, markup and script in the files of this name, but for other
-    markup (`html`) or a `script` of the viewer's folder."""
+    markup (`html`)."""
     css = (_HERE / f"{name}.css").read_text("utf-8")
     html = html or (_HERE / f"{name}.html").read_text("utf-8")
-    js = javascript.script(script or f"../{name}")
-    return st.components.v2.component(f"relascope_{name}", html=html, css=css, js=js)
+    return _component(name, html=html, css=css, js=javascript.script(f"../{name}"))
+
+
+@cache
+def _component(name: str, **parts: Any) -> Callable[..., Any]:
+    return st.components.v2.component(f"relascope_{name}", **parts)
 
 
 def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:

@@ -1,4 +1,4 @@
-"""The viewer's JavaScript for use outside its page: as one script, and run in an engine here.
+"""The viewer's JavaScript as one script, and run in an engine here.
 
 The layout is written in JavaScript, so that the browser opens and closes groups at once. Where
 positions are wanted without a browser, V8 runs the same modules, which touch no document.
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from py_mini_racer import JSFunction, MiniRacer
+
+from relascope.viz.drawing import palette
 
 VIEWER = Path(__file__).parents[1] / "component" / "viewer"
 _IMPORT = re.compile(r'^import (?:\{([^}]*)\}|(\w+)) from "(\.{1,2}/[\w/.]+)\.js";\n', re.M)
@@ -52,6 +54,24 @@ def script(module: str) -> str:
         return f"const {numbers[at]} = (() => {{\n{standing(at)}return {{ {names} }};\n}})();\n"
 
     return "".join(standing(at) if at == first else enclosed(at) for at in texts)
+
+
+@cache
+def element() -> str:
+    """JavaScript that defines the element `<relascope-graph>`, with all that it shows: the viewer,
+    and for the data of a page the lists, the texts and their styles."""
+    templates = {}
+    for name in "page/page", "viewer", "step_list", "run_list", "text_diff":
+        files = (VIEWER.parent / f"{name}.{end}" for end in ("css", "html"))
+        style, html = (file.read_text("utf-8") for file in files)
+        colours = palette.page_css(":host") if name == "page/page" else ""
+        templates[Path(name).name] = f"<style>{colours}{style}</style>{html}"
+    code = script("../page/element")
+    text = f'(() => {{\n"use strict";\nconst TEMPLATES = {json.dumps(templates)};\n{code}}})();\n'
+    if "</script" in text.lower() or "<!--" in text:
+        raise AssertionError("the script would end early")
+    # A page that takes it may be of any encoding.
+    return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:

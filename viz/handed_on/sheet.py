@@ -9,11 +9,9 @@ call their nodes reaches the page as text alone.
 import base64
 import hashlib
 import json
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,17 +19,16 @@ from typing import Any
 from relascope.core.version import __version__
 from relascope.core.visible import visible
 from relascope.viz import charts
-from relascope.viz.drawing import javascript, palette
+from relascope.viz.drawing import javascript
 from relascope.viz.drawing.palette import CATEGORIES
 from relascope.viz.rows import sections
 from relascope.viz.rows.sections import Section as Section
 from relascope.viz.rows.sections import figures as figures
 from relascope.viz.rows.sections import sentence as sentence
 
-_PAGE = Path(__file__).parent / "page"
-_COMPONENT = javascript.VIEWER.parent
+_PAGE = Path(__file__).with_name("page.html")
 VERSION = 1
-"""Of a page's data; `page/load.js` reads it."""
+"""Of a page's data; `load.js` reads it."""
 
 
 class Sheet:
@@ -55,7 +52,7 @@ class Sheet:
         return len(self.blocks) - 1
 
     def data(self) -> dict[str, Any]:
-        """What the page shows, as JSON values, which the element of `script` takes in any page."""
+        """What the page shows, as JSON values, which the element takes in any page."""
         index = {
             "title": self.title,
             "about": list(self.about.items()),
@@ -77,7 +74,7 @@ class Sheet:
 def page(title: str, data: str = "") -> str:
     """A page of HTML that shows the data in it; without, what is dropped on it, or what a file of
     its own site has, which its address names."""
-    code = script()
+    code = javascript.element()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
@@ -90,35 +87,11 @@ def page(title: str, data: str = "") -> str:
         "DATA": held if data else "",
         "SCRIPT": code,
     }
-    before, *after = _read(_PAGE / "page.html").split("@@")
+    before, *after = _PAGE.read_text("utf-8").split("@@")
     whole = before + "".join(
         parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
     )
     return whole.encode("utf-8", "replace").decode()  # without halves of pairs
-
-
-@cache
-def script() -> str:
-    """JavaScript that defines the element `<relascope-graph>`, with all that it shows a page's data
-    by: the viewer, the lists, the texts and their styles."""
-    templates = {
-        "page": _template(_PAGE / "page", _PAGE / "element", palette.page_css(":host")),
-        "viewer": _template(_COMPONENT / "viewer"),
-        "steps": _template(_COMPONENT / "step_list", _PAGE / "steps"),
-        "runs": _template(_COMPONENT / "run_list"),
-        "texts": _template(_COMPONENT / "text_diff"),
-    }
-    code = javascript.script(str(_PAGE / "element"))
-    text = f'(() => {{\n"use strict";\nconst TEMPLATES = {json.dumps(templates)};\n{code}}})();\n'
-    if "</script" in text.lower() or "<!--" in text:
-        raise AssertionError("the script would end early")
-    # A page that takes it may be of any encoding.
-    return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
-
-
-def _template(style: Path, html: Path | None = None, more: str = "") -> str:
-    markup = _read((html or style).with_suffix(".html"))
-    return f"<style>{more}{_read(style.with_suffix('.css'))}</style>{markup}"
 
 
 def drawn(section: Section) -> Section:
@@ -146,10 +119,6 @@ def _packed(data: Any) -> str:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
     # Half of a surrogate pair, which a name may hold, is no UTF-8.
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8")
 
 
 _WIDTH = 700  # pixels, of charts that are as wide as what they stand in

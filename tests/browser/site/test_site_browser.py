@@ -29,7 +29,7 @@ pytestmark = pytest.mark.browser
 NASTY = "</script><img src=x onerror=alert(1)>"
 DRAWN = (
     "e => [...e.shadowRoot.querySelectorAll('.picture')]"
-    ".map(p => p.shadowRoot.relascopeViewer?.drawing?.node.id.length ?? 0)[0] ?? 0"
+    ".map(p => p.viewer?.drawing?.node.id.length ?? 0)[0] ?? 0"
 )
 
 

@@ -35,7 +35,7 @@ def theme_of(frame: Any) -> str:
     of its page's scheme when it is drawn already."""
     picture, ground = frame.locator(".picture").first, frame.locator("relascope-graph")
     for _ in range(LONG // 50):
-        theme = picture.evaluate("e => e.shadowRoot.relascopeViewer.theme.name")
+        theme = picture.evaluate("e => e.viewer.theme.name")
         colour = ground.evaluate("e => getComputedStyle(e).backgroundColor")
         bright = sum(int(part) for part in colour.strip("rgb()").split(",")) > 3 * 128
         if bright == (theme == "light"):

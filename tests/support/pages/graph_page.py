@@ -4,7 +4,7 @@ plan of memory in which two tensors overlap, and the node that was chosen."""
 import streamlit as st
 
 from graphs import GRAPHS, graph_of
-from relascope.viz.component import graph_view, selected_of, toggled
+from relascope.viz.component import define, graph_view, selected_of, toggled
 from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.steps import changes
 from relascope.viz.rows.memory import memory_document
@@ -16,6 +16,7 @@ PLAN = (
 )
 
 st.set_page_config(layout="wide")
+define()
 if "plan" in st.query_params:
     changes.memory(memory_document(graph_of(PLAN, ir="relax", of="3x7")), "here", "view")
     st.write(f"selected: {selected_of('view')}")

@@ -5,7 +5,7 @@ import streamlit as st
 from graphs import Builder
 from pages.hostile_names import HOSTILE
 from relascope.core.graph import Kind
-from relascope.viz.component import graph_view
+from relascope.viz.component import define, graph_view
 from relascope.viz.panels.shell.frame import plain_text
 
 LONG = "".join(HOSTILE) * 40
@@ -16,4 +16,5 @@ for i, name in enumerate(HOSTILE):
 b = Builder(HOSTILE[0])
 b.scope = f"{HOSTILE[0]}.{LONG}"
 b.add(Kind.INPUT, name=LONG, id=HOSTILE[0])
+define()
 graph_view(b.graph(HOSTILE[0]), key="view")

@@ -234,8 +234,8 @@ export class Gestures extends Part {
     const at = inside ?? document.activeElement;
     if (at && at !== document.body && !at.matches("[role=tab], button, .stMain")) return;
     if (!["/", "?", "[", "]", "u"].includes(e.key) || e.altKey || e.metaKey || e.ctrlKey) return;
-    const seen = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
-      .filter((one) => one.shadowRoot?.querySelector(".rs")?.getBoundingClientRect().width);
+    const seen = [...document.querySelectorAll("relascope-graph")]
+      .filter((one) => one.viewer?.root.getBoundingClientRect().width);
     if (!v.drawing || !v.root.getBoundingClientRect().width || (seen.length && seen[0] !== host)) return;
     e.preventDefault();
     e.stopPropagation();

@@ -18,20 +18,7 @@ import { Walk } from "./walk.js";
 
 const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window, and what it leaves there
 
-export default function viewGraph(component) {
-  const { parentElement, data } = component;
-  let viewer = parentElement.relascopeViewer;
-  if (!viewer || viewer.gone) {
-    viewer = parentElement.relascopeViewer = new Viewer(parentElement, viewer);
-  }
-  viewer.tell = component.setStateValue;
-  viewer.trigger = component.setTriggerValue;
-  viewer.moved = component.moved ?? (() => {}); // along a show
-  viewer.receiving = viewer.receive(data);
-  return () => viewer.destroy();
-}
-
-class Viewer extends Camera {
+export class Viewer extends Camera {
   constructor(parent, before) {
     super();
     this.heir = before; // a viewer that stood here and was taken down

@@ -1,10 +1,10 @@
 // The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
 // and what that one did to a function.
 
-import listRuns from "../../component/run_list.js";
-import listSteps from "../../component/step_list.js";
-import viewTexts from "../../component/text_diff.js";
-import { element } from "../../component/viewer/parts.js";
+import listRuns from "../run_list.js";
+import listSteps from "../step_list.js";
+import viewTexts from "../text_diff.js";
+import { element } from "../viewer/parts.js";
 import { filled } from "./made.js";
 import { Picture } from "./picture.js";
 import { chart, damaged, figures, sentence, table } from "./sections.js";
@@ -16,9 +16,9 @@ export class Steps {
     Object.assign(this, { section, name, block, place });
     this.picture = new Picture(name, section.height, place);
     this.list = element("div", { class: `steps ${section.list}` });
-    this.shadow = filled(this.list, section.list);
+    this.shadow = filled(this.list, section.list === "runs" ? "run_list" : "step_list");
     this.texts = element("div", { class: "texts" });
-    this.textsRoot = filled(this.texts, "texts");
+    this.textsRoot = filled(this.texts, "text_diff");
     this.said = element("div", { class: "step-said" });
     this.below = element("div", { class: "step-below" });
     this.words = element("span", { class: "step-title", "aria-live": "polite" });

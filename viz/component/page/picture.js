@@ -1,25 +1,36 @@
-// A graph in the viewer: the page's own component, with this file in Streamlit's place.
+// A graph in the viewer.
 
-import viewGraph from "../../component/viewer/viewer.js";
-import { element } from "../../component/viewer/parts.js";
+import { element } from "../viewer/parts.js";
+import { Viewer } from "../viewer/viewer.js";
 import { filled } from "./made.js";
+
+// In an element, the graph in `given`'s `data`; it has whom to tell what is done to it, too.
+export function draw(host, given) {
+  const before = host.viewer;
+  if (!(before instanceof Viewer) || before.gone) {
+    before?.destroy();
+    host.viewer = new Viewer(filled(host, "viewer"), before);
+  }
+  host.viewer.tell = given.setStateValue;
+  host.viewer.trigger = given.setTriggerValue;
+  host.viewer.moved = given.moved ?? (() => {}); // along a show
+  return host.viewer.receive(given.data);
+}
 
 export class Picture {
   constructor(name, height, place) {
     Object.assign(this, { name, height, place });
     this.at = element("div", { class: "picture" });
-    this.root = filled(this.at, "viewer");
     this.asked = place.get("node") ?? null; // what the address names is looked at once
   }
 
-  get viewer() { return this.root.relascopeViewer; }
+  get viewer() { return this.at.viewer; }
 
   async show(drawing, focus = this.asked) {
     this.asked = null;
     const narrow = this.place.ours ? innerWidth < 700 : this.at.clientWidth < 700;
     const { place } = this, cut = place.get("cut");
-    viewGraph({
-      parentElement: this.root,
+    await draw(this.at, {
       data: {
         ...drawing,
         ...(cut === undefined || !drawing.show ? {} : { showing: 1, showAt: cut }),
@@ -32,7 +43,6 @@ export class Picture {
       setTriggerValue: () => {},
       moved: (to) => place.go(to),
     });
-    await this.viewer.receiving;
   }
 
   // Look at a node of the drawing.

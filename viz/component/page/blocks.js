@@ -1,6 +1,6 @@
 // A page's data: blocks of JSON, deflated, as base64. Long texts stand once, in the pool.
 
-import { MOST, unpack } from "../../component/viewer/parts.js";
+import { MOST, unpack } from "../viewer/parts.js";
 
 const SIGN = "\u0001";
 

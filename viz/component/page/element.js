@@ -1,11 +1,13 @@
-// The element <relascope-graph>. It shows the data of a page: what stands in it as a script block of
-// JSON, what its `src` names, and where it is a whole page, the file of `?url=` or one that is dropped.
+// The element <relascope-graph>. It draws one graph that it is given, or shows the data of a page: what
+// stands in it as a script block of JSON, what its `src` names, and where it is a whole page, the file
+// of `?url=` or one that is dropped.
 
-import { element, Refused } from "../../component/viewer/parts.js";
+import { element } from "../viewer/parts.js";
 import { reader } from "./blocks.js";
 import { DATA, dataOf, fetched, fileText } from "./load.js";
 import { filled } from "./made.js";
 import { Page } from "./page.js";
+import { draw } from "./picture.js";
 import { Place } from "./place.js";
 import { damaged } from "./sections.js";
 
@@ -17,23 +19,43 @@ const OFFER = "Drop a file here, or open one: a recording, a session's file, a g
 class RelascopeGraph extends HTMLElement {
   static get observedAttributes() { return ["src"]; }
 
+  // A browser keeps these three for good; what they call is of the script that was read last.
+  connectedCallback() { this.begin(); }
+  disconnectedCallback() { this.leave(); }
+  attributeChangedCallback(name, before, src) { if (before !== src) this.follow(src); }
+
   get whole() { return this.hasAttribute("page"); }
 
-  connectedCallback() {
-    if (this.shadowRoot) return;
-    this.find = (selector) => this.shadowRoot.querySelector(selector);
-    filled(this, "page");
+  // One graph, in what Streamlit gives a component.
+  draw(given) {
+    this.given = given;
+    draw(this, given);
+  }
+
+  begin() {
+    if (this.viewer?.gone) this.draw(this.given); // it was taken out and put in again
     const held = this.querySelector(DATA);
     const asked = this.whole ? new URLSearchParams(location.search).get("url") : null;
     const src = asked ?? this.getAttribute("src");
+    if (this.shadowRoot || !(this.whole || held || src)) return;
+    this.find = (selector) => this.shadowRoot.querySelector(selector);
+    filled(this, "page");
     if (this.whole && !held) this.offer();
     if (held) this.take(held.textContent);
     else if (src !== null) this.take(fetched(src, asked !== null), src);
     else this.dataset.ready = "";
   }
 
-  attributeChangedCallback(name, before, src) {
-    if (this.shadowRoot && before !== src && src) this.take(fetched(src, false), src);
+  // Taken out, unless it is put in elsewhere at once.
+  async leave() {
+    await null;
+    if (!this.isConnected) this.viewer?.destroy();
+  }
+
+  follow(src) {
+    if (!src || !this.isConnected || this.given) return;
+    if (this.shadowRoot) this.take(fetched(src, false), src);
+    else this.begin();
   }
 
   // A page without data of its own takes what is dropped on it, or chosen.
@@ -80,4 +102,10 @@ class RelascopeGraph extends HTMLElement {
   }
 }
 
-customElements.define("relascope-graph", RelascopeGraph);
+// No tag can be defined twice. In a page that stays open over an upgrade, it does from here on what
+// the newer script says.
+const known = customElements.get("relascope-graph");
+if (known) {
+  Object.defineProperties(known.prototype, Object.getOwnPropertyDescriptors(RelascopeGraph.prototype));
+  for (const one of document.querySelectorAll("relascope-graph")) if (one.given) one.draw(one.given);
+} else customElements.define("relascope-graph", RelascopeGraph);

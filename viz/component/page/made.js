@@ -1,6 +1,6 @@
 // Elements, and files that the reader saves.
 
-import { element } from "../../component/viewer/parts.js";
+import { element } from "../viewer/parts.js";
 
 // A root of its own for an element, with one of the templates, which stand before the script.
 export function filled(at, template) {

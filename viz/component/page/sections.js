@@ -1,6 +1,6 @@
 // What tabs are made of: figures, sentences, tables, charts and texts.
 
-import { element, Refused } from "../../component/viewer/parts.js";
+import { element, Refused } from "../viewer/parts.js";
 
 const SHOWN = 200; // rows at first
 const FILTERED = 12; // rows from which on there is a filter

@@ -1,6 +1,6 @@
 // What a file holds for the page: read as text, never run.
 
-import { MOST, Refused } from "../../component/viewer/parts.js";
+import { MOST, Refused } from "../viewer/parts.js";
 
 const VERSION = 1; // of a page's data
 export const DATA = "script[type='application/x-relascope']";

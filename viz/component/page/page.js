@@ -1,6 +1,6 @@
 // The page around the graphs: tabs, light and dark, what can be saved, and keys.
 
-import { element } from "../../component/viewer/parts.js";
+import { element } from "../viewer/parts.js";
 import { fileName, save } from "./made.js";
 import { Picture } from "./picture.js";
 import { asCsv, chart, damaged, figures, passage, sentence, table } from "./sections.js";
