@@ -10,13 +10,16 @@ import argparse
 import base64
 import html
 import io
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "bench" / "oracles")]
 
 from browser import LONG, browsing  # noqa: E402
+from relascope.commands.main import main as command_line  # noqa: E402
+from relascope.engine.client import EngineClient  # noqa: E402
 from relascope.samples import SAMPLES  # noqa: E402
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
 _SEEN = (960, 600)
 _PICTURE = (480, 300)
+_AT_ONCE = 2
 _MORE, _LESS = "default", "default|-combine_batch_matmul"
 _CUT = ("micrograd", "mlp", "bert_layer", "gpt2_block", "llama_block", "vit")
 _LECTURE = "docs/lectures"
@@ -114,42 +120,67 @@ def _faults() -> Iterable[Entry]:
 
 
 def relascope(words: Sequence[str], made: Path) -> None:
-    """Run a command or script that writes a page.
+    """Run a command or script that writes a page, in one of two processes, which keep their
+    engines: those take longer to start than most pages do.
 
     Raises:
         RuntimeError: it wrote none; a status that says that a fault was found is none.
     """
-    module = [] if words[0] == _TOUR else ["-m", "relascope"]
-    command = [sys.executable, *module, *words, "-o", str(made)]
-    environment = {**os.environ, "RELASCOPE_ALONE": "0"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    said = _processes().submit(_run, words, made).result()
     if not made.exists():
-        said = done.stderr.strip() or done.stdout.strip()
-        raise RuntimeError(f"{' '.join(words)}: {said[-600:]}")
+        raise RuntimeError(f"{' '.join(words)}: {said.strip()[-600:]}")
 
 
-def picture(browser: "Browser", path: Path) -> bytes:
-    """A page as it is opened from disk, as a small PNG.
+@cache
+def _processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(_AT_ONCE, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _run(words: Sequence[str], made: Path) -> str:
+    os.environ["RELASCOPE_ALONE"] = "0"
+    os.chdir(ROOT)
+    # Passes of files are those of every command that follows in the process.
+    if words[0] == _TOUR or "--pass-file" in words:
+        module = [] if words[0] == _TOUR else ["-m", "relascope"]
+        command = [sys.executable, *module, *words, "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.stderr or done.stdout
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
+        command_line([*words, "-o", str(made)], _engine)
+    return said.getvalue()
+
+
+class _Kept(EngineClient):
+    def close(self) -> None:
+        """Commands close theirs; this one ends with its process."""
+
+
+_engine = cache(_Kept)
+
+
+def pictures(browser: "Browser", paths: Iterable[Path]) -> Iterator[bytes]:
+    """Pages as they are opened from disk, one after the other in one tab, each as a small PNG.
 
     Raises:
-        RuntimeError: an error in it, or a request that leaves it.
+        RuntimeError: an error in one, or a request that leaves it.
     """
     wide, high = _SEEN
     context = browser.new_context(offline=True, viewport={"width": wide, "height": high})
-    page, wrong = context.new_page(), []
+    page, wrong = context.new_page(), list[str]()
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.on("request", lambda r: wrong.append(r.url) if r.url.startswith("http") else None)
-    page.goto(path.as_uri())
-    page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
-    page.wait_for_timeout(300)  # the picture's first movement
-    shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
+    for path in paths:
+        page.goto(path.as_uri())
+        page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
+        page.wait_for_timeout(300)  # the picture's first movement
+        shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
+        if wrong:
+            raise RuntimeError(f"{path.name}: {'; '.join(wrong)}")
+        made, small = io.BytesIO(), shot.resize(_PICTURE, Image.Resampling.LANCZOS)
+        small.quantize(64).save(made, "PNG", optimize=True)
+        yield made.getvalue()
     context.close()
-    if wrong:
-        raise RuntimeError(f"{path.name}: {'; '.join(wrong)}")
-    made = io.BytesIO()
-    shot.resize(_PICTURE, Image.Resampling.LANCZOS).quantize(64).save(made, "PNG", optimize=True)
-    return made.getvalue()
 
 
 def build(
@@ -157,7 +188,6 @@ def build(
     listed: Sequence[Entry],
     browser: "Browser",
     run: Callable[[Sequence[str], Path], None] = relascope,
-    processes: int = 2,
 ) -> Path:
     """Make every page, open it, and write the page that lists them; returns that."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -167,12 +197,11 @@ def build(
         print(entry.file, flush=True)
         return folder / entry.file
 
-    with ThreadPoolExecutor(processes) as pool:
-        paths = list(pool.map(make, listed))
-    pictures = [picture(browser, path) for path in paths]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        drawn = list(pictures(browser, pool.map(make, listed)))
     page = Path(__file__).with_name("gallery.html").read_text(encoding="utf-8")
     index = folder / "index.html"
-    index.write_text(page.replace("@@ENTRIES@@", _cards(listed, pictures)), encoding="utf-8")
+    index.write_text(page.replace("@@ENTRIES@@", _cards(listed, drawn)), encoding="utf-8")
     return index
 
 
