@@ -1,6 +1,6 @@
 """A fault of a pass as a folder that runs by itself, shaped like a bug report. Knows no TVM.
 
-`README.md` is the text, with a script to paste (`engine.faults.pasted`) for passes of TVM's;
+`README.md` is the text, with a script to paste (`engine.faults.pasted`), or why there is none;
 `report.py` shows the fault (`engine.faults.show`), `values.npz` has inputs and results.
 """
 
@@ -66,6 +66,7 @@ class Facts:
         results: by their names in `values.npz`: "expected 0", ….
         left: the program after suspected passes that were recorded; None where they are run.
         calls: the suspected passes, if they are TVM's and can be called directly.
+        unpasted: why there is no script to paste.
         modules: for a person's own test, its arguments, as of `piece_files`.
     """
 
@@ -83,6 +84,7 @@ class Facts:
     left: Written | None = None
     calls: Calls = ()
     pasted: str = ""
+    unpasted: str = ""
     modules: Mapping[str, ModuleFiles] = field(default_factory=dict)
 
     @property
@@ -125,8 +127,8 @@ def report(
     about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     rest = None if left is None else backend.written(left.program)
-    script = _pasted(backend, start, where, found, written, calls)
-    more = calls, script, modules
+    pasted = _pasted(backend, start, where, found, written, calls)
+    more = calls, *pasted, modules
     facts = Facts(*about, written, text, after_text, results, rest, *more)
     told, name = passages(facts), title(facts)
     found_files = files(facts) | markdown.written(name, told)
@@ -197,17 +199,22 @@ def _pasted(
     found: Extracted,
     written: Written,
     calls: Calls,
-) -> str:
-    """The fault as a script, where it is one of the passes alone, and short."""
+) -> tuple[str, str]:
+    """The fault as a script, where it is of the passes alone, and short; else why there is none."""
     by = calls or _own(start, found)
-    recorded = start.after is not None
-    if by is None or recorded or start.tail or where.kind not in ("wrong", "crash"):
-        return ""
+    if start.after is not None:
+        return "", "the pass was recorded in a compile, and does not run"
+    if start.tail:
+        return "", "the fault shows after further passes alone, which the folder has"
+    if where.kind not in ("wrong", "crash"):
+        return "", "what is measured has to be measured as it was, on the values in the folder"
+    if by is None:
+        return "", "the passes have several files, or are not simply called"
     read = by.program.params if isinstance(by, pasted.OwnPasses) else ()
     values = found.values if where.building else {n: found.values[n] for n in read}
     given = pasted.numbers({**written.constants, **values})
     if given is None or (given.drawn and where.kind != "wrong"):
-        return ""
+        return "", "it may take its own numbers, which are too many for a text or none of numpy's"
     if given.drawn:
         constants = {n: given.values[n] for n in written.constants}
         mod = backend.replay.read(written.text, written.json, constants)
@@ -215,9 +222,10 @@ def _pasted(
         drawn = replace(found.program, mod=mod, params=params)
         drawn = replace(found, program=drawn, values=given.values)
         if not _differs(backend, start, drawn, calls, where):
-            return ""
+            return ("", "it takes its own numbers, which are too many for a text")
     about = written.text, written.json, tuple(written.constants), given, where, start.floor
-    return pasted.script(backend.ir, by, *about)
+    script = pasted.script(backend.ir, by, *about)
+    return (script, "" if script else "program or pass are too long, or need more of relascope")
 
 
 def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
@@ -520,15 +528,17 @@ def _how(facts: Facts) -> Passage:
         test = facts.account.test
         after, before = facts.modules["module"].name, facts.modules["before"].name
         told = (
-            f"In the folder of this report. `{after}` is the module that is judged, `{before}` the "
-            "same before the pass. The `.npz` beside each has a value for every argument of its "
-            "`main`, by name."
+            "Attach the folder of this report as an archive, for the test takes files. In it, "
+            f"`{after}` is the module that is judged, `{before}` the same before the pass. The "
+            "`.npz` beside each has a value for every argument of its `main`, by name."
         )
         return Passage(title, told, f"chmod +x {test}\n./{test} {after} {before}", "sh")
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
     if not facts.pasted:
-        return Passage(title, f"In the folder of this report. Needs: {need}", _USAGE, "sh")
+        words = f"Attach the folder of this report as an archive, for {facts.unpasted}. In it, "
+        words += f"this shows the fault. Needs: {need}"
+        return Passage(title, words, _USAGE, "sh")
     does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
     words = f"This script {does} while the fault shows, and ends well once it is fixed."
     ours = "" if facts.calls else f" And relascope {__version__}, of which only passes are called."

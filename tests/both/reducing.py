@@ -21,7 +21,7 @@ import pytest
 from answers import asking
 from bisecting import Case, faults, model_of, search, slow_pipeline, small  # noqa: F401
 from quick import ENGINE
-from relascope.engine.faults import show
+from relascope.engine.faults import bundle, pasted, show
 from relascope.engine.jobs import reduce
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.passes.pipeline import Pipeline
@@ -158,6 +158,24 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
     check_script(folder, "raises", ValueError, r"no good after \d parameters")
 
 
+@pytest.mark.parametrize(
+    ("where", "name", "value", "why"),
+    [
+        (pasted, "FEW", 0, "it may take its own numbers, which are too many"),
+        (bundle, "siblings", lambda files: [*files, Path(pasted.__file__)], "have several files"),
+        (pasted, "_MOST", 0, "program or pass are too long"),
+    ],
+)
+def test_without_a_script_a_report_says_what_to_attach_and_why(
+    case, session, tmp_path, monkeypatch, where, name, value, why
+):
+    monkeypatch.setattr(where, name, value)
+    monkeypatch.setattr(pasted, "_SHORT", 0)
+    told = narrowed(session, small(tmp_path), "raises").report.files["README.md"].decode()
+    assert re.search(f"Attach the folder of this report as an archive, for .*{why}", told)
+    assert "```python\nimport numpy" not in told and "python report.py" in told
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("fault", "asked"),
@@ -221,6 +239,8 @@ def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatc
     folder = written(made.report, tmp_path / "report")
     status, said = run(folder)
     assert (status, "times as long" in said) == (1, True)
+    text = (folder / "README.md").read_text()
+    assert "as an archive, for what is measured has to be measured as it was" in text
 
 
 def test_a_report_has_what_it_needs_and_says_where_it_cannot_be_run(case, session, tmp_path):

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3689,
     "commands": 3451,
     "core": 1379,
-    "engine": 42009,
+    "engine": 42019,
     "passes": 10920,
     "recorder": 1494,
     "samples": 585,
