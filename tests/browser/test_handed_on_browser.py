@@ -8,7 +8,7 @@ from app_in_browser import PAGE, settle
 from browser import LONG
 from crafted.recorded import recorded
 from engines import shared
-from graphs import transformer
+from graphs import graph_of, transformer
 from joints import messy
 from notebooks.outputs import drawn_outputs, theme_of
 from relascope.commands.main import main
@@ -18,7 +18,7 @@ from relascope.passes.cuts.cut import cut
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.fault import with_page
 from relascope.viz.handed_on.formats import Appearance, graph_file
-from relascope.viz.handed_on.notebook import show
+from relascope.viz.handed_on.notebook import diff, show
 from relascope.viz.handed_on.parts import cut_tab, graph_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.sessions import replay
@@ -191,6 +191,23 @@ def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
         assert "nodes" in frame.locator(".count").inner_text()
         assert "<lambda>" in frame.locator(".legend").inner_text()
         assert theme_of(frame) == theme
+
+
+def test_two_runs_stand_beside_each_other_and_a_row_goes_to_both(opened, tmp_path):
+    one = graph_of("x; a exp x; b log a; c tanh b")
+    other = graph_of("x; a exp x; b log a k=1; c tanh b; e negative c")
+    path = diff(one, other).save(tmp_path / "both.html")
+    file = opened(path)
+    pictures = file.page.locator(".picture")
+    left, right = (pictures.nth(i).bounding_box() for i in (0, 1))
+    assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
+    file.wait("d.node.id.length > 3")
+    file.page.locator(".look.changed .link").first.click()
+    chosen = pictures.evaluate_all("all => all.map(e => e.viewer.selected)")
+    assert chosen == ["b", "b"]
+    file.page.set_viewport_size({"width": 800, "height": 900})
+    left, right = (pictures.nth(i).bounding_box() for i in (0, 1))
+    assert left["x"] == right["x"] and left["y"] + left["height"] <= right["y"]
 
 
 def _saved(page, button, folder: Path) -> Path:

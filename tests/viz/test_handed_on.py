@@ -319,7 +319,7 @@ def _differing() -> tuple[Graph, Graph]:
     return one, replace(one, nodes=(*nodes, last), outputs=("last",))
 
 
-def test_two_graphs_are_drawn_as_one_in_the_colours_of_what_differs():
+def test_two_graphs_are_drawn_beside_each_other_in_the_colours_of_what_differs():
     one, other = _differing()
     shown = diff(one, other)
     assert show(shown) is shown
@@ -327,17 +327,19 @@ def test_two_graphs_are_drawn_as_one_in_the_colours_of_what_differs():
     assert (counts["changed"] > 0, counts["added"], counts["removed"]) == (True, 1, 0)
     blocks = _blocks(shown.html())
     (tab,) = blocks["index"]["tabs"]
-    said, _, graph, nodes, *_ = tab["sections"]
+    said, _, *graphs, nodes = tab["sections"][:5]
     assert said["text"] == shown.document["verdict"] and said["text"] in repr(shown)
-    drawn = blocks[str(graph["block"])]["node"]
-    styles = dict(zip(drawn["id"], drawn["style"], strict=True))
-    marked = {i: s for i, s in styles.items() if s in ("added", "changed", "removed")}
     assert len(nodes["ids"]) == len(nodes["rows"]) == counts["changed"] + 1
-    assert set(nodes["ids"]) == marked.keys() and list(marked.values()).count("added") == 1
+    for side, own in enumerate(("removed", "added")):
+        drawn = blocks[str(graphs[side]["block"])]["node"]
+        styles = dict(zip(drawn["id"], drawn["style"], strict=True))
+        marked = {i: s for i, s in styles.items() if s in ("added", "changed", "removed")}
+        assert {ids[side] for ids in nodes["ids"]} - {None} == marked.keys()
+        assert list(marked.values()).count(own) == side  # only B has one of its own
     assert diff(one, one).document["same"]
 
 
-def test_graphs_of_two_irs_are_drawn_below_each_other():
+def test_graphs_of_two_irs_are_drawn_beside_each_other():
     one, other = _differing()
     (tab,) = _blocks(diff(one, replace(other, ir="relax")).html())["index"]["tabs"]
     assert [s["kind"] for s in tab["sections"]].count("graph") == 2

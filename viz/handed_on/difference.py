@@ -1,23 +1,14 @@
 """How two programs, or two recordings, differ: in one file, in the colours of what changed."""
 
-from dataclasses import replace
-
 from relascope.core.graph import Graph
-from relascope.core.identity import carry_pairs
-from relascope.viz.compare.changes import coloured
 from relascope.viz.compare.match import match
-from relascope.viz.compare.runs import ComparedRun, coloured_side
+from relascope.viz.compare.runs import ComparedRun, coloured_side, outer_nodes
+from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.graphs import PLAIN, drawing
+from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet, sentence
 from relascope.viz.rows import Row
-from relascope.viz.rows.step_list import (
-    StepChange,
-    programs_beside,
-    side_text,
-    step_differs,
-    steps_beside,
-)
+from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
 _TITLES = ("Nodes that differ", "Operators", "Kernels")
 
@@ -46,20 +37,15 @@ def difference_sheet(document: Row, a: ComparedRun, b: ComparedRun) -> Sheet:
 
 
 def _programs(file: Sheet, left: Graph | None, right: Graph | None, said: Row) -> list[Section]:
-    """B's program with what A's alone has, of one IR; of two, one picture below the other."""
+    """Both programs beside each other, as the page has them, and what differs."""
     if left is None or right is None:  # of which `said` says nothing either
         return []
     figures, nodes, *others = programs_beside(said)
-    matching, ids = match(left, right), list[str | None]()
-    pictures = [(g, coloured_side(matching, i)) for i, g in enumerate((left, right))]
-    if left.ir == right.ir:
-        pairs = {p.right: p.left for p in matching.pairs}
-        change = StepChange(left, carry_pairs(left, right, pairs))
-        pictures = [(change.with_removed, coloured(change.matched))]
-        renamed = change.matched.renamed
-        ids = [row["a"] or renamed[row["b"]] for row in said["nodes"]]
-    drawn = [
-        sheet.graph(file.block(drawing(one, replace(PLAIN, **look)))) for one, look in pictures
-    ]
-    tables = zip([nodes | {"ids": ids or None}, *others], _TITLES, strict=True)
+    matching, sides = match(left, right), (left, right)
+    looks = (View(details=False, **coloured_side(matching, i)) for i in range(2))
+    blocks = (drawing(one, look) for one, look in zip(sides, looks, strict=True))
+    drawn = [sheet.graph(file.block(block)) for block in blocks]
+    inside = list(zip("ab", map(outer_nodes, sides), strict=True))
+    ids = [[outer.get(row[side], row[side]) for side, outer in inside] for row in said["nodes"]]
+    tables = zip([nodes | {"ids": ids}, *others], _TITLES, strict=True)
     return [figures, *drawn, *(table | {"title": title} for table, title in tables)]

@@ -56,7 +56,7 @@ export class Page {
     const panel = this.panels.get(this.shown);
     const node = place.get("node");
     if (panel.steps) panel.steps.read();
-    if (node) panel.picture?.go(node);
+    if (node) for (const one of panel.pictures) one.go(node);
   }
 
   show(key) {
@@ -82,7 +82,7 @@ export class Page {
     const at = element("section", { role: "tabpanel", id: `panel-${tab.key}`, class: "panel",
       "aria-labelledby": `tab-${tab.key}` });
     this.find("main").append(at);
-    const panel = { at, tables: [] };
+    const panel = { at, tables: [], pictures: [] };
     for (const section of tab.sections) {
       this.fill(panel, section, `${this.data.digest} ${tab.key}`)
         .catch((error) => at.append(damaged(error)));
@@ -93,21 +93,23 @@ export class Page {
   async fill(panel, section, name) {
     if (section.kind === "steps") {
       panel.steps = new Steps(section, name, this.data);
-      panel.picture = panel.steps.picture;
+      panel.pictures.push(panel.steps.picture);
       panel.at.append(panel.steps.at);
     } else if (section.kind === "graph") {
-      const picture = panel.picture = new Picture(name, section.height, this.data.place);
+      const picture = new Picture(`${name} ${panel.pictures.length}`, section.height, this.data.place);
+      panel.pictures.push(picture);
       panel.at.append(picture.at);
       await picture.show(await this.data.block(section.block));
     } else {
       if (section.kind === "table") panel.tables.push(section);
-      const onNode = (id) => panel.picture?.go(id);
+      // Of two graphs, a row has a node of each, or of one.
+      const onNode = (ids) => [ids].flat().forEach((id, i) => panel.pictures[i]?.go(id));
       panel.at.append({ chart, figures, passage, sentence, table }[section.kind](section, onNode));
     }
   }
 
   * pictures() {
-    for (const { picture } of this.panels.values()) if (picture) yield picture;
+    for (const { pictures } of this.panels.values()) yield* pictures;
   }
 
   // What can be saved of the tab that is shown.
@@ -120,9 +122,10 @@ export class Page {
       onclick: () => { this.closeMenu(); then(); } }, label);
     const tables = [...panel.tables, ...(panel.steps?.tables ?? [])];
     menu.replaceChildren(
-      ...(panel.picture?.viewer ? [entry("Picture of what is seen (.png)", async () => {
-        save(fileName(title, "png"), await panel.picture.seen());
-      })] : []),
+      ...panel.pictures.filter((one) => one.viewer).map((one, i, { length }) =>
+        entry(`Picture of what is seen${length > 1 ? ` in ${"AB"[i]}` : ""} (.png)`, async () => {
+          save(fileName(title, "png"), await one.seen());
+        })),
       ...tables.map((one) => entry(`${one.title || "Table"} (.csv)`, () =>
         save(fileName(`${title}-${one.title}`, "csv"), asCsv(one), "text/csv"))),
       entry("Print, or save as PDF", () => print()),
