@@ -195,12 +195,12 @@ def _nothing() -> None:
 
 
 @cache
-def small(name: str, html: str = "") -> Callable[..., Any]:
-    """A component of this folder: style, markup and script in the files of this name, but for other
+def small(name: str, html: str = "", folder: Path = _HERE) -> Callable[..., Any]:
+    """A component of a folder: style, markup and script in the files of this name, but for other
     markup (`html`)."""
-    css = (_HERE / f"{name}.css").read_text("utf-8")
-    html = html or (_HERE / f"{name}.html").read_text("utf-8")
-    return _component(name, html=html, css=css, js=javascript.script(f"../{name}"))
+    css = (folder / f"{name}.css").read_text("utf-8")
+    html = html or (folder / f"{name}.html").read_text("utf-8")
+    return _component(name, html=html, css=css, js=javascript.script(str(folder / name)))
 
 
 @cache

@@ -5,12 +5,11 @@ The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dro
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.viz.drawing import javascript
+from relascope.viz import component
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import plain_text, show_error
 from relascope.viz.panels.shell.holding import put
@@ -18,14 +17,13 @@ from relascope.viz.panels.shell.sidebar import FILE, KINDS
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import Session
 
-_HERE = Path(__file__).parent
 _MOST = 6  # of the files that were opened last
 _REFUSED = "again_refused"  # why a file was not opened
 
 
 def zone(card: bool = False) -> None:
     """Take what is dropped anywhere; a `card` says so where there is nothing to look at."""
-    _component()(
+    component.small("drop", folder=Path(__file__).parent)(
         key="drop_card" if card else "drop_zone",
         data={"kinds": [list(kind) for kind in KINDS], "card": card},
         on_dropped_change=partial(put, "keep_model", FILE),  # its uploader takes what was dropped
@@ -69,14 +67,3 @@ def _again(ident: str) -> None:
         return
     if found is not None:
         keeping.go_to(Session(ir=found.ir, model=found.model), store.new_id())
-
-
-def _component() -> Any:
-    return st.components.v2.component(
-        "relascope_drop",
-        html="<div class='card' hidden></div>"
-        "<div class='over' popover='manual' role='status'></div>"
-        "<input type='file' multiple hidden>",
-        css=(_HERE / "drop.css").read_text(encoding="utf-8"),
-        js=javascript.script(str(_HERE / "drop")),
-    )
