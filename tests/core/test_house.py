@@ -41,7 +41,7 @@ LINES = {
     "passes": 10920,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26216,
+    "viz": 26207,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

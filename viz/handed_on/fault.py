@@ -40,23 +40,14 @@ def _sheet(report: Report) -> Sheet:
     file = Sheet(report.title, {"IR": report.graph_before.ir.capitalize()})
     file.tab("report", "Report", _sections(report))
     before, after = report.graph_before, report.graph_after
-    listed = [StepListRow(_SIDES[0], "", nodes=len(before))]
-    steps = [StepSheet(_SIDES[0], [("main", (0, 0), "")])]
+    rows = [StepListRow(_SIDES[0], "", nodes=len(before))]
     if after is not None:
         met = StepChange.between(before, after).matched
-        listed.append(
-            StepListRow(
-                _SIDES[1],
-                "",
-                added=len(met.added),
-                removed=len(met.removed),
-                changed=len(met.changed),
-                nodes=len(after),
-            )
-        )
-        steps.append(StepSheet(_SIDES[1], [("main", (0, 1), "")]))
-    rows = [{**asdict(row), "idle": row.idle} for row in listed]
-    listing = {"list": "steps", "rows": rows}
+        more, less, other = (len(ids) for ids in (met.added, met.removed, met.changed))
+        row = StepListRow(_SIDES[1], "", added=more, removed=less, changed=other)
+        rows.append(replace(row, nodes=len(after)))
+    steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
+    listing = {"list": "steps", "rows": [{**asdict(row), "idle": row.idle} for row in rows]}
     steps_tab(file, StepsSheet(steps, _Sides(report), listing, len(steps) - 1), PLAIN)
     return file
 
