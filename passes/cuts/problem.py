@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from relascope.core.operators import BROADCASTS
+from relascope.passes.cost import is_view
 from relascope.passes.cuts.joint import Joint
 
 
@@ -75,11 +77,11 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
-    inside = _inside_log1p(joint)
+    unsaved = _inside_log1p(joint) | _sought(joint)
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         needed[k] = node_id in needs
-        savable = graph.by_id[node_id].is_tensor and node_id not in inside
+        savable = graph.by_id[node_id].is_tensor and node_id not in unsaved
         stuck = needed[k] and not savable
         if node_id in wish.save:
             save[k], redo[k] = 0.0, np.inf
@@ -102,6 +104,21 @@ def _inside_log1p(joint: Joint) -> set[str]:
     ones = {n.id for n in joint.graph.nodes if n.attrs.get("value") in ("1", "1.0")}
     read = {i for node in joint.graph.nodes if node.op == "log" for i in node.edges}
     return {i for i in read if by_id[i].op == "add" and not ones.isdisjoint(by_id[i].edges)}
+
+
+def _sought(joint: Joint) -> set[str]:
+    """Maxima and minima that a gradient looks for among what they are of: a saved one is in none
+    of the values where another kernel computes these again and rounds otherwise."""
+    by_id, edges = joint.graph.by_id, joint.graph.edges
+    found: set[str] = set()
+    for node in joint.graph.nodes:
+        for read in edges[node.id] if node.op == "equal" else ():
+            path = [read]  # as wide as what it is compared with, maybe
+            while is_view(by_id[path[-1]]) or by_id[path[-1]].op in BROADCASTS:
+                path.append(edges[path[-1]][0])
+            if by_id[path[-1]].op in ("max", "min"):
+                found.update(path)
+    return found
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

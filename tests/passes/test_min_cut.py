@@ -375,3 +375,17 @@ def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
         assert found.ids == (slow,)
         assert found.recomputed == (quick,)
         assert found.recomputed_seconds == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("compared", ["m", "w"])
+def test_a_maximum_is_not_saved_without_what_it_is_sought_in(compared):
+    graph = graph_of(
+        "x :64x64; g :64x1; a tanh x :64x64; m max a :64x1; w reshape m :64x1; y exp m :64x1;"
+        f" e equal a {compared} :64x64; d multiply e g :64x64; dx multiply d x :64x64",
+        "y",
+        gradients="dx",
+    )
+    for point in frontiers.frontier(Joint(graph)):
+        assert point.saved.isdisjoint({"m", "w"})
+    # It is computed again: of a kernel that rounds otherwise, a saved one equals no element.
+    assert {"a", "m"} <= set(cut(graph, "frontier", 0).recomputed)
