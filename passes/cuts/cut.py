@@ -23,7 +23,7 @@ from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.peak import peak, peak_limit, within_peak
-from relascope.passes.cuts.problem import Wish
+from relascope.passes.cuts.problem import Wish, sought
 from relascope.passes.cuts.reasons import Reasons
 
 
@@ -382,7 +382,9 @@ def cut(
     if budget is not None and not rule.has_budget:
         raise ValueError(f"the strategy {strategy} has no budget")
     joint = graph if isinstance(graph, Joint) else Joint(graph)
-    by_hand = ((i for text in given for i in _named(joint, text)) for given in (save, recompute))
+    by_hand = [{i for text in given for i in _named(joint, text)} for given in (save, recompute)]
+    partners = sought(joint) if by_hand[0] else {}
+    by_hand[0] |= {partners[i] for i in by_hand[0] & partners.keys()}
     wish = Wish(budget, *map(frozenset, by_hand))
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
@@ -459,6 +461,12 @@ def _cut(
         if is_random(node) and node.is_tensor:
             why = "computed again, it would draw other random numbers than the forward"
             raise ValueError(f"{node.id} ({node.title}) must be saved: {why}")
+    for best, of in sought(joint).items():
+        if best in saved and of in again:
+            why = (
+                "the backward looks for one in the other, which computed again may round otherwise"
+            )
+            raise ValueError(f"save {of} with {best}: {why}")
     own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(
         strategy=strategy,

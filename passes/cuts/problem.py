@@ -77,7 +77,7 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
-    unsaved = _inside_log1p(joint) | _sought(joint)
+    unsaved = {*_inside_log1p(joint), *sought(joint)}
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         needed[k] = node_id in needs
@@ -106,18 +106,23 @@ def _inside_log1p(joint: Joint) -> set[str]:
     return {i for i in read if by_id[i].op == "add" and not ones.isdisjoint(by_id[i].edges)}
 
 
-def _sought(joint: Joint) -> set[str]:
-    """Maxima and minima that a gradient looks for among what they are of: a saved one is in none
-    of the values where another kernel computes these again and rounds otherwise."""
+def sought(joint: Joint) -> dict[str, str]:
+    """Maxima and minima that a gradient looks for among what they are of, which is named by them:
+    one is in none of the values where another kernel computes these again and rounds otherwise."""
     by_id, edges = joint.graph.by_id, joint.graph.edges
-    found: set[str] = set()
+    found: dict[str, str] = {}
+
+    def path(node_id: str) -> list[str]:  # as wide as what it is compared with, maybe
+        ids = [node_id]
+        while is_view(by_id[ids[-1]]) or by_id[ids[-1]].op in BROADCASTS:
+            ids.append(edges[ids[-1]][0])
+        return ids
+
     for node in joint.graph.nodes:
-        for read in edges[node.id] if node.op == "equal" else ():
-            path = [read]  # as wide as what it is compared with, maybe
-            while is_view(by_id[path[-1]]) or by_id[path[-1]].op in BROADCASTS:
-                path.append(edges[path[-1]][0])
-            if by_id[path[-1]].op in ("max", "min"):
-                found.update(path)
+        sides = [path(read) for read in edges[node.id]] if node.op == "equal" else []
+        for ids, others in zip(sides, sides[::-1], strict=True):
+            if by_id[ids[-1]].op in ("max", "min"):
+                found.update(dict.fromkeys(ids, others[-1]))
     return found
 
 

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3451,
     "core": 1379,
     "engine": 42019,
-    "passes": 10937,
+    "passes": 10950,
     "recorder": 1494,
     "samples": 585,
     "viz": 26207,

@@ -389,3 +389,6 @@ def test_a_maximum_is_not_saved_without_what_it_is_sought_in(compared):
         assert point.saved.isdisjoint({"m", "w"})
     # It is computed again: of a kernel that rounds otherwise, a saved one equals no element.
     assert {"a", "m"} <= set(cut(graph, "frontier", 0).recomputed)
+    assert cut(graph, "min_cut", save=["m"]).ids == ("a", "m")
+    with pytest.raises(ValueError, match="save a with m: the backward looks for one in the other"):
+        cut_at(graph, ["m"])
