@@ -222,10 +222,10 @@ def _pasted(
         drawn = replace(found.program, mod=mod, params=params)
         drawn = replace(found, program=drawn, values=given.values)
         if not _differs(backend, start, drawn, calls, where):
-            return ("", "it takes its own numbers, which are too many for a text")
+            return "", "it takes its own numbers, which are too many for a text"
     about = written.text, written.json, tuple(written.constants), given, where, start.floor
     script = pasted.script(backend.ir, by, *about)
-    return (script, "" if script else "program or pass are too long, or need more of relascope")
+    return script, "" if script else "program or pass are too long, or need more of relascope"
 
 
 def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:

@@ -23,7 +23,7 @@ from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.peak import peak, peak_limit, within_peak
-from relascope.passes.cuts.problem import Wish, sought
+from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
 
@@ -382,10 +382,8 @@ def cut(
     if budget is not None and not rule.has_budget:
         raise ValueError(f"the strategy {strategy} has no budget")
     joint = graph if isinstance(graph, Joint) else Joint(graph)
-    by_hand = [{i for text in given for i in _named(joint, text)} for given in (save, recompute)]
-    partners = sought(joint) if by_hand[0] else {}
-    by_hand[0] |= {partners[i] for i in by_hand[0] & partners.keys()}
-    wish = Wish(budget, *map(frozenset, by_hand))
+    by_hand = ({i for text in given for i in _named(joint, text)} for given in (save, recompute))
+    wish = Wish(budget, joint.with_sought(next(by_hand)), frozenset(next(by_hand)))
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
     if both := wish.save & wish.recompute:
@@ -461,7 +459,7 @@ def _cut(
         if is_random(node) and node.is_tensor:
             why = "computed again, it would draw other random numbers than the forward"
             raise ValueError(f"{node.id} ({node.title}) must be saved: {why}")
-    for best, of in sought(joint).items():
+    for best, of in joint.sought.items():
         if best in saved and of in again:
             why = (
                 "the backward looks for one in the other, which computed again may round otherwise"

@@ -8,6 +8,7 @@ from math import fsum
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, reached
+from relascope.core.operators import BROADCASTS
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
@@ -69,6 +70,35 @@ class Joint:
         """Ids of the dropout masks and other random numbers, which are inputs."""
         named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
         return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
+
+    @cached_property
+    def sought(self) -> dict[str, str]:
+        """Maxima and minima that the backward looks for among what they are of, which is named by
+        them: a saved one is in none of the values where another kernel computes these again and
+        rounds otherwise."""
+        by_id, edges = self.graph.by_id, self.graph.edges
+        found: dict[str, str] = {}
+
+        def path(node_id: str) -> list[str]:  # as wide as what it is compared with, maybe
+            ids = [node_id]
+            while is_view(by_id[ids[-1]]) or by_id[ids[-1]].op in BROADCASTS:
+                ids.append(edges[ids[-1]][0])
+            return ids
+
+        inside = {*self.graph.by_id} - self.forward | {*self.behind(self.needed)}
+        for node in (n for n in self.graph.nodes if n.op == "equal" and n.id in inside):
+            sides = [path(read) for read in edges[node.id]]
+            for ids, others in zip(sides, sides[::-1], strict=True):
+                if by_id[ids[-1]].op in ("max", "min"):
+                    found.update(dict.fromkeys(ids, others[-1]))
+        return found
+
+    def with_sought(self, saved: Iterable[str]) -> frozenset[str]:
+        """Tensors to save by hand, and what maxima and minima among them are sought in."""
+        saved = frozenset(saved)
+        more = {self.sought[i] for i in saved & self.sought.keys()}
+        there = self.behind(self.needed) if more else ()
+        return saved.union(filter(self.may_be_captured, more.intersection(there)))
 
     @cached_property
     def alike(self) -> dict[str, tuple[str, ...]]:

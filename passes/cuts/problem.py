@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relascope.core.operators import BROADCASTS
-from relascope.passes.cost import is_view
 from relascope.passes.cuts.joint import Joint
 
 
@@ -77,7 +75,7 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     banned = {*banned, *joint.masks}
     needs = {*joint.needed, *wish.save, *joint.masks_read()}
     owner = joint.work.owner
-    unsaved = {*_inside_log1p(joint), *sought(joint)}
+    unsaved = {*_inside_log1p(joint), *joint.sought}
     held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         needed[k] = node_id in needs
@@ -104,26 +102,6 @@ def _inside_log1p(joint: Joint) -> set[str]:
     ones = {n.id for n in joint.graph.nodes if n.attrs.get("value") in ("1", "1.0")}
     read = {i for node in joint.graph.nodes if node.op == "log" for i in node.edges}
     return {i for i in read if by_id[i].op == "add" and not ones.isdisjoint(by_id[i].edges)}
-
-
-def sought(joint: Joint) -> dict[str, str]:
-    """Maxima and minima that a gradient looks for among what they are of, which is named by them:
-    one is in none of the values where another kernel computes these again and rounds otherwise."""
-    by_id, edges = joint.graph.by_id, joint.graph.edges
-    found: dict[str, str] = {}
-
-    def path(node_id: str) -> list[str]:  # as wide as what it is compared with, maybe
-        ids = [node_id]
-        while is_view(by_id[ids[-1]]) or by_id[ids[-1]].op in BROADCASTS:
-            ids.append(edges[ids[-1]][0])
-        return ids
-
-    for node in joint.graph.nodes:
-        sides = [path(read) for read in edges[node.id]] if node.op == "equal" else []
-        for ids, others in zip(sides, sides[::-1], strict=True):
-            if by_id[ids[-1]].op in ("max", "min"):
-                found.update(dict.fromkeys(ids, others[-1]))
-    return found
 
 
 def _unknown(joint: Joint, node_id: str) -> int:

@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3689,
+    "bench": 3580,
     "commands": 3451,
     "core": 1379,
     "engine": 42019,
-    "passes": 10950,
+    "passes": 10956,
     "recorder": 1494,
     "samples": 585,
     "viz": 26207,

@@ -390,5 +390,15 @@ def test_a_maximum_is_not_saved_without_what_it_is_sought_in(compared):
     # It is computed again: of a kernel that rounds otherwise, a saved one equals no element.
     assert {"a", "m"} <= set(cut(graph, "frontier", 0).recomputed)
     assert cut(graph, "min_cut", save=["m"]).ids == ("a", "m")
+    of_input = cut(
+        graph_of(
+            "x :64x64; g :64x1; m max x :64x1; y exp m :64x1; e equal x m :64x64;"
+            " dx multiply e g :64x64",
+            "y",
+            gradients="dx",
+        ),
+        save=["m"],
+    )
+    assert of_input.ids == ("m",)  # an input is there as it was
     with pytest.raises(ValueError, match="save a with m: the backward looks for one in the other"):
         cut_at(graph, ["m"])

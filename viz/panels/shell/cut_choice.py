@@ -107,7 +107,7 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
     joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
     if by_hand or choice.strategy == "frontier":
-        wish = Wish(save=frozenset(choice.save), recompute=frozenset(choice.recompute))
+        wish = Wish(None, joint.with_sought(choice.save), frozenset(choice.recompute))
     return screen.derive(lambda: frontier(joint, wish), "frontier", wish, joint.measured)
 
 
