@@ -16,13 +16,16 @@ gc.set_threshold(50_000, 20, 20)  # as engines have it
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 FOLDERS = [str(Path(__file__).parent / name) for name in ("support", "support/sessions", "both")]
 sys.path[:0] = FOLDERS
+# What one of some hundred processes compiled, the next one takes, whatever the environment says.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The processes that tests start find the sessions that stand in for an engine's.
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
 # What both engines' tests take from there has assertions that say what they compared.
 pytest.register_assert_rewrite(*(p.stem for p in (Path(__file__).parent / "both").rglob("*.py")))
 
-from browser import LONG, OPEN_SIDEBAR, Server, browsing  # noqa: E402
+from browser import LONG, OPEN_SIDEBAR, Server, browsing, forget, keeping  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,6 +70,14 @@ def chromium() -> Iterator:
 
 
 @pytest.fixture(scope="session")
+def kept(chromium) -> Iterator:
+    """A context for pages of Streamlit in turn, with a cache that new contexts have not: compiling
+    its scripts anew is a third of the work of opening a page."""
+    with keeping(chromium) as context:
+        yield context
+
+
+@pytest.fixture(scope="session")
 def streamlit_servers(tmp_path_factory) -> Iterator[Callable]:
     """One server for each script and environment that tests ask for, with a memory of its own."""
     servers: dict[tuple, Server] = {}
@@ -89,16 +100,9 @@ def _checked(page) -> None:
     assert not page.locator("[data-testid=stException]").count()
 
 
-def _page(stack: ExitStack, chromium, width: int, height: int, dark: bool, **more):
-    """A page in a context of its own; what goes wrong in it fails the test at its end."""
-    context = chromium.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if dark else "light",
-        **more,
-    )
-    stack.callback(context.close)
-    context.set_default_timeout(LONG)
-    page = context.new_page()
+def _watched(stack: ExitStack, page):
+    """A page that fails the test at its end for what went wrong in it."""
+    page.set_default_timeout(LONG)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     stack.callback(lambda: page.is_closed() or _checked(page))
@@ -106,13 +110,13 @@ def _page(stack: ExitStack, chromium, width: int, height: int, dark: bool, **mor
 
 
 @pytest.fixture
-def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
+def streamlit_page(kept, streamlit_servers) -> Iterator[Callable]:
     """Opens a Streamlit script in a browser: `page = streamlit_page(script, query="a=1")`.
 
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server), `sidebar` (open). Errors
     in the browser's console are collected in `page.problems`, which a test leaves empty. The page
-    ends with the test and is a session of its own; the server is shared by all tests of this
-    process that ask for the same. A test that fails prints what its page showed last.
+    ends with the test, and all that its browser kept but the cache; all tests of this process that
+    ask for the same share the server. A test that fails prints what its page showed last.
     """
     with ExitStack() as stack:
 
@@ -127,7 +131,10 @@ def streamlit_page(chromium, streamlit_servers) -> Iterator[Callable]:
             sidebar: bool = True,
         ):
             server = streamlit_servers(script, env)
-            page = _page(stack, chromium, width, height, dark)
+            stack.callback(forget, kept, server.url)
+            page = _watched(stack, kept.new_page())
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme="dark" if dark else "light")
             if sidebar and width > 768:
                 page.add_init_script(OPEN_SIDEBAR)
             page.goto(f"{server.url}/?{query}")
@@ -147,7 +154,13 @@ def graph_page(chromium, tmp_path) -> Iterator[Callable]:
 
         def start(name: str, *, width: int = 1280, dark: bool = False):
             # Tests ask the viewer in words that they write.
-            page = _page(stack, chromium, width, 900, dark, bypass_csp=True)
+            context = chromium.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme="dark" if dark else "light",
+                bypass_csp=True,
+            )
+            stack.callback(context.close)
+            page = _watched(stack, context.new_page())
             path = tmp_path / f"{name}.html"
             path.write_bytes(graph_file(".html", GRAPHS[name](), Appearance()))
             page.goto(path.as_uri())

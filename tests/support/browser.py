@@ -16,9 +16,11 @@ from typing import IO, TYPE_CHECKING, Any
 from place import ROOT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+ARGUMENTS += ["--in-process-gpu"]  # what has no GPU draws with less work where it stands
 LONG = 120_000  # ms; only what hangs takes so long, on a busy machine too
 
 
@@ -29,12 +31,36 @@ def browsing() -> "Iterator[Browser]":
 
     if not CHROMIUM.exists():
         raise FileNotFoundError(f"{CHROMIUM} is missing; install it with: apt-get install chromium")
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    arguments += ["--in-process-gpu"]  # what has no GPU draws with less work where it stands
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@contextmanager
+def keeping(browser: "Browser") -> "Iterator[BrowserContext]":
+    """A context of a Chromium beside `browser`, with a cache for as long as it is entered."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = browser.browser_type.launch_persistent_context(
+            folder, executable_path=str(CHROMIUM), args=ARGUMENTS
+        )
+        yield context
+        context.close()
+
+
+def forget(context: "BrowserContext", url: str) -> None:
+    """Close what pages were opened in a context of `keeping`, and clear all that those of a server
+    left there, but for the cache."""
+    blank, *pages = context.pages
+    for page in pages:
+        page.close()
+    context.clear_cookies()
+    context.clear_permissions()
+    storage = context.new_cdp_session(blank)
+    storage.send(
+        "Storage.clearDataForOrigin", {"origin": url, "storageTypes": "local_storage,indexeddb"}
+    )
+    storage.detach()
 
 
 OPEN_SIDEBAR = "try { localStorage.setItem('stSidebarCollapsed-', 'false'); } catch {}"
