@@ -56,6 +56,18 @@ def _link(linker: str, module: Any, load: Callable[[str], Any]) -> None:
     module.import_module(found)
 
 
+def unchecked(passes: Any, key: str) -> Any:
+    """While it is entered, kernels built in TVM's contexts for passes do not check the shapes and
+    dtypes of their arguments, as those of other targets do: that is a third of the code."""
+    context = passes.PassContext
+
+    def unchecking(*args: Any, config: dict[str, Any] | None = None, **named: Any) -> Any:
+        return context(*args, config={**(config or {}), key: True}, **named)
+
+    unchecking.current = context.current
+    return patch.object(passes, "PassContext", unchecking)
+
+
 def small_peaks() -> Any:
     """While it is entered, peaks are measured on sizes that take no time, and mean nothing."""
     sizes = {"_SMALLEST": 2**12, "_LEAST_LARGEST": 2**14, "_MOST_LARGEST": 2**14}

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,30 @@ def linked():
         return built.jit() if isinstance(built, Executable) else built
 
     with linking(VirtualMachine, module_of, load_module):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_checks():
+    """The kernels of `QUICK` builds check no arguments."""
+    import tvm
+
+    from quick import QUICK, unchecked
+    from relascope.engine.relax.building import runtime
+
+    make = runtime.make
+
+    def quick(mod, options, instruments=()):
+        with (
+            unchecked(tvm.transform, "tirx.disable_assert")
+            if options.target == QUICK
+            else nullcontext()
+        ):
+            return make(mod, options, instruments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "make", quick)
+        patch.setattr(runtime, "_builder", runtime._new_builder())
         yield
 
 
