@@ -1,11 +1,12 @@
 """Matmuls that read a transposed matrix as it lies."""
 
+from collections import Counter
 from typing import Any
 
 from tvm import relay
 
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import axes_of, op_name, rewrite
+from relascope.passes.relay.ir.rewrite import axes_of, children, op_name, post_order, rewrite
 
 _TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}  # the axes of a transposed operand
 
@@ -13,11 +14,18 @@ _TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}  # the axes of a tr
 def absorb_transposes(program: RelayProgram) -> RelayProgram:
     """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag.
 
-    Linear layers' gradients are such. A BLAS reads a transposed operand in place; TVM's own CPU
-    schedules have no nn.matmul, so this serves targets with a BLAS.
+    A transposed product that nothing else reads becomes the product of the operands, transposed and
+    exchanged. Linear layers' gradients are such. A BLAS reads a transposed operand in place; TVM's
+    own CPU schedules have no nn.matmul, so this serves targets with a BLAS.
     """
 
+    nodes = post_order(program.main.body)
+    readers = Counter(c.handle.value for e in nodes for c in children(e))
+
     def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) == "transpose" and readers[call.args[0].handle.value] == 1:
+            turns = axes_of(call, len(call.checked_type.shape)) == [1, 0]
+            return _turned(args[0]) if turns else None
         axes = _TURNED.get(op_name(call))
         if axes is None:
             return None
@@ -33,6 +41,15 @@ def absorb_transposes(program: RelayProgram) -> RelayProgram:
         )
 
     return rewrite(program, visit)
+
+
+def _turned(product: Any) -> Any:
+    """A product of two matrices, transposed; None of anything else."""
+    if op_name(product) not in ("nn.dense", "nn.matmul"):
+        return None
+    (left, right), attrs, plain = product.args, product.attrs, op_name(product) == "nn.matmul"
+    turn_left, turn_right = plain and attrs.transpose_a, not plain or attrs.transpose_b
+    return relay.nn.matmul(right, left, None, attrs.out_dtype or "", not turn_right, not turn_left)
 
 
 def _behind(operand: Any, axes: list[int]) -> tuple[Any, bool]:

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3451,
     "core": 1379,
     "engine": 42019,
-    "passes": 10956,
+    "passes": 10973,
     "recorder": 1494,
     "samples": 585,
     "viz": 26207,

@@ -1,5 +1,7 @@
 """Building and running on torch tensors."""
 
+import json
+
 import pytest
 import torch
 import tvm
@@ -232,6 +234,23 @@ PRODUCTS = {
         (1, 4, 5),
     ),
 }
+
+
+@pytest.mark.parametrize("turn_a", [False, True])
+@pytest.mark.parametrize("turn_b", [False, True])
+def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
+    a, b = torch.randn((5, 3) if turn_a else (3, 5)), torch.randn((4, 5) if turn_b else (5, 4))
+    left, right = (
+        (relay.transpose(var("a", 5, 3)) if turn_a else var("a", 3, 5)),
+        var("b", *b.shape),
+    )
+    product = relay.nn.dense(left, right if turn_b else relay.transpose(right))
+    function = compiled(relay.transpose(product), f"llvm {BLAS}")
+    nodes = json.loads(function.library.get_graph_json())["nodes"]
+    assert sum(n["op"] == "tvm_op" for n in nodes) == 1
+    (result,) = function.run({"a": a, "b": b})
+    exact = ((a.T if turn_a else a) @ (b.T if turn_b else b)).T
+    assert (result - exact).abs().max() < rounding("float32", 5, exact.abs().max())
 
 
 @pytest.mark.parametrize("target", ["llvm", f"llvm {BLAS}"])
