@@ -37,7 +37,7 @@ LINES = {
     "bench": 3580,
     "commands": 3451,
     "core": 1379,
-    "engine": 42019,
+    "engine": 42113,
     "passes": 10973,
     "recorder": 1494,
     "samples": 585,

@@ -8,11 +8,11 @@ with kernels of layout IOHW (`passes.relax.training.conv_gradient`).
 import functools
 from typing import Any
 
-import torch
 import tvm
 from tvm import relax
 
 from relascope.engine.building.executables import tensor_of
+from relascope.engine.cpu_kernels import convolutions
 
 TURNED = {
     f"relax.nn.conv{rank}d_transpose": layouts
@@ -20,8 +20,6 @@ TURNED = {
 }
 """Transposed convolutions, and the layouts that PyTorch has."""
 _NAME = "relascope.convolution"
-_CONVOLUTION = torch.ops.aten.convolution.out
-_BACKWARD = torch.ops.aten.convolution_backward.default
 
 
 def dispatched(call: Any) -> Any:
@@ -55,7 +53,8 @@ def dispatched(call: Any) -> Any:
         text = f"{strides} {padding} {dilation} {groups}"
     elif of_weight and groups == 1:
         # What strides the kernel dilates the gradient, and the other way round.
-        run = functools.partial(_weight_gradient, (dilation, padding, strides))
+        options = (dilation, padding, strides, False, (0, 0), 1)
+        run = functools.partial(_weight_gradient, options)
         text = f"weight {dilation} {padding} {strides}"
     else:
         return None
@@ -68,14 +67,9 @@ def _numbers(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def _convolution(options: tuple[Any, ...], data: Any, weight: Any, out: Any) -> None:
-    given = tensor_of(data), tensor_of(weight), None
-    _CONVOLUTION(*given, *options, out=tensor_of(out))
+def _convolution(options: convolutions.Options, data: Any, weight: Any, out: Any) -> None:
+    convolutions.convolution(tensor_of(data), tensor_of(weight), options, tensor_of(out))
 
 
-def _weight_gradient(options: tuple[Any, ...], data: Any, grad: Any, out: Any) -> None:
-    """The gradient of a weight of the result's shape; of it, only the shape is read."""
-    result, images = tensor_of(out), tensor_of(data)
-    weight = images.new_empty(1).expand(result.shape)
-    given = tensor_of(grad), images, weight, None
-    result.copy_(_BACKWARD(*given, *options, False, (0, 0), 1, (False, True, False))[1])
+def _weight_gradient(options: convolutions.Options, data: Any, grad: Any, out: Any) -> None:
+    convolutions.weight_gradient(tensor_of(data), tensor_of(grad), options, tensor_of(out))

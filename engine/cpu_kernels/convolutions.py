@@ -1,0 +1,100 @@
+"""Convolutions by PyTorch, written into memory that is there.
+
+Its kernels lay data and weight out anew in each call, and make a weight's gradient in memory that
+is fresh, page by page. Where a window is one pixel, or a weight is large and pixels are few, a
+product of matrices (im2col) takes half to a quarter of the time, and no memory of such size.
+"""
+
+import torch
+from torch.nn import functional
+
+Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], int]
+"""Strides, padding, dilation, whether it is transposed, output padding and groups, as PyTorch."""
+_CONVOLUTION = torch.ops.aten.convolution.out
+_BACKWARD = torch.ops.aten.convolution_backward.default
+_LARGE = 1 << 20  # bytes
+_PIXELS = 16  # of an image, from which a product of its own for each image is faster
+
+
+def convolution(
+    data: torch.Tensor, weight: torch.Tensor, options: Options, out: torch.Tensor
+) -> None:
+    """Convolve, transposed or not.
+
+    Args:
+        data: (batch, channels, *size).
+        weight: (outputs, channels / groups, *window); of a transposed one, (channels, outputs /
+            groups, *window).
+        out: (batch, outputs, *size), of the same dtype.
+    """
+    transposed = options[3]
+    pointwise = _is_pointwise(weight, options)
+    if pointwise and out.shape[2:].numel() >= _PIXELS:
+        matrix = weight.flatten(1)
+        torch.matmul(matrix.T if transposed else matrix, data.flatten(2), out=out.flatten(2))
+    elif pointwise or _is_product(data if transposed else out, weight, options):
+        made = _product(data, weight, options, out, pointwise)
+        # The zeros around an image, times infinity.
+        if not pointwise and not transposed and made.isnan().any():
+            _CONVOLUTION(data, weight, None, *options, out=out)
+        else:
+            out.flatten(2).copy_(made)
+    else:
+        _CONVOLUTION(data, weight, None, *options, out=out)
+
+
+def _product(
+    data: torch.Tensor, weight: torch.Tensor, options: Options, out: torch.Tensor, pointwise: bool
+) -> torch.Tensor:
+    """(batch, outputs, pixels)."""
+    strides, padding, dilation, transposed, *_ = options
+    window, matrix = (weight.shape[2:], dilation, padding, strides), weight.flatten(1)
+    matrix = matrix.T if transposed else matrix
+    columns = data if pointwise or transposed else functional.unfold(data, *window)
+    shape = len(matrix), len(columns), columns.shape[2:].numel()
+    made = (matrix @ _by_channel(columns)).view(shape).transpose(0, 1)
+    if not transposed or pointwise:
+        return made
+    return functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
+
+
+def weight_gradient(
+    data: torch.Tensor, grad: torch.Tensor, options: Options, out: torch.Tensor
+) -> None:
+    """Make the gradient of the weight of a convolution that is not transposed.
+
+    Args:
+        data: what was convolved.
+        grad: the gradient of the result, of the same dtype.
+        out: of the weight's shape and dtype, contiguous; read for that alone.
+    """
+    strides, padding, dilation, *_ = options
+    pointwise = _is_pointwise(out, options)
+    # The zeros around an image, times infinity, would be NaN.
+    product = _is_product(grad, out, options) and bool(grad.isfinite().all())
+    if not pointwise and not product:
+        out.copy_(_BACKWARD(grad, data, out, None, *options, (False, True, False))[1])
+        return
+    window = out.shape[2:], dilation, padding, strides
+    columns = data if pointwise else functional.unfold(data, *window)
+    torch.mm(_by_channel(grad), _by_channel(columns).T, out=out.flatten(1))
+
+
+def _is_pointwise(weight: torch.Tensor, options: Options) -> bool:
+    strides, padding, _, _, more, groups = options
+    plain = set(strides) == {1} and not any((*padding, *more)) and groups == 1
+    return plain and weight.shape[2:].numel() == 1 and weight.device.type == "cpu"
+
+
+def _is_product(convolved: torch.Tensor, weight: torch.Tensor, options: Options) -> bool:
+    """Whether a convolution of images has a large weight and few pixels to multiply it with."""
+    strides, *_, more, groups = options
+    pixels = convolved.numel() // max(convolved.shape[1], 1)
+    few = 0 < 4 * pixels <= len(weight) and weight.nbytes >= _LARGE
+    folds = all(m < s for m, s in zip(more, strides, strict=True))
+    return few and folds and convolved.ndim == 4 and groups == 1 and weight.device.type == "cpu"
+
+
+def _by_channel(tensor: torch.Tensor) -> torch.Tensor:
+    """(channels, batch x pixels)."""
+    return tensor.transpose(0, 1).flatten(1)
