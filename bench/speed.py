@@ -23,6 +23,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import STRATEGIES, cut
+from relascope.samples import SAMPLES
 
 WHOLE = "forward_backward"
 
@@ -46,6 +47,15 @@ CASES = {
         map(ModelSource, ("resnet", "vit", "gpt2_block", "super_resolution")), Case((1.05, 1.05))
     ),
 }
+EVERY = {
+    ModelSource(sample.name, training=training): Case(
+        (1.05, 1.05) if training else (1.0, 1.0), 30.0
+    )
+    for sample in SAMPLES.values()
+    for training in (False, True)
+    if sample.training or not training
+}
+"""Every sample at its own size, with `--all`."""
 MOST_OF_RIVAL = {"torch.compile": (1.0, 1.0), "onnxruntime": (1.0, 1.1)}
 """In Relax, of `bert_layer` at (1, 14) and at (8, 128): of the time of torch.compile, forward and
 backward; of ONNX Runtime's, forward."""
@@ -61,6 +71,7 @@ ON_GPU = {
 def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
     parser = common.options(__doc__)
+    parser.add_argument("--all", action="store_true", help="every sample, at its own size")
     parser.add_argument("--training", action="store_true", help="that alone")
     parser.add_argument("--inference", action="store_true", help="that alone")
     about = "words of its name, such as cuda or -graphs=cuda; the first target that runs here"
@@ -73,7 +84,9 @@ def main() -> int:
     args.target = args.target or [""]
     rows: list[Row] = []
     modes = (False, True) if args.training == args.inference else (args.training,)
-    cases = [s for s in CASES if s.training in modes and args.tokens in (None, s.tokens)]
+    asked = EVERY if args.all else CASES
+    CASES.update(asked)
+    cases = [s for s in asked if s.training in modes and args.tokens in (None, s.tokens)]
     # A process has the threads of its first call: TVM's pool does not grow.
     for threads in args.threads or sorted({1, os.cpu_count() or 1}):
         rows += common.measured(args, cases, functools.partial(_rows, args, threads))
@@ -101,7 +114,9 @@ def _rows(
         result: TimeResult = client.call("time", asked, baselines, variants)
         for note in result.notes:
             print(f"{ir}, {source.model}: {note}", file=sys.stderr)
+        eager = {r.phase: r.peak_bytes for r in result.rows if r.what == result.rows[0].what}
         for row in result.rows:
+            held = eager[row.phase]
             rival, default = row.ours_over is not None, row.what.endswith(asked.target)
             most = _most(ir, source, row, gpu) if rival or default else None
             ratio = row.ours_over if rival else row.ratio_to_eager
@@ -129,6 +144,7 @@ def _rows(
                 "most": most if ratio is not None else None,
                 "error": row.max_abs_error,
                 "peak_bytes": row.peak_bytes,
+                "of_eagers": row.peak_bytes / held if row.peak_bytes and held else None,
                 "capture_bytes": row.capture_bytes,
                 "build_s": row.build_seconds,
                 "target": asked.target,
