@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3580,
+    "bench": 3596,
     "commands": 3451,
     "core": 1379,
     "engine": 42113,

@@ -319,7 +319,7 @@ def _adaptive_avg_pool(call: Any, grad: Any) -> list[Any]:
         for window, each in windows_of(adaptive_share(extent, count)):
             part = each.reshape(along)
             taken = relay.take(grad, relay.const(window), axis, mode="clip")
-            taken = relay.multiply(taken, relay.const(part.astype(kind)))
+            taken = relay.multiply(taken, relay.const(part, kind))
             parts.append(taken if part.all() else relay.where(relay.const(part != 0), taken, zero))
         grad = reduce(relay.add, parts)
     return [grad]

@@ -116,6 +116,13 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
     assert np.abs(ours - theirs.numpy()).max() < rounding("float64", POINTWISE)
 
 
+def test_the_gradient_of_an_adaptive_pool_is_of_its_dtype():
+    model, program = imported(
+        torch.nn.AdaptiveAvgPool2d(1), draw(2, 3, 4, 4), training=True, dtype="float64"
+    )
+    compare(model, *step(model, joint(program)))
+
+
 def test_clean_ups_leave_nothing_to_clean():
     layer, inputs = bert_layer()
     _, program = imported(layer, *inputs, training=True)
