@@ -205,6 +205,8 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
     """How many pairs of numbers a matrix product or a convolution multiplies."""
     if len(read) < 2 or not read[1].shape:
         return written
+    if "backward_weight" in node.op:
+        return _elements(read[0]) * (written // max(1, _size_of(node.outputs[0].shape[0])))
     if operators.is_convolution(node.op):
         backwards = "transpose" in node.op
         # Of a transposed convolution, the axis of what it reads; else of what it writes.

@@ -15,6 +15,10 @@ import tvm  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
+from relascope.engine.relay.kernels import weight_gradient  # noqa: E402
+
+weight_gradient.register()
+
 _RANDOM = np.random.default_rng(0)
 
 
@@ -143,6 +147,11 @@ def _networks():
     yield "conv2d", _plain(relay.nn.conv2d, picture, (6, 4, 3, 3), **around)
     grouped = {"groups": 2, "dilation": (2, 1)}
     yield "conv2d in groups", _plain(relay.nn.conv2d, picture, (6, 2, 3, 3), **grouped)
+    window = {"channels": 6, "kernel_size": (3, 3)}
+    of_weight = relay.nn.conv2d_backward_weight
+    yield "conv2d_backward_weight", _plain(of_weight, (2, 6, 5, 10), picture, **window, **around)
+    strided = {"strides": (2, 2), **window}  # one column is in no window
+    yield "weight of what strides", _plain(of_weight, (2, 6, 4, 3), picture, **strided)
     last = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     yield "conv2d of NHWC", _plain(relay.nn.conv2d, (1, 5, 5, 3), (3, 3, 3, 4), **last)
     yield "conv1d", _plain(relay.nn.conv1d, (2, 3, 8), (4, 3, 3), padding=1)
@@ -234,7 +243,7 @@ def main():
         outputs += [relay.TupleGetItem(body, i) for i in range(count)] if several else [body]
         given |= {prefix + n: a for n, a in inputs.items()}
         made.append((name, inputs, count))
-    with tvm.transform.PassContext(opt_level=0):
+    with tvm.transform.PassContext(opt_level=0, required_pass=["Legalize"]):
         built = relay.build(tvm.IRModule.from_expr(relay.Tuple(outputs)), "llvm -opt-level=0")
     run = graph_executor.GraphModule(built["default"](tvm.cpu()))
     run.run(**given)

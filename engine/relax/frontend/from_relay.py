@@ -143,6 +143,31 @@ def _conv(name: str) -> _Made:
     return made
 
 
+def _conv_weight(c: _RelayCall) -> Any:
+    """As `passes.relax.training.conv_gradient` writes it."""
+    if c.number("groups", 1) != 1:
+        raise _Unlike("in groups")
+    (grad, data), window = c.args, c.shape[2:]
+    padding, strides, dilation = (c.has(n) for n in ("padding", "strides", "dilation"))
+    after = [  # rows and columns that the kernel was laid over, behind those that there are
+        (count - 1) * stride + (length - 1) * apart + 1 - size - before
+        for count, stride, length, apart, size, before in zip(
+            c.of(0)[2:], strides, window, dilation, c.of(1)[2:], padding[:2], strict=True
+        )
+    ]
+    made = op.nn.conv2d(
+        data,
+        grad,
+        strides=dilation,
+        padding=[*padding[:2], *(max(a, 0) for a in after)],
+        dilation=strides,
+        data_layout="CNHW",
+        kernel_layout="IOHW",
+        out_layout="CNHW",
+    )
+    return op.strided_slice(made, [2, 3], [0, 0], window) if min(after) < 0 else made
+
+
 def _pool(name: str) -> _Made:
     def made(c: _RelayCall) -> Any:
         options: dict[str, Any] = {}
@@ -343,6 +368,7 @@ _OPERATORS: dict[str, _Made] = {
     **{name: _plainly(name) for name in _ALIKE.split()},
     **{name: _reduced(name) for name in ("sum", "mean", "max", "min", "prod")},
     **{f"nn.{n}": _conv(n) for n in ("conv1d", "conv2d", "conv3d", "conv2d_transpose")},
+    "nn.conv2d_backward_weight": _conv_weight,
     **{f"nn.{k}_pool{d}d": _pool(f"{k}_pool{d}d") for k in ("max", "avg") for d in (1, 2, 3)},
     "arange": _arange,
     "argmax": _arg("argmax"),

@@ -27,7 +27,7 @@ _NOTES = {
     OPENBLAS: NOTE,
     BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
     "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL, if it has no "
-    "transposed convolution: those are PyTorch's too.",
+    "transposed convolution and none whose weight is an argument: those are PyTorch's too.",
     CUBLAS: "The library calls tvm.contrib.cublas.matmul and batch_matmul, which relascope "
     "registers in Python over PyTorch's; elsewhere it runs with a TVM that was built with cuBLAS.",
 }

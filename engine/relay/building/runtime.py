@@ -48,7 +48,8 @@ from relascope.engine.relay.kernels import (
     convolution,
     erf,
     schedules,
-    transposed_convolution,
+    torch_convolution,
+    weight_gradient,
 )
 from relascope.engine.relay.kernels.gpu_tiles import GpuTiles
 from relascope.passes.cuts.split_program import SplitProgram
@@ -58,6 +59,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, everything, op_name
 
 erf.register()
+weight_gradient.register()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
@@ -306,12 +308,14 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     library = target_text.library(options.target, LIBRARIES)
     if library:
         blas.register()
-        transposed_convolution.register()
+        torch_convolution.register()
         if "openblas" in parse(options.target).libs:
             openblas.load()
         program = absorb_transposes(program)
-    if "cpu" not in parse(options.target).keys or not library:
-        program = transposed_convolution.without_dilation(program)
+    if library and "cpu" in parse(options.target).keys:
+        program = torch_convolution.served(program)
+    else:
+        program = torch_convolution.unserved(program)
     return bounded(written_out(program)).main
 
 

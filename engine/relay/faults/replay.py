@@ -28,9 +28,10 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
-from relascope.engine.relay.kernels import erf
+from relascope.engine.relay.kernels import erf, weight_gradient
 
 erf.register()
+weight_gradient.register()
 
 
 def version() -> str:

@@ -87,37 +87,10 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 
 
-def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
-    """What each element of a kernel is laid over along one axis; its elements are a new first axis.
-
-    Args:
-        size: of the data.
-        kernel: its elements along this axis, and the step between two.
-        places: how many there are, and the step between two.
-    """
-    (elements, apart), (count, step) = kernel, places
-    if elements == step and apart == 1:  # side by side
-        size = [*size[:axis], count * step, *size[axis + 1 :]]
-        data = relay.strided_slice(data, [0] * len(size), size)
-        order = [axis + 1, *(a for a in range(len(size) + 1) if a != axis + 1)]
-        size = [*size[:axis], count, step, *size[axis + 1 :]]
-        return relay.transpose(relay.reshape(data, size), order)
-    slices = []
-    for begin in range(0, elements * apart, apart):
-        end = begin + (count - 1) * step + 1
-        slices.append(relay.strided_slice(data, [begin], [end], [step], axes=[axis]))
-    return relay.stack(slices, 0)
-
-
 def _conv2d(call: Any, grad: Any) -> list[Any]:
-    """The transposed convolution for the data, and a product over patches for the weight.
-
-    For every place in the kernel, the weight's gradient is the product of the gradient with the
-    data there: one matmul of (out channels, batch * places) with (places of the kernel * in
-    channels, batch * places). A depthwise weight's channels are (groups, out / groups) as TVM
-    imports them. TVM's own gradient infers too few channels with groups, its conv2d_backward_weight
-    runs one group a channel and image, and that operator's legalisation needs types that building
-    does not keep.
+    """The transposed convolution for the data, and the operator that TVM has for the weight, whose
+    channels are (groups, out / groups) of a depthwise one as TVM imports them. TVM's own gradient
+    infers too few channels with groups.
     """
     attrs = call.attrs
     data, weight = call.args
@@ -150,7 +123,7 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
             wide - ((columns - 1) * across - left - right + reach_across),
         ),
     )
-    by_weight = _by_kernel(data, grad, (shape(data), shape(call), kernels), attrs)
+    by_weight = _by_kernel(grad, data, kernels, attrs)
     return [by_data, by_weight if kernels == list(given) else relay.reshape(by_weight, given)]
 
 
@@ -170,46 +143,21 @@ def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
         channels=shape(data)[1],
         kernel_size=shape(weight)[2:],
     )
-    sizes = shape(call), shape(data), shape(weight)
-    return [by_data, _by_kernel(grad, data, sizes, attrs)]
+    return [by_data, _by_kernel(data, grad, shape(weight), attrs)]
 
 
-def _by_kernel(data: Any, grad: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
-    """The gradient of a convolution's weight.
-
-    Args:
-        data: (batch, channels, rows, columns) that the kernel was laid over.
-        grad: (batch, out channels, rows, columns), of the result.
-        sizes: of both, and of the weight, (out channels, channels a group, height, width).
-        attrs: the convolution's.
-    """
-    (batch, channels, tall, wide), (_, _, rows, columns), (out, _, height, width) = sizes
-    groups, padding = int(attrs.groups), [int(p) for p in attrs.padding]
-    top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
-    down, across = (int(s) for s in attrs.strides)
-    step_down, step_across = (int(d) for d in attrs.dilation)
-    around = ((0, 0), (0, 0), (top, bottom), (left, right))
-    padded = relay.nn.pad(data, around) if any((top, left, bottom, right)) else data
-    size = [batch, channels, tall + top + bottom, wide + left + right]
-    by_row = _windows(padded, 2, size, (height, step_down), (rows, down))
-    size = [height, batch, channels, rows, size[3]]
-    laid = _windows(by_row, 4, size, (width, step_across), (columns, across))
-    # (width, height, batch, channels, rows, columns) to (groups, channels and places, the rest)
-    apart = [width, height, batch, groups, channels // groups, rows * columns]
-    laid = relay.reshape(
-        relay.transpose(relay.reshape(laid, apart), [3, 4, 1, 0, 2, 5]),
-        [groups, channels // groups * height * width, batch * rows * columns],
+def _by_kernel(grad: Any, data: Any, kernels: Sequence[int], attrs: Any) -> Any:
+    """The gradient of a weight of this shape; `attrs` are the convolution's."""
+    return relay.nn.conv2d_backward_weight(
+        grad,
+        data,
+        strides=attrs.strides,
+        padding=attrs.padding,
+        dilation=attrs.dilation,
+        groups=attrs.groups,
+        channels=kernels[0],
+        kernel_size=kernels[2:],
     )
-    flat = relay.reshape(grad, [batch, groups, out // groups, rows * columns])
-    flat = relay.reshape(
-        relay.transpose(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
-    )
-    if groups == 1:
-        patches_in = relay.reshape(laid, [channels * height * width, -1])
-        by_weight = relay.nn.dense(relay.reshape(flat, [out, -1]), patches_in)
-    else:
-        by_weight = relay.nn.batch_matmul(flat, laid)
-    return relay.reshape(by_weight, list(sizes[2]))
 
 
 def _repeat(call: Any, grad: Any) -> list[Any]:

@@ -1,5 +1,7 @@
 """Convolutions of Relay's build: tiles that fit into registers, and PyTorch's numbers."""
 
+import json
+
 import pytest
 import torch
 import tvm
@@ -109,6 +111,44 @@ def test_the_numbers_are_pytorchs(name, weight):
     limit = rounding(dtype, w[0].numel())
     assert found.dtype == x.dtype
     assert (found - exact).abs().max() < limit * exact.abs().max()
+
+
+UNEVEN = {"padding": (0, 1, 2, 1)}  # of the top, the left, the bottom and the right
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    combinations([*CASES, "uneven"], ["llvm", f"{processor()} {BLAS} {SCHEDULES}"]),
+)
+def test_the_gradient_of_a_weight_is_pytorchs(name, target):
+    shape, kernel, options = CASES.get(name, ((1, 3, 6, 7), (4, 3, 3, 3), UNEVEN))
+    torch.manual_seed(0)
+    x, w = torch.randn(shape), torch.randn(kernel, dtype=torch.float64).requires_grad_()
+    top, left, *_ = around = options.get("padding", 0) if name == "uneven" else (0, 0, 0, 0)
+    padded = F.pad(x.double(), [left, around[3], top, around[2]])
+    result = F.conv2d(padded, w, **(options if name != "uneven" else {}))
+    grad = torch.randn(result.shape)
+    (exact,) = torch.autograd.grad(result, w, grad.double())
+    pairs = {
+        k: options.get(k, 1 if k != "padding" else 0) for k in ("stride", "padding", "dilation")
+    }
+    strides, padding, dilation = (v if isinstance(v, tuple) else (v, v) for v in pairs.values())
+    made = relay.nn.conv2d_backward_weight(
+        var("g", *grad.shape),
+        var("x", *shape),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=options.get("groups", 1),
+        channels=kernel[0],
+        kernel_size=kernel[2:],
+    )
+    function = compiled(made, target)
+    (found,) = function.run({"x": x, "g": grad})
+    limit = rounding("float32", grad[:, 0].numel())
+    assert (found - exact).abs().max() < limit * exact.abs().max()
+    operators = [n["op"] for n in json.loads(function.library.get_graph_json())["nodes"]]
+    assert (operators.count("tvm_op") == 1) == (BLAS in target and name != "uneven")
 
 
 def test_a_layout_that_came_before_the_build_is_served_too():
