@@ -73,7 +73,7 @@ _RELAY = _Dialect(
     check='assert relay.analysis.well_formed(after["main"])',
     result='["main"].checked_type.ret_type',
     run="""\
-    with tvm.transform.PassContext(opt_level={level}, disabled_pass={disabled}):
+    with tvm.transform.PassContext({level}, ["Legalize"], {disabled}):
         built = relay.build(mod, target=target)
     module = graph_executor.GraphModule(built["default"](tvm.cpu()))
     for name, value in values.items():

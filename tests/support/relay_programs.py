@@ -15,7 +15,7 @@ import tvm  # noqa: E402
 from tvm import relay  # noqa: E402
 from tvm.contrib import graph_executor  # noqa: E402
 
-from relascope.engine.relay.kernels import weight_gradient  # noqa: E402
+from relascope.passes.relay.training import weight_gradient  # noqa: E402
 
 weight_gradient.register()
 

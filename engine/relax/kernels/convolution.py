@@ -51,7 +51,7 @@ def dispatched(call: Any) -> Any:
     elif layouts == ("NCHW", "OIHW"):
         run = functools.partial(_convolution, (strides, padding, dilation, False, (0, 0), groups))
         text = f"{strides} {padding} {dilation} {groups}"
-    elif of_weight and groups == 1:
+    elif of_weight and groups == 1 and _is_even(call, padding):
         # What strides the kernel dilates the gradient, and the other way round.
         options = (dilation, padding, strides, False, (0, 0), 1)
         run = functools.partial(_weight_gradient, options)
@@ -61,6 +61,18 @@ def dispatched(call: Any) -> Any:
     symbol = f"{_NAME} {text}"
     tvm.register_global_func(symbol, run, override=True)
     return relax.op.call_dps_packed(symbol, tuple(call.args), call.ty)
+
+
+def _is_even(call: Any, padding: tuple[int, ...]) -> bool:
+    """Whether a weight's gradient is of a convolution with as much padding behind as before."""
+    places = [list(t.ty.shape.values)[2:] for t in (*call.args, call)]
+    if not all(isinstance(d, tvm.tirx.IntImm) for each in places for d in each):
+        return True
+    each = zip(*places, padding, call.attrs.dilation, call.attrs.strides, strict=True)
+    return all(
+        (int(size) + 2 * before - (int(length) - 1) * int(apart) - 1) // int(stride) + 1 == count
+        for size, count, length, before, stride, apart in each
+    )
 
 
 def _numbers(values: Any) -> tuple[int, ...]:

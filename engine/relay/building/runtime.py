@@ -49,7 +49,6 @@ from relascope.engine.relay.kernels import (
     erf,
     schedules,
     torch_convolution,
-    weight_gradient,
 )
 from relascope.engine.relay.kernels.gpu_tiles import GpuTiles
 from relascope.passes.cuts.split_program import SplitProgram
@@ -57,6 +56,7 @@ from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, everything, op_name
+from relascope.passes.relay.training import weight_gradient
 
 erf.register()
 weight_gradient.register()

@@ -28,7 +28,8 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
-from relascope.engine.relay.kernels import erf, weight_gradient
+from relascope.engine.relay.kernels import erf
+from relascope.passes.relay.training import weight_gradient
 
 erf.register()
 weight_gradient.register()
@@ -82,7 +83,8 @@ class Run:
         disabled = [] if optimised else ["SimplifyExpr"]
         device = tvm.device(target.split()[0].replace("llvm", "cpu"), 0)
         given = {n: array(np.asarray(v, order="C")) for n, v in filled(values, shapes).items()}
-        with tvm.transform.PassContext(opt_level=3 if optimised else 0, disabled_pass=disabled):
+        level, needed = 3 if optimised else 0, ["Legalize"]  # see `weight_gradient`
+        with tvm.transform.PassContext(level, needed, disabled):
             if has_control_flow(mod):
                 machine = VmModule(mod, tvm.target.Target(target), device)
                 self._run = lambda: machine([*given.values()])

@@ -15,9 +15,10 @@ from tvm import relay, te, topi
 from tvm.relay.op import strategy
 
 from relascope.engine.cpu_kernels import convolutions
-from relascope.engine.relay.kernels import blas, weight_gradient
+from relascope.engine.relay.kernels import blas
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
+from relascope.passes.relay.training import weight_gradient
 
 _NAME = "relascope.convolution"
 _OURS = "NCHW"

@@ -16,6 +16,7 @@ from relascope.core.errors import EngineError, no_gradient
 from relascope.passes.gradients import Active, adaptive_share, reached_windows, unknown, windows_of
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 from relascope.passes.relay.ir.spans import key
+from relascope.passes.relay.training import weight_gradient
 
 Gradient = Callable[[Any, Any], Sequence[Any]]
 """From a call (with types) and the gradient of its result to the gradients of its arguments."""
@@ -123,7 +124,7 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
             wide - ((columns - 1) * across - left - right + reach_across),
         ),
     )
-    by_weight = _by_kernel(grad, data, kernels, attrs)
+    by_weight = weight_gradient.of(grad, data, (shape(call), shape(data), kernels), attrs)
     return [by_data, by_weight if kernels == list(given) else relay.reshape(by_weight, given)]
 
 
@@ -143,21 +144,8 @@ def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
         channels=shape(data)[1],
         kernel_size=shape(weight)[2:],
     )
-    return [by_data, _by_kernel(data, grad, shape(weight), attrs)]
-
-
-def _by_kernel(grad: Any, data: Any, kernels: Sequence[int], attrs: Any) -> Any:
-    """The gradient of a weight of this shape; `attrs` are the convolution's."""
-    return relay.nn.conv2d_backward_weight(
-        grad,
-        data,
-        strides=attrs.strides,
-        padding=attrs.padding,
-        dilation=attrs.dilation,
-        groups=attrs.groups,
-        channels=kernels[0],
-        kernel_size=kernels[2:],
-    )
+    sizes = shape(data), shape(call), shape(weight)
+    return [by_data, weight_gradient.of(data, grad, sizes, attrs)]
 
 
 def _repeat(call: Any, grad: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from limits import rounding
 from quick import combinations
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relay.building.targets import BLAS, parse, processor
+from relascope.engine.relay.faults.replay import Run
 from relascope.engine.relay.kernels import convolution, schedules
 from relay_functions import compiled, var
 
@@ -149,6 +150,18 @@ def test_the_gradient_of_a_weight_is_pytorchs(name, target):
     assert (found - exact).abs().max() < limit * exact.abs().max()
     operators = [n["op"] for n in json.loads(function.library.get_graph_json())["nodes"]]
     assert (operators.count("tvm_op") == 1) == (BLAS in target and name != "uneven")
+
+
+def test_the_gradient_of_a_weight_runs_without_optimisation():
+    grad, data = torch.randn(2, 6, 7, 7), torch.randn(2, 4, 9, 9)
+    made = relay.nn.conv2d_backward_weight(
+        var("grad", *grad.shape), var("data", *data.shape), channels=6, kernel_size=(3, 3)
+    )
+    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(made), made))
+    run = Run(mod, {"grad": grad.numpy(), "data": data.numpy()}, "llvm", optimised=False)
+    run()
+    exact = torch.nn.grad.conv2d_weight(data, (6, 4, 3, 3), grad)
+    torch.testing.assert_close(torch.from_numpy(run.results()[0]), exact, rtol=1e-4, atol=1e-3)
 
 
 def test_a_layout_that_came_before_the_build_is_served_too():

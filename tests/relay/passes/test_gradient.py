@@ -123,6 +123,16 @@ def test_the_gradient_of_an_adaptive_pool_is_of_its_dtype():
     compare(model, *step(model, joint(program)))
 
 
+@pytest.mark.parametrize(("groups", "one_node"), [(1, True), (2, False), (4, True)])
+def test_the_gradient_of_a_weight_is_an_operator_that_tvm_has_right(groups, one_node):
+    module = torch.nn.Conv2d(4, 8, 3, groups=groups)
+    model, program = imported(module.double(), draw(2, 4, 6, 5), training=True, dtype="float64")
+    whole = joint(program)
+    names = {op_name(e) for e in post_order(whole.main)}
+    assert ("nn.conv2d_backward_weight" in names) == one_node
+    compare(model, *step(model, whole))
+
+
 def test_clean_ups_leave_nothing_to_clean():
     layer, inputs = bert_layer()
     _, program = imported(layer, *inputs, training=True)

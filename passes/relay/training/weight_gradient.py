@@ -1,8 +1,8 @@
 """`nn.conv2d_backward_weight`, the gradient of a convolution's weight, as operators that TVM has
 kernels of.
 
-TVM's own legalisation runs one group a channel and image, and needs types that building does not
-keep.
+TVM's own legalisation runs one group a channel and image, needs types that building does not keep,
+and is wrong for groups of several channels: `of` writes those out.
 """
 
 import functools
@@ -11,8 +11,26 @@ from typing import Any
 
 import tvm
 from tvm import relay
+from tvm.topi.nn.utils import get_pad_tuple
 
 NAME = "nn.conv2d_backward_weight"
+
+
+def of(grad: Any, data: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
+    """The gradient of a weight.
+
+    Args:
+        sizes: of both, and of the weight.
+        attrs: the convolution's.
+    """
+    types = [relay.TensorType(s) for s in sizes]
+    groups, kernel = int(attrs.groups), sizes[2]
+    if groups not in (1, sizes[1][1]):
+        return unfolded(attrs, (grad, data), types)
+    about = {n: attrs[n] for n in ("strides", "padding", "dilation", "groups")}
+    return relay.nn.conv2d_backward_weight(
+        grad, data, channels=kernel[0], kernel_size=kernel[2:], **about
+    )
 
 
 @functools.cache
@@ -42,7 +60,10 @@ def unfolded(attrs: Any, inputs: Sequence[Any], types: Sequence[Any]) -> Any:
     grad, data = inputs
     sizes = [[int(d) for d in t.shape] for t in types]
     (_, _, rows, columns), (batch, channels, tall, wide), (out, _, height, width) = sizes
-    groups, (top, left, bottom, right) = int(attrs.groups), map(int, attrs.padding)
+    groups = int(attrs.groups)
+    top, left, bottom, right = map(
+        int, get_pad_tuple([int(p) for p in attrs.padding], (height, width))
+    )
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
     around = ((0, 0), (0, 0), (top, bottom), (left, right))
