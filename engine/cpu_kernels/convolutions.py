@@ -71,8 +71,7 @@ def weight_gradient(
     strides, padding, dilation, *_ = options
     pointwise = _is_pointwise(out, options)
     # The zeros around an image, times infinity, would be NaN.
-    product = _is_product(grad, out, options) and bool(grad.isfinite().all())
-    if not pointwise and not product:
+    if not pointwise and not (_is_product(grad, out, options) and grad.isfinite().all()):
         out.copy_(_BACKWARD(grad, data, out, None, *options, (False, True, False))[1])
         return
     window = out.shape[2:], dilation, padding, strides

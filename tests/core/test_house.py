@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3596,
+    "bench": 3593,
     "commands": 3451,
     "core": 1379,
-    "engine": 42205,
-    "passes": 11023,
+    "engine": 42188,
+    "passes": 11059,
     "recorder": 1494,
     "samples": 585,
     "viz": 26207,

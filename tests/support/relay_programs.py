@@ -152,6 +152,8 @@ def _networks():
     yield "conv2d_backward_weight", _plain(of_weight, (2, 6, 5, 10), picture, **window, **around)
     strided = {"strides": (2, 2), **window}  # one column is in no window
     yield "weight of what strides", _plain(of_weight, (2, 6, 4, 3), picture, **strided)
+    apart = {"groups": 4, "channels": 4, "kernel_size": (3, 3), "padding": (1, 1)}
+    yield "weight of a channel each", _plain(of_weight, picture, picture, **apart)
     last = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     yield "conv2d of NHWC", _plain(relay.nn.conv2d, (1, 5, 5, 3), (3, 3, 3, 4), **last)
     yield "conv1d", _plain(relay.nn.conv1d, (2, 3, 8), (4, 3, 3), padding=1)

@@ -15,6 +15,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tvm_arrays import read_array
 from relascope.engine.files.tvm_json import Node, check_relay_json, text_of
+from relascope.passes.relax.training.conv_gradient import of_weight
 
 _TYPED = "Save it after relay.transform.InferType()."
 
@@ -29,12 +30,13 @@ class _RelayCall:
     Args:
         args: of Relax; a tuple's fields are bound to variables, too.
         kinds: types of what it makes, flat.
+        builder: of the function that it stands in.
     """
 
     def __init__(
-        self, nodes: list[Node], attrs: Node, args: list[Any], kinds: list[TensorType]
+        self, nodes: list[Node], attrs: Node, args: list[Any], kinds: list[TensorType], builder: Any
     ) -> None:
-        self.args, self.kinds = args, kinds
+        self.args, self.kinds, self.builder = args, kinds, builder
         self._nodes, self._attrs = nodes, attrs
 
     @property
@@ -144,28 +146,9 @@ def _conv(name: str) -> _Made:
 
 
 def _conv_weight(c: _RelayCall) -> Any:
-    """As `passes.relax.training.conv_gradient` writes it."""
-    if c.number("groups", 1) != 1:
-        raise _Unlike("in groups")
-    (grad, data), window = c.args, c.shape[2:]
-    padding, strides, dilation = (c.has(n) for n in ("padding", "strides", "dilation"))
-    after = [  # rows and columns that the kernel was laid over, behind those that there are
-        (count - 1) * stride + (length - 1) * apart + 1 - size - before
-        for count, stride, length, apart, size, before in zip(
-            c.of(0)[2:], strides, window, dilation, c.of(1)[2:], padding[:2], strict=True
-        )
-    ]
-    made = op.nn.conv2d(
-        data,
-        grad,
-        strides=dilation,
-        padding=[*padding[:2], *(max(a, 0) for a in after)],
-        dilation=strides,
-        data_layout="CNHW",
-        kernel_layout="IOHW",
-        out_layout="CNHW",
-    )
-    return op.strided_slice(made, [2, 3], [0, 0], window) if min(after) < 0 else made
+    strides, padding, dilation = (c.has(n) for n in ("strides", "padding", "dilation"))
+    (grad, data), groups = c.args, c.number("groups", 1)
+    return of_weight(data, grad, c.shape, strides, padding, dilation, groups, c.builder)
 
 
 def _pool(name: str) -> _Made:
@@ -571,7 +554,8 @@ def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any])
     kinds = reader.types(attrs["_checked_type_"])
     about = reader.nodes[int(attrs["attrs"])].get("attrs", {})
     try:
-        found = builder.normalize(_OPERATORS[name](_RelayCall(reader.nodes, about, args, kinds)))
+        call = _RelayCall(reader.nodes, about, args, kinds, builder)
+        found = builder.normalize(_OPERATORS[name](call))
     except _Unlike as unlike:
         raise reader.refused(f"Relax has no counterpart here of {name} {unlike}") from unlike
     except EngineError:

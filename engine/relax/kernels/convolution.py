@@ -13,6 +13,8 @@ from tvm import relax
 
 from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels import convolutions
+from relascope.passes.relax.ir.rewrite import shape
+from relascope.passes.relax.training.conv_gradient import beyond
 
 TURNED = {
     f"relax.nn.conv{rank}d_transpose": layouts
@@ -65,14 +67,12 @@ def dispatched(call: Any) -> Any:
 
 def _is_even(call: Any, padding: tuple[int, ...]) -> bool:
     """Whether a weight's gradient is of a convolution with as much padding behind as before."""
-    places = [list(t.ty.shape.values)[2:] for t in (*call.args, call)]
-    if not all(isinstance(d, tvm.tirx.IntImm) for each in places for d in each):
+    (data, grad), attrs = call.args, call.attrs
+    if not all(isinstance(d, tvm.tirx.IntImm) for t in (data, grad, call) for d in t.ty.shape):
         return True
-    each = zip(*places, padding, call.attrs.dilation, call.attrs.strides, strict=True)
-    return all(
-        (int(size) + 2 * before - (int(length) - 1) * int(apart) - 1) // int(stride) + 1 == count
-        for size, count, length, before, stride, apart in each
-    )
+    steps = attrs.dilation, (*padding, *padding), attrs.strides
+    ends = beyond(data, grad, shape(call), *steps)
+    return all(0 <= end < stride for end, stride in zip(ends, attrs.dilation, strict=True))
 
 
 def _numbers(values: Any) -> tuple[int, ...]:

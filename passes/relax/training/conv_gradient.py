@@ -1,5 +1,6 @@
 """The gradient of a 2D convolution."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm.relax import op
@@ -9,67 +10,84 @@ from relascope.passes.relax.ir.rewrite import shape
 
 
 def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The transposed convolution for the data; for the weight, by the number of groups:
-
-    - One: a convolution of the data with the gradient, both with batch and channels exchanged,
-      which
-      libraries know.
-    - As many as channels: for each place in the kernel, the sum of gradient times data there.
-    - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
-      Simard,
-      "High Performance Convolutional Neural Networks for Document Processing", 2006).
-    """
+    """The transposed convolution for the data, and `of_weight`."""
     attrs = call.attrs
     data, weight = call.args
-    groups = int(attrs.groups)
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         known = "is known in the layouts NCHW and OIHW only"
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
-    batch, channels, tall, wide = shape(data)
-    out, _, height, width = shape(weight)
-    _, _, rows, columns = shape(variable)
-    top, left, bottom, right = map(int, attrs.padding)
-    down, across = map(int, attrs.strides)
-    step_down, step_across = map(int, attrs.dilation)
-    reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
-    # Rows and columns at the ends that the kernel was not laid over.
-    below = tall + top + bottom - (rows - 1) * down - reach_down
-    beside = wide + left + right - (columns - 1) * across - reach_across
+    grad, groups = builder.normalize(grad), int(attrs.groups)
+    options = (_numbers(attrs.strides), _numbers(attrs.padding), _numbers(attrs.dilation), groups)
+    strides, padding, dilation, _ = options
     by_data = op.nn.conv2d_transpose(
         grad,
-        _dilated(weight, step_down, step_across),
-        strides=[down, across],
-        padding=[top, left, bottom, right],
-        output_padding=[below, beside],
+        _dilated(weight, *dilation),
+        strides=strides,
+        padding=padding,
+        output_padding=beyond(data, grad, shape(weight), *options[:3]),
         groups=groups,
     )
+    return [by_data, of_weight(data, grad, shape(weight), *options, builder)]
+
+
+def of_weight(
+    data: Any,
+    grad: Any,
+    size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    builder: Any,
+) -> Any:
+    """The gradient of a weight of this size, by the number of groups:
+
+    - One: a convolution of the data with the gradient, both with batch and channels exchanged,
+      which libraries know.
+    - As many as channels: for each place in the kernel, the sum of gradient times data there.
+    - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
+      Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
+
+    Args:
+        data: (batch, channels, rows, columns).
+        grad: of the convolution's result.
+        strides, padding, dilation, groups: the convolution's, with four paddings.
+    """
+    batch, channels, _, _ = shape(data)
+    out, _, height, width = size
+    rows, columns = shape(grad)[2:]
+    top, left, bottom, right = padding
     if groups == 1:
+        below, beside = beyond(data, grad, size, strides, padding, dilation)
         by_weight = op.nn.conv2d(
             data,
             grad,
-            strides=[step_down, step_across],
+            strides=dilation,
             padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
-            dilation=[down, across],
+            dilation=strides,
             data_layout="CNHW",
             kernel_layout="IOHW",
             out_layout="CNHW",
         )
         if shape(builder.normalize(by_weight))[2:] != (height, width):
             by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
-        return [by_data, by_weight]
+        return by_weight
     padded = data
-    if any((top, left, bottom, right)):
+    if any(padding):
         padded = builder.emit(op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right]))
     patches = []
     for y in range(height):
         for x in range(width):
-            begin = [y * step_down, x * step_across]
-            end = [begin[0] + (rows - 1) * down + 1, begin[1] + (columns - 1) * across + 1]
-            patches.append(op.strided_slice(padded, [2, 3], begin, end, [down, across]))
+            begin = [y * dilation[0], x * dilation[1]]
+            end = [
+                first + (count - 1) * step + 1
+                for first, count, step in zip(begin, (rows, columns), strides, strict=True)
+            ]
+            patches.append(op.strided_slice(padded, [2, 3], begin, end, strides))
     if groups == channels == out:
         sums = [op.reshape(op.sum(op.multiply(p, grad), [0, 2, 3]), [out, 1]) for p in patches]
         joined = op.concat(sums, 1) if len(sums) > 1 else sums[0]
-        return [by_data, op.reshape(joined, list(shape(weight)))]
+        return op.reshape(joined, size)
     patches = [op.reshape(p, [1, batch, channels, rows, columns]) for p in patches]
     stacked = op.concat(patches, 0) if len(patches) > 1 else patches[0]
     # (places, batch, channels, rows, columns) to (groups, the rest, channels a group * places)
@@ -82,7 +100,25 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     flat = op.reshape(
         op.permute_dims(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
     )
-    return [by_data, op.reshape(op.matmul(flat, laid), list(shape(weight)))]
+    return op.reshape(op.matmul(flat, laid), size)
+
+
+def beyond(
+    data: Any, grad: Any, size: Sequence[int], strides: Any, padding: Any, dilation: Any
+) -> list[int]:
+    """Rows and columns at the ends that the kernel was not laid over."""
+    sizes = zip(shape(data)[2:], shape(grad)[2:], size[2:], strict=True)
+    steps = zip(strides, padding[:2], padding[2:], dilation, strict=True)
+    return [
+        length + before + after - (count - 1) * stride - (kernel - 1) * apart - 1
+        for (length, count, kernel), (stride, before, after, apart) in zip(
+            sizes, steps, strict=True
+        )
+    ]
+
+
+def _numbers(values: Any) -> list[int]:
+    return [int(v) for v in values]
 
 
 def _dilated(weight: Any, down: int, across: int) -> Any:
