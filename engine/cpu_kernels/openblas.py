@@ -1,7 +1,7 @@
-"""Matrix products by SciPy's OpenBLAS (`scipy_cblas_…`), called by TVM kernels on TVM's threads.
+"""Matrix products by SciPy's OpenBLAS (`scipy_cblas_…`), called by TVM kernels.
 
-PyTorch's library would compete for cores with threads of its own, and each call would go through
-Python. OpenBLAS runs in the calling thread; TVM's threads share the product.
+A call of PyTorch's library goes through Python. OpenBLAS runs in the calling thread; the threads of
+a parallel loop share the product.
 """
 
 import ctypes
@@ -57,8 +57,7 @@ def _file() -> Path | None:
 def preferred() -> bool:
     """Whether it is the first choice on this machine, before PyTorch's library.
 
-    As fast as MKL on AMD's processors, without a second thread pool (`bench/speed.py`); on Intel's
-    not measured.
+    On AMD's processors some 5 % faster than MKL (`bench/speed.py`); on Intel's not measured.
     """
     return installed() and cpu_info().get("vendor_id") != "GenuineIntel"
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3593,
     "commands": 3451,
     "core": 1379,
-    "engine": 42188,
+    "engine": 42423,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

@@ -24,7 +24,7 @@ from relascope.engine.building.options import Builder, BuildOptions
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.protocol.target_text import gpu_index, library
-from relascope.engine.relax.building import apply_records
+from relascope.engine.relax.building import apply_records, openmp
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
@@ -33,6 +33,7 @@ from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 
 operators.register()
+openmp.hand_over()
 
 
 @functools.cache
@@ -186,7 +187,7 @@ def dispatched(mod: Any, target: str) -> Any:
         return mod
     if served:
         blas.register()
-        if OPENBLAS not in target.split():  # PyTorch's threads would take cores from TVM's
+        if OPENBLAS not in target.split():  # beside it PyTorch's attention is no faster
             mod = attention.dispatch(mod)
     chosen = parse(target)
     registers = blas.registers_of(chosen) if ours else None

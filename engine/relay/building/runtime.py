@@ -36,7 +36,7 @@ from tvm.relay.backend import te_compiler
 
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
-from relascope.engine.relay.building import apply_records
+from relascope.engine.relay.building import apply_records, openmp
 from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
@@ -60,6 +60,7 @@ from relascope.passes.relay.training import weight_gradient
 
 erf.register()
 weight_gradient.register()
+openmp.hand_over()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 

@@ -10,6 +10,7 @@ from scipy import special
 from torch import nn
 from tvm import relax, tirx
 
+import parallel_loops
 from answers import quiet
 from gradients import Fn
 from limits import POINTWISE, rounding
@@ -181,3 +182,10 @@ def test_what_lies_behind_a_slice_in_another_shape():
         )
         live = LiveProgram(load_engine("relax"), model, ("min_cut", None), OURS)
         torch.testing.assert_close(live.forward(given), model.forward())
+
+
+def test_loops_run_on_pytorchs_threads():
+    x = draw(512, 512)
+    kernel = compiled(program(relax.op.exp, (x.shape, "float32")), OURS)
+    parallel_loops.check_loops_on_pytorchs_threads(lambda _: kernel(x))
+    parallel_loops.check_every_task_runs_once()

@@ -1,0 +1,51 @@
+"""This TVM's parallel loops on PyTorch's threads (`engine.building.threads.TEAM`)."""
+
+import ctypes
+import mmap
+
+from elftools.elf.elffile import ELFFile
+
+from relascope.engine.building.threads import ADDRESS, ENTRY, LAUNCH, TEAM
+from relascope.engine.relay.building.targets import parse, processor
+from relascope.engine.relay.tvm.boot import boot
+
+boot()
+
+import tvm
+from tvm import te
+from tvm._ffi.base import _LIB
+
+_ENTRY = f"""
+define i32 @{ENTRY}(i64 %values, i64 %types, i32 %count, %word %result, %count %type, i64 %self) {{
+  store {ADDRESS}, %word %result
+  store i32 0, %count %type ; an integer
+  ret i32 0
+}}
+"""
+
+
+def hand_over() -> None:
+    """Have what is loaded from here on launch its loops there.
+
+    TVM gives the address out of its library's table of its own functions, its global offset table:
+    there another is put.
+    """
+    one = te.placeholder((1,))
+    made = te.create_prim_func([one, te.compute((1,), lambda i: one[i])])
+    target = tvm.build(tvm.IRModule({"main": made}), target=parse(processor())).get_source("ll")
+    launch = TEAM.made(tvm.runtime.load_module, target, _ENTRY)
+    if launch is None:
+        return
+    with open(_LIB._name, "rb") as file:
+        (table,) = (s for s in ELFFile(file).iter_sections() if s.name == ".got")
+    # Where the library is loaded is the first that the loader's record of it (link_map) says.
+    begin = ctypes.c_size_t.from_address(_LIB._handle).value + table["sh_addr"]
+    slots = (ctypes.c_size_t * (table["sh_size"] // 8)).from_address(begin)
+    theirs = ctypes.cast(getattr(_LIB, LAUNCH), ctypes.c_void_p).value
+    protect = ctypes.CDLL(None).mprotect
+    for index in (i for i, address in enumerate(slots) if address == theirs):
+        page = ctypes.c_void_p((begin + 8 * index) // mmap.PAGESIZE * mmap.PAGESIZE)
+        size = ctypes.c_size_t(mmap.PAGESIZE)
+        if not protect(page, size, mmap.PROT_READ | mmap.PROT_WRITE):
+            slots[index] = launch
+            protect(page, size, mmap.PROT_READ)
