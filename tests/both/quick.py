@@ -25,23 +25,26 @@ def linking(owner: type, module_of: Callable[[Any], Any], load: Callable[[str], 
     """While it is entered, what is built for `QUICK` is loaded from a shared library by `load`:
     LLVM compiles in memory at its highest level, whatever the target asks for, which takes most of
     a quick build. Without a linker all runs from memory."""
-    begin, linker = owner.__init__, shutil.which("ld")
+    begin = owner.__init__
 
     @functools.wraps(begin)
     def linked(self: Any, built: Any, *rest: Any, **named: Any) -> None:
-        if linker:
-            _link(linker, module_of(built), load)
+        link(module_of(built), load)
         begin(self, built, *rest, **named)
 
     return patch.object(owner, "__init__", linked)
 
 
-def _link(linker: str, module: Any, load: Callable[[str], Any]) -> None:
+def link(module: Any, load: Callable[[str], Any]) -> None:
+    """What `linking` does, of one module."""
+    linker = shutil.which("ld")
+    if linker is None:
+        return
     parts = list(getattr(module, "imports", None) or getattr(module, "imported_modules", ()))
     kinds = [getattr(m, "kind", None) or m.type_key for m in parts]
     for part, kind in zip(parts, kinds, strict=True):
         if kind != "llvm":
-            _link(linker, part, load)
+            link(part, load)
     if kinds != ["llvm"]:
         return
     target = parts[0]["_get_target_string"]().replace(" ", "")
