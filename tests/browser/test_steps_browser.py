@@ -117,7 +117,7 @@ def fold(page):
     settle(page)
 
 
-def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
+def test_nodes_take_the_colour_of_their_error_and_a_row_of_tvms_pipelines_is_taken(opened):
     page = opened()
     page.get_by_role("radio", name="Error against PyTorch").or_(
         page.get_by_role("button", name="Error against PyTorch")
@@ -135,6 +135,11 @@ def test_nodes_take_the_colour_of_their_error_and_tell_its_numbers(opened):
     wait(page, 0, "v.tip.textContent.includes('error 2.5e-01')")
     assert "held against aten::relu in layers.1" in ask(page, 0, "v.tip.textContent")
     page.get_by_text("It is wrong: one node is over the limit").wait_for()
+    page.get_by_role("button", name="Try TVM's pipelines").click()
+    page.get_by_text("Every pipeline matches.").wait_for()
+    choose_row(page, 1)
+    settle(page)
+    assert listed(page) == [["FoldConstant", ""], ["FuseOps", "selected"]]
 
 
 @pytest.mark.exhaustive
@@ -154,15 +159,6 @@ def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
     page.get_by_text("Keep the layout").click()
     settle(page)
     assert ask(page, 0, _STYLE, "t0") == "removed"
-
-
-def test_a_row_of_tvms_pipelines_takes_it_into_the_list(opened):
-    page = opened()
-    page.get_by_role("button", name="Try TVM's pipelines").click()
-    page.get_by_text("Every pipeline matches.").wait_for()
-    choose_row(page, 1)
-    settle(page)
-    assert listed(page) == [["FoldConstant", ""], ["FuseOps", "selected"]]
 
 
 def test_a_click_on_a_tensor_of_a_plan_chooses_the_node_that_writes_it(streamlit_page):

@@ -11,8 +11,11 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import default_pipeline
 
+# Each has ONNX's own node tests in its process.
+IRS = ["relax", pytest.param("relay", marks=pytest.mark.exhaustive)]
 
-@pytest.mark.parametrize("ir", ["relax", "relay"])
+
+@pytest.mark.parametrize("ir", IRS)
 def test_an_onnx_file_is_right(ir, tmp_path):
     path = tmp_path / "small.onnx"
     path.write_bytes(honest().SerializeToString())
@@ -67,7 +70,7 @@ CONSTANT = {
 }
 
 
-@pytest.mark.parametrize("ir", ["relax", pytest.param("relay", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("ir", IRS)
 def test_operators_of_new_sets_are_right(ir, tmp_path):
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
