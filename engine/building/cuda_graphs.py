@@ -64,7 +64,8 @@ class Recorded(Compiled):
 
     def own_memory(self, values: Tensors) -> OwnMemory | None:
         found = self.function.own_memory(values)
-        return found and replace(found, between=True)  # the graph uses it at each launch
+        # The graph uses it at each launch.
+        return found and replace(found, pools={id(self): found.peak})
 
 
 def record(

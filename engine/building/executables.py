@@ -1,7 +1,7 @@
 """Programs that were built, as `Executable`s; what both runtimes share."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -21,8 +21,8 @@ class Executable(Protocol):
 
     has_backward: bool
 
-    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        """What a run holds at most beside PyTorch's tensors; None where that cannot be told.
+    def own_memory(self, values: Tensors, backward: bool) -> "OwnMemory | None":
+        """What TVM holds for a run, beside PyTorch's tensors; None where that cannot be told.
 
         Args:
             values: inputs, parameters, masks and grad_outs by name.
@@ -36,6 +36,10 @@ class Executable(Protocol):
         """From those, grad_outs and captures to the gradients, by what they are of."""
 
 
+Pools = Mapping[Hashable, int]
+"""Bytes by what they are taken from, where they stay to be used again: a size, or a memory."""
+
+
 @dataclass(frozen=True)
 class OwnMemory:
     """What TVM holds for a call of a function, beside PyTorch's tensors.
@@ -43,12 +47,28 @@ class OwnMemory:
     Args:
         peak: the most bytes at one time.
         results: the part of it that the results keep.
-        between: whether it is held between calls too.
+        pools: bytes that stay when all is done, for the next call.
+        results_of: the part of them that is in the results.
     """
 
     peak: int
-    results: int
-    between: bool
+    results: int = 0
+    pools: Pools = field(default_factory=dict)
+    results_of: Pools = field(default_factory=dict)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that stay between calls."""
+        return sum(self.pools.values())
+
+    def followed_by(self, other: "OwnMemory") -> "OwnMemory":
+        """Both calls, the second while the first's results are held."""
+        peak = max(self.peak, self.results + other.peak)
+        pools = {
+            pool: max(self.pools.get(pool, 0), self.results_of.get(pool, 0) + size)
+            for pool, size in {**dict.fromkeys(self.pools, 0), **other.pools}.items()
+        }
+        return OwnMemory(peak, self.results + other.results, pools)
 
 
 class Compiled(Protocol):
@@ -92,9 +112,8 @@ class WholeExecutable(Executable):
         self.has_backward = bool(program.gradients)
         self._whole = build(program, name="main")
 
-    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        found = self._whole.own_memory(values)
-        return None if found is None else found.peak
+    def own_memory(self, values: Tensors, backward: bool) -> OwnMemory | None:
+        return self._whole.own_memory(values)
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         results = self._whole.run(values, keep=self._parameters)
@@ -120,21 +139,13 @@ class TrainingExecutable(Executable):
         self._backward = build(split.backward, name="backward")
         self.read_by_backward = frozenset(self._backward.used)
 
-    def own_bytes(self, values: Tensors, backward: bool) -> int | None:
-        # While the backward runs, the forward's results are held too; and where a function holds
-        # its memory between calls, both hold theirs always.
+    def own_memory(self, values: Tensors, backward: bool) -> OwnMemory | None:
         first = self._forward.own_memory(values)
-        if first is None:
-            return None
-        if not backward and not first.between:
-            return first.peak
+        if first is None or not backward:
+            return first
         _, captures = self.forward(values)
         second = self._backward.own_memory({**values, **captures})
-        if second is None:
-            return None
-        if first.between:
-            return first.peak + second.peak
-        return max(first.peak, first.results + second.peak)
+        return second and first.followed_by(second)
 
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         results = self._forward.run(values, keep=self.parameters)

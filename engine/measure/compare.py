@@ -198,9 +198,10 @@ def measure(
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
-            own = built.step.own_bytes({**built.values, **built.masks(None)}, backward)
-            peak = None if own is None else own + built.room.nbytes + peaks[one.what]
-            known = {**built.facts, "target": one.target}
+            own = built.step.own_memory({**built.values, **built.masks(None)}, backward)
+            peak = None if own is None else own.peak + built.room.nbytes + peaks[one.what]
+            kept = None if own is None else own.kept + built.room.nbytes
+            known = {**built.facts, "target": one.target, "kept_bytes": kept}
             taken = measured[one.what]
             rows.append(timing.row(one.what, phase, taken, eager, max(counted), peak, **known))
         for name, module in modules.items():

@@ -1,7 +1,7 @@
 """The most memory that one run takes at one time.
 
 PyTorch's allocator is measured: on the CPU by the profiler, on a GPU by its own count. What TVM's
-functions take, they report (`engine.building.executables.Compiled.own_bytes`).
+functions take, they report (`engine.building.executables.Compiled.own_memory`).
 """
 
 import os

@@ -24,6 +24,7 @@ class TimeRow:
             PyTorch's; None for PyTorch.
         peak_bytes: the most memory of a run at one time, without inputs and parameters: PyTorch's
             allocator, measured, and TVM's own. None where neither counts it.
+        kept_bytes: what TVM, and dropout masks, keep between runs; None where that is not counted.
         ours_over: of another compiler, the median ratio of our time to its; below 1 ours is faster.
         ratio_of_minima: our best run over eager's best.
         ratio_q1, ratio_q3: the quartiles of the ratios whose median `ratio_to_eager` is.
@@ -48,6 +49,7 @@ class TimeRow:
     capture_bytes: int | None = None
     ratio_q1: float | None = None
     ratio_q3: float | None = None
+    kept_bytes: int | None = None
 
     @property
     def steady(self) -> bool:

@@ -117,8 +117,8 @@ class Builds:
         later = part(progress, 0.3, 1.0)
         passes, builds, yardstick = compiling.measure(start, entries, build, rounds, seconds, later)
         with_backward = built.step.has_backward and unbuilt.split is not None
-        own = built.step.own_bytes({**built.values, **built.masks(None)}, with_backward)
-        return CompileTimes(passes, builds, yardstick, own)
+        own = built.step.own_memory({**built.values, **built.masks(None)}, with_backward)
+        return CompileTimes(passes, builds, yardstick, own.peak if own else None)
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3), "profiled")

@@ -170,7 +170,7 @@ class Function:
         return (values["x"] + values["w"],)
 
     def own_memory(self, values):
-        return OwnMemory(10, 4, False)
+        return OwnMemory(10, 4)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_graph_is_recorded_once_and_its_results_are_the_callers(recorded):
     assert torch.equal(function.run({"x": x[:1], "w": moved}, ["w"])[0], x[:1] + w)
     assert len(recorded) == 3
     assert function.used == ("x", "w")
-    assert function.own_memory({}) == OwnMemory(10, 4, True)
+    assert function.own_memory({}).kept == 10
 
 
 def test_what_is_no_graph_is_refused_and_a_wrong_argument_too(recorded, monkeypatch):

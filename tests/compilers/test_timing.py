@@ -78,16 +78,24 @@ def step(forward, backward):
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        (OwnMemory(10, 4, False), OwnMemory(20, 1, False), (10, 24)),  # the backward holds results
-        (OwnMemory(30, 4, False), OwnMemory(20, 1, False), (30, 30)),
-        (OwnMemory(10, 0, True), OwnMemory(20, 0, True), (30, 30)),  # both hold it always
-        (None, OwnMemory(20, 1, False), (None, None)),
-        (OwnMemory(10, 4, False), None, (10, None)),
+        (OwnMemory(10, 4), OwnMemory(20, 1), (10, 24)),  # the backward holds results
+        (OwnMemory(30, 4), OwnMemory(20, 1), (30, 30)),
+        (None, OwnMemory(20, 1), (None, None)),
+        (OwnMemory(10, 4), None, (10, None)),
     ],
 )
 def test_what_both_halves_hold(forward, backward, expected):
     found = step(forward, backward)
     values = {"x": torch.ones(1)}
-    assert tuple(found.own_bytes(values, b) for b in (False, True)) == expected
+    held = [found.own_memory(values, b) for b in (False, True)]
+    assert tuple(h and h.peak for h in held) == expected
     if backward is not None and forward is not None:
         assert {"x", "c"} in found._backward.given  # it is handed the captures
+
+
+def test_what_stays_between_runs_serves_both_halves():
+    forward = OwnMemory(9, 4, {"f": 4, "shared": 5}, {"f": 4})
+    backward = OwnMemory(20, 1, {"f": 2, "shared": 3, "b": 7})
+    both = forward.followed_by(backward)
+    assert both.pools == {"f": 6, "shared": 5, "b": 7}
+    assert (forward.kept, both.kept) == (9, 18)

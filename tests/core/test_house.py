@@ -37,11 +37,11 @@ LINES = {
     "bench": 3593,
     "commands": 3451,
     "core": 1379,
-    "engine": 42423,
+    "engine": 42558,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26207,
+    "viz": 26211,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

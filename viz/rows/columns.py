@@ -12,7 +12,9 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "share": lambda part: 100 * part,
     **dict.fromkeys(("ms", "own ms", "longest ms", "takes"), lambda seconds: 1e3 * seconds),
     **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
-    **dict.fromkeys(("peak memory", "captures held", "machine code"), formats.size),
+    **dict.fromkeys(
+        ("peak memory", "kept between runs", "captures held", "machine code"), formats.size
+    ),
 }
 _EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its own
     "FLOPs": formats.flops,

@@ -25,7 +25,7 @@ _WIDE = 1.5  # of a spread, how many times its lower end the upper is
 
 _COLUMNS = (
     "what phase median_ms q1_ms q3_ms ratio_to_eager ratio_of_minima ours_over max_abs_error "
-    "peak_bytes capture_bytes build_seconds"
+    "peak_bytes capture_bytes build_seconds kept_bytes"
 )
 COLUMNS = _COLUMNS.split()
 """What a row of a timing has, without its samples and its target."""
@@ -39,7 +39,8 @@ HISTORY_COLUMNS = (*_RUN.split(), *COLUMNS, "target", *_SPREAD, "min_ms", "runs"
 _SHOWN = (
     "what; phase; median: median_ms; q1?: q1_ms; q3?: q3_ms; against the baseline?: said; "
     "ratio?: ratio_to_eager; of minima?: ratio_of_minima; ours over it?: ours_over; "
-    "max abs error?: max_abs_error; peak memory?: peak_bytes; captures held?: capture_bytes; "
+    "max abs error?: max_abs_error; peak memory?: peak_bytes; "
+    "kept between runs?: kept_bytes; captures held?: capture_bytes; "
     "build?: build_seconds; target?"
 )
 

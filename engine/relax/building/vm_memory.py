@@ -4,7 +4,8 @@ Bytecode tells when a register takes a storage, a view of one, or gives it up; a
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 
 from relascope.engine.building.executables import OwnMemory
 
@@ -15,8 +16,9 @@ _REGISTER = re.compile(r"%\d+")
 
 
 def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
-    """The most bytes of storages that live at one time, and those that the results keep; None where
-    the text makes another number of storages, as with branches.
+    """The storages that live at one time, and those that the results keep. TVM's allocator keeps
+    one that nobody has any more, for the next of its size. None where the text makes another number
+    of storages, as with branches.
 
     Args:
         bytecode: the text of an executable.
@@ -24,7 +26,9 @@ def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
     """
     registers: dict[str, frozenset[int]] = {}
     users: dict[int, int] = {}
-    live = most = made = 0
+    alive: Counter[Hashable] = Counter()  # bytes by the size of the storage
+    pools: Counter[Hashable] = Counter()
+    most = made = 0
     body = bytecode.partition("@main:")[2].partition("\n\n")[0]
     for match in filter(None, map(_CALL.match, body.splitlines())):
         name, given, target = match.groups()
@@ -40,14 +44,17 @@ def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
             taken = frozenset().union(*(registers.get(r, ()) for r in _REGISTER.findall(given)))
         for storage in taken:
             users[storage] = users.get(storage, 0) + 1
-            live += sizes[storage] if users[storage] == 1 else 0
-        most = max(most, live)
+            alive[sizes[storage]] += sizes[storage] if users[storage] == 1 else 0
+        most, pools = max(most, alive.total()), pools | alive
         for storage in registers.get(target, ()):
             users[storage] -= 1
-            live -= 0 if users[storage] else sizes[storage]
+            alive[sizes[storage]] -= 0 if users[storage] else sizes[storage]
         registers[target] = taken
     if made != len(sizes):
         return None
     returned = re.search(r"^\s*ret\s+(%\d+)", body, re.MULTILINE)
     kept = registers.get(returned[1], frozenset()) if returned else frozenset()
-    return OwnMemory(most, sum(sizes[s] for s in kept), False)
+    results: Counter[Hashable] = Counter()
+    for storage in kept:
+        results[sizes[storage]] += sizes[storage]
+    return OwnMemory(most, results.total(), pools, results)

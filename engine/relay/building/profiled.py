@@ -52,12 +52,12 @@ class Profiled:
         self._kernels = [i for i, name in names.items() if name != _VIEW]
         known = _groups(seen.modules, self._nodes)
         self.groups = None if known is None else [known[i] for i in self._kernels]
-        ordinary = json.loads(runtime.library(program, options).get_graph_json())
-        given = [i for i, n in enumerate(ordinary["nodes"]) if n["op"] == "null"]
-        rows = ordinary["node_row_ptr"]
-        self.memory_bytes: int | None = runtime.pool_bytes(ordinary, [rows[i] for i in given])
+        ordinary = runtime.library(program, options)
+        built = runtime.Compiled(ordinary, target, function)
+        self.memory_bytes: int | None = built.storages.nbytes + built.result_bytes
         self.note = "" if known is not None else LOST
-        if list(_names(ordinary["nodes"]).values()) != list(names.values()):
+        plain = json.loads(ordinary.get_graph_json())["nodes"]
+        if list(_names(plain).values()) != list(names.values()):
             self.note = (
                 "TVM built other kernels for being profiled than it builds otherwise, so these "
                 "times are not those of the program that is timed from end to end."

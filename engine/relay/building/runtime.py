@@ -9,13 +9,15 @@ executor skips (`__nop`), as what lies behind it keeps pointing at the executor'
 import ctypes
 import functools
 import json
+import mmap
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from relascope.core.errors import EngineError
@@ -77,33 +79,57 @@ def mask_kernel() -> mersenne_twister.Kernel:
 dropout_masks.DRAWING.provide(mask_kernel)
 
 
+class Workspace:
+    """Memory on the CPU for what lies between kernels, shared by functions that run in turn."""
+
+    def __init__(self) -> None:
+        self._nbytes = 0
+        self._memory = torch.empty(0, dtype=torch.uint8)
+
+    def reserve(self, nbytes: int) -> None:
+        """Have at least so many bytes; before it is first used."""
+        self._nbytes = max(self._nbytes, nbytes)
+
+    def memory(self) -> torch.Tensor:
+        if self._memory.nbytes < self._nbytes:
+            self._memory = torch.empty(self._nbytes, dtype=torch.uint8)
+        return self._memory
+
+
 class Compiled:
     """A function that was built (see `executables.Compiled`), on the graph executor, whose memory
     of intermediate results serves one call at a time."""
 
-    def __init__(self, library: Any, target: str, function: Any) -> None:
+    def __init__(
+        self, library: Any, target: str, function: Any, workspace: Workspace | None = None
+    ) -> None:
         self.arguments = arguments_of(function)
         self.outputs = tensor_types(function.ret_type)
         self.library = library
         self._device = _device(target)
-        self._module = graph_executor.GraphModule(library["default"](self._device))
         layout = json.loads(library.get_graph_json())
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         viewed, pointed_out = _views(layout)
+        rows = layout["node_row_ptr"]
         # TVM holds a result's index against the number of the graph's values, which are fewer where
         # one value is many results.
-        self._pointed_out = {i for i in pointed_out if i < layout["node_row_ptr"][-1]}
+        self._pointed_out = {i for i in pointed_out if i < rows[-1]}
         self.used = tuple(n for n in self.arguments if n in given)
         self._pointed_in = {n for n in self.used if given[n] not in viewed}
-        # Views, because the executor's own arrays move with what it is pointed at.
-        self._own = {
-            n: self._module.get_input(n)._create_view(self.arguments[n].shape)
-            for n in self._pointed_in
-        }
-        rows = layout["node_row_ptr"]
-        self._own_bytes = pool_bytes(layout, {rows[given[n]] for n in self._pointed_in})
+        heads = [rows[node] + index for node, index, *_ in layout["heads"]]
+        results = [heads[i] for i in self._pointed_out]
+        self.result_bytes = sum(entry_bytes(layout)[entry] for entry in results)
+        elsewhere = {*(rows[given[n]] for n in self._pointed_in), *results}
+        constants = {rows[given[n]]: a for n, a in library.get_params().items() if n in given}
+        self.storages = _Storages(layout, elsewhere, constants, workspace or Workspace())
         self._held: dict[str, tuple[int, Any]] = {}
         self._room = BufferPool()
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        if _torch(self._device).type == "cpu":
+            return self.storages.executor(self.library, self._device)
+        return graph_executor.GraphModule(self.library["default"](self._device))
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         kept = frozenset(keep)
@@ -123,9 +149,11 @@ class Compiled:
         return made
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
-        """What is held between calls: the executor's pool, without arguments that it points at
-        elsewhere, and the memory of large results."""
-        return executables.OwnMemory(self._own_bytes + self._room.nbytes, 0, True)
+        """The executor's storages, and the memory of large results; an executor on a GPU takes
+        somewhat more, by TVM's own plan."""
+        results, workspace = self._room.nbytes, self.storages.workspace
+        pools: dict[Hashable, int] = {id(self): results, id(workspace): self.storages.nbytes}
+        return executables.OwnMemory(self.storages.nbytes + results, results, pools)
 
     def _set(self, name: str, values: Tensors, keep: bool) -> None:
         address = executables.given(values, name).data_ptr()
@@ -134,15 +162,12 @@ class Compiled:
             return
         value = executables.ready(values, name, self.arguments[name])
         array, shared = as_array(value, self._device)
-        if shared and name in self._pointed_in:
+        if name in self._pointed_in:
             self._module.set_input_zero_copy(name, array)
             # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
-            self._held[name] = (address if value.data_ptr() == address else 0, array)
+            self._held[name] = (address if shared and value.data_ptr() == address else 0, array)
         else:
-            if name in self._own:
-                self._module.set_input_zero_copy(name, self._own[name])
             self._module.set_input(name, array)
-            self._held.pop(name, None)
 
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
         """A tensor that the executor will write result `index` to (it points at a reused one
@@ -169,7 +194,7 @@ class Compiled:
 def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
     nodes, heads = layout["nodes"], [(h[0], h[1]) for h in layout["heads"]]
-    views = {i for i, n in enumerate(nodes) if n.get("attrs", {}).get("func_name") == "__nop"}
+    views = {i for i, n in enumerate(nodes) if is_view(n)}
     viewed = {(s[0], s[1]) for i in views for s in nodes[i]["inputs"]}
     made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - views
     alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
@@ -180,20 +205,99 @@ def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
 
 def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
     """Bytes of each entry of an executor's plan: of each result of each of its nodes."""
-    shapes, dtypes = layout["attrs"]["shape"][1], layout["attrs"]["dltype"][1]
+    shapes = layout["attrs"]["shape"][1]
+    dtypes = ["bool" if t == "uint1" else t for t in layout["attrs"]["dltype"][1]]
     return [TensorType(tuple(s), t).bytes or 0 for s, t in zip(shapes, dtypes, strict=True)]
 
 
-def pool_bytes(layout: Mapping[str, Any], left_out: Collection[int]) -> int:
-    """Bytes of an executor's storages, each as large as it must be, without those of some entries
-    and of views of them."""
-    storages: dict[int, int] = {}
-    ids = layout["attrs"]["storage_id"][1]
-    unused = {ids[entry] for entry in left_out}
-    for storage, size in zip(ids, entry_bytes(layout), strict=True):
-        if storage not in unused:
-            storages[storage] = max(storages.get(storage, 0), size)
-    return sum(storages.values())
+class _Storages:
+    """The storages of an executor on the CPU, laid out in a workspace.
+
+    The largest comes first, each at the lowest place that is free while it lives (Pisarchyk and
+    Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288).
+
+    Args:
+        layout: the executor's plan.
+        elsewhere: entries that the executor is pointed at in other memory before each run.
+        constants: arrays of entries.
+    """
+
+    def __init__(
+        self,
+        layout: Mapping[str, Any],
+        elsewhere: Collection[int],
+        constants: Mapping[int, Any],
+        workspace: Workspace,
+    ) -> None:
+        nodes, rows = layout["nodes"], layout["node_row_ptr"]
+        owners, born, dies = list(range(rows[-1])), [-1] * rows[-1], [-1] * rows[-1]
+        for index, node in enumerate(nodes):
+            read = [owners[rows[i] + j] for i, j, *_ in node["inputs"]]
+            for entry in read:
+                dies[entry] = index
+            for entry in range(rows[index], rows[index + 1]):
+                born[entry] = dies[entry] = index if node["op"] != "null" else -1
+                if is_view(node):
+                    (owners[entry],) = read
+        for node, index, *_ in layout["heads"]:
+            dies[owners[rows[node] + index]] = len(nodes)
+        self._ids = owners
+        self._spans: dict[int, int] = {}  # bytes of the largest entry
+        for owner, size in zip(owners, entry_bytes(layout), strict=True):
+            self._spans[owner] = max(self._spans.get(owner, 1), size)
+        self._constants = constants
+        ours = self._spans.keys() - constants.keys() - set(elsewhere)
+        self._places = _places({o: (born[o], dies[o], self._spans[o]) for o in ours})
+        self.nbytes = max((self._places[o] + self._spans[o] for o in ours), default=0)
+        self.workspace = workspace
+        workspace.reserve(self.nbytes)
+
+    def executor(self, library: Any, device: Any) -> Any:
+        """A graph executor that has them."""
+        # Where there is nothing: touching it ends the process, and writes to nobody's memory.
+        nowhere = mmap.mmap(-1, max(self._spans.values(), default=1), prot=0)
+        self._nowhere = np.frombuffer(nowhere, dtype=np.uint8)
+        start = self.workspace.memory().data_ptr()
+        arrays = dict(self._constants)
+        for storage, span in self._spans.items():
+            if storage not in arrays:
+                place = self._places.get(storage)
+                at = self._nowhere.ctypes.data if place is None else start + place
+                arrays[storage] = as_array(blas.memory(at, span), device)[0]
+        layout = json.loads(library.get_graph_json())
+        numbers = {owner: number for number, owner in enumerate(self._spans)}
+        layout["attrs"]["storage_id"][1] = [numbers[owner] for owner in self._ids]
+        listed = [arrays[owner] for owner in numbers]
+        # As executors share parameters, TVM asks for the memory of each storage by its number.
+        asked = tvm.runtime.convert(lambda module, number, *_: listed[number])
+        about = json.dumps(layout), library.get_lib(), asked
+        create = tvm.get_global_func("tvm.graph_executor.create")
+        return graph_executor.GraphModule(create(*about, device.device_type, device.device_id))
+
+
+def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
+    """Where in a workspace each storage begins, by first and last kernel and bytes of each."""
+    found: dict[int, int] = {}
+    taken = np.zeros((4, len(lives)), dtype=np.int64)  # first, last, begin, end of those placed
+    for count, (storage, (first, last, size)) in enumerate(
+        sorted(lives.items(), key=lambda item: (-item[1][2], item[1]))
+    ):
+        placed = taken[:, :count]
+        beside = placed[2:, (placed[0] <= last) & (placed[1] >= first)]
+        at = 0
+        for begin, end in beside[:, np.argsort(beside[0])].T.tolist():
+            if begin - at >= size:
+                break
+            at = max(at, end)
+        found[storage] = at
+        aligned = -(-size // executables.ALIGNMENT) * executables.ALIGNMENT
+        taken[:, count] = first, last, at, at + aligned
+    return found
+
+
+def is_view(node: Mapping[str, Any]) -> bool:
+    """Whether a node of an executor's plan stands for a reshape, which it skips."""
+    return bool(node.get("attrs", {}).get("func_name") == "__nop")
 
 
 def _torch(device: Any) -> torch.device:
@@ -246,12 +350,18 @@ def _device(target: str) -> Any:
     return tvm.device(str(parse(target).kind), target_text.gpu_index(target))
 
 
-def build(program: RelayProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
+def build(
+    program: RelayProgram,
+    options: BuildOptions,
+    name: str = "main",
+    workspace: Workspace | None = None,
+) -> executables.Compiled:
     if has_control_flow(mod := _module_of(program, program.mod[name])):
         names = tuple(str(p.name_hint) for p in mod["main"].params)
         machine = _machines.build(mod, names, options)
         return InMachine(machine, options.target, program.mod[name])
-    made = Compiled(library(program, options, name), options.target, program.mod[name])
+    built = library(program, options, name)
+    made = Compiled(built, options.target, program.mod[name], workspace)
     return cuda_graphs.as_target_says(made, options.target)
 
 
@@ -400,4 +510,5 @@ def step(
     program: RelayProgram, split: SplitProgram | None, options: BuildOptions
 ) -> executables.Executable:
     """A program, whole or as the two functions it was split into, built with options."""
-    return executables.built(program, split, partial(build, options=options))
+    making = partial(build, options=options, workspace=Workspace())
+    return executables.built(program, split, making)

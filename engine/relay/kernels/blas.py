@@ -7,6 +7,7 @@ With `engine.relay.building.targets.BLAS`, TVM's CPU schedules call packed funct
 
 import ctypes
 import functools
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -190,9 +191,10 @@ class OnGpu:
 
 @functools.lru_cache(4096)
 def _at(address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
-    dtype = FLOATS[f"float{bits}"]
-    size = bits // 8
-    for dimension in shape:
-        size *= dimension
-    memory = (ctypes.c_char * size).from_address(address)
-    return torch.frombuffer(memory, dtype=dtype).view(shape)
+    size = math.prod(shape) * bits // 8
+    return memory(address, size).view(FLOATS[f"float{bits}"]).view(shape)
+
+
+def memory(address: int, nbytes: int) -> torch.Tensor:
+    """Memory of the process, as bytes."""
+    return torch.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype=torch.uint8)

@@ -38,8 +38,9 @@ BYTECODE = """@main:
 def test_a_storage_lives_as_long_as_something_is_of_it():
     found = live_bytes(BYTECODE, [100, 10, 1])
     assert found is not None
-    assert (found.peak, found.results, found.between) == (110, 1, False)
+    assert (found.peak, found.results, found.kept) == (110, 1, 111)
     assert live_bytes(BYTECODE, [1, 10, 100]).peak == 110  # the first is given up before the last
+    assert live_bytes(BYTECODE, [100, 10, 100]).kept == 110  # and serves again for one of its size
 
 
 def test_bytecode_of_another_run_is_not_guessed_at():

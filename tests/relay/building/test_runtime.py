@@ -11,6 +11,7 @@ from tvm import relay
 from answers import refused
 from limits import ELEMENTWISE, POINTWISE, rounding
 from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.runtime import Workspace, _places
 from relascope.engine.relay.building.targets import BLAS
 from relay_functions import compiled, var
 
@@ -76,7 +77,7 @@ def test_views_of_inputs_and_outputs_see_each_call():
 
 
 def test_a_viewed_argument_is_pointed_at():
-    """The executor's pool has room for the results alone."""
+    """The executor holds nothing: results have memory of their own."""
     view = relay.reshape(var("x", 64, 128), (32, 256))
     flat = relay.reshape(view, (8192,))
     function = compiled(relay.Tuple([relay.tanh(view), relay.exp(flat), flat]), opt_level=0)
@@ -89,7 +90,7 @@ def test_a_viewed_argument_is_pointed_at():
         assert torch.allclose(tanh, value.reshape(32, 256).tanh(), atol=ELEMENTWISE)
         assert torch.allclose(exp, value.flatten().exp(), rtol=ELEMENTWISE)
         assert function._held == {} and function._pointed_in == {"x"}
-    assert function.own_memory({}).peak == 2 * 64 * 128 * 4
+    assert function.own_memory({}).peak == 0
 
 
 def test_a_view_of_an_argument_that_was_copied_is_read_before_the_copy_goes():
@@ -290,6 +291,25 @@ def test_the_executors_pool_is_what_it_holds():
     product = relay.nn.dense(var("x", 8, 64), var("w", 256, 64))
     body = relay.nn.relu(relay.nn.softmax(product))
     found = compiled(body, opt_level=0).own_memory({})
-    assert found.between
-    # Three tensors of 8x256 take turns in two storages; arguments are pointed at, not copied.
-    assert found.peak == 2 * 8 * 256 * 4
+    # The product and its softmax; arguments and results are pointed at, not copied.
+    assert found.peak == found.kept == 2 * 8 * 256 * 4
+
+
+def test_storages_lie_where_none_is_alive():
+    """By first and last kernel and bytes: the largest lowest, others beside those of their time."""
+    lives = {1: (0, 1, 640), 2: (1, 2, 64), 3: (2, 3, 600), 4: (3, 4, 100), 5: (0, 4, 1)}
+    assert _places(lives) == {1: 0, 3: 0, 4: 640, 2: 640, 5: 768}
+
+
+def test_functions_of_one_step_share_their_workspace():
+    shared = Workspace()
+    small, large = var("x", 64), var("x", 4096)
+    bodies = [relay.exp(relay.tanh(small)), relay.exp(relay.tanh(large))]
+    first, second = (compiled(b, opt_level=0, workspace=shared) for b in bodies)
+    x, y = torch.randn(64), torch.randn(4096)
+    for _ in range(2):
+        assert torch.allclose(first.run({"x": x})[0], x.tanh().exp(), atol=ELEMENTWISE)
+        assert torch.allclose(second.run({"x": y})[0], y.tanh().exp(), atol=ELEMENTWISE)
+    both = first.own_memory({}).followed_by(second.own_memory({}))
+    assert (first.own_memory({}).kept, both.kept) == (64 * 4, 4096 * 4)
+    assert shared.memory().nbytes == 4096 * 4

@@ -10,11 +10,12 @@ from relascope.engine.relay.building.targets import BLAS
 from relascope.passes.relay.ir.program import RelayProgram
 
 
-def compiled(body, target="llvm", **options):
+def compiled(body, target="llvm", workspace=None, **options):
     variables = sorted(relay.analysis.free_vars(body), key=lambda v: v.name_hint)
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(variables, body)))
     names = tuple(v.name_hint for v in variables)
-    return build(RelayProgram(mod, {}, names, 1), BuildOptions(target, **options))
+    program = RelayProgram(mod, {}, names, 1)
+    return build(program, BuildOptions(target, **options), workspace=workspace)
 
 
 def var(name, *shape, dtype="float32"):

@@ -34,6 +34,7 @@ _HELP = {
     "ours over it": "The median of our time over this compiler's; below 1, ours is faster.",
     "peak memory": "The most that one run takes at a time beside inputs and parameters: "
     "what PyTorch's allocator has out, and what TVM's functions hold.",
+    "kept between runs": "What TVM does not give back after a run, to use it again in the next.",
 }
 
 
