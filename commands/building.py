@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.shared import Command, Document, check_folder, write
+from relascope.commands.shared import Command, Document, check_folder, write, writing
 from relascope.core.graph import Graph
 from relascope.engine.jobs import variants
 from relascope.engine.protocol.profile import Profile
@@ -50,9 +50,11 @@ def time_model(command: Command) -> Document:
 
 
 def _append(path: Path, document: Document) -> None:
-    new = not path.exists() or not path.stat().st_size
     if path.suffix == ".csv":
-        text = timings.history_csv([document], head=new)
+        with writing(path, "--history"):
+            text = path.read_text("utf-8", "replace") if path.exists() else ""
+        head = text.partition("\n")[0]  # of another version, it may have fewer columns
+        text = timings.history_csv([document], head.split(",") if head else ())
     else:
         text = json.dumps(document, ensure_ascii=False) + "\n"
     write(path, text, "--history", "a")

@@ -437,6 +437,9 @@ def test_a_history_grows_by_each_run(tmp_path, name):
         assert [r["training"] for r in rows] == ["False"] * 2 + ["True"] * 4
         assert rows[1]["median_ms"] == "1.32" and rows[1]["min_ms"] == "1.3"
         assert rows[1]["target"] == "llvm" and rows[1]["model"] == "mlp"
+        file.write_text("model,median_ms\n")  # of an older version
+        document("time", "mlp", "--history", str(file))
+        assert file.read_text().splitlines()[2] == "mlp,1.32"
     else:
         assert [len(json.loads(line)["rows"]) for line in lines] == [2, 4]
         assert json.loads(lines[0])["when"] <= json.loads(lines[1])["when"]

@@ -178,8 +178,7 @@ def history_rows(runs: Iterable[Row]) -> list[Row]:
     return [
         {
             **{name: run.get(name) for name in _RUN.split()},
-            **{name: row[name] for name in (*COLUMNS, "target")},
-            **{name: row.get(name) for name in _SPREAD},
+            **{name: row.get(name) for name in (*COLUMNS, "target", *_SPREAD)},
             "min_ms": min(row["samples_ms"], default=None),
             "runs": len(row["samples_ms"]),
             "notes": " ".join(run["notes"]),
@@ -189,9 +188,9 @@ def history_rows(runs: Iterable[Row]) -> list[Row]:
     ]
 
 
-def history_csv(runs: Iterable[Row], head: bool = True) -> str:
-    """The lines of a history as CSV."""
-    return csv_text(history_rows(runs), HISTORY_COLUMNS, head)
+def history_csv(runs: Iterable[Row], columns: Sequence[str] = ()) -> str:
+    """The lines of a history as CSV: a whole file, or more for one that has these columns."""
+    return csv_text(history_rows(runs), columns or HISTORY_COLUMNS, not columns)
 
 
 def history_json(runs: Sequence[Row]) -> str:
