@@ -39,8 +39,16 @@ PIPELINE = default_pipeline("relax", False)
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """The search breeds from few, in processes that each tuner would start anew."""
+    """The search breeds from few, in processes that each tuner would start anew; one runs kernels
+    of all targets."""
+    runner, made = ms.runner.LocalRunner, []
+
+    def only(**how):
+        made.extend([] if made else [runner(**how)])
+        return made[0]
+
     with (
+        patch.object(ms.runner, "LocalRunner", only),
         patch.object(tuning, "measures", functools.cache(tuning.measures)),
         patch.object(tuning.ScheduleSearch, "__exit__", lambda *_: None),
         patch.multiple(tuning, MOST_BUILDERS=1, POPULATION=8, SAMPLED=4, GENERATIONS=1),

@@ -2,7 +2,6 @@
 
 import json
 import tarfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,42 +195,6 @@ def test_code_that_a_text_names_is_told(tmp_path, body, named):
     (tmp_path / "mod.relax").write_text(module(function(body)))
     program = read_program(tmp_path / "mod.relax", ModelSource(""), silent).program
     assert named in program.code
-
-
-KERNEL = """
-from tvm.script import ir as I, relax as R, tirx as T
-
-@I.ir_module
-class Module:
-    @T.prim_func(private=True, s_tir=True)
-    def twice(x: T.Buffer((T.int64(4),), "float32"), y: T.Buffer((T.int64(4),), "float32")):
-        for i in T.serial(T.int64(4)):
-            with T.sblock("twice"):
-                v = T.axis.spatial(T.int64(4), i)
-                T.reads(x[v])
-                T.writes(y[v])
-                y[v] = x[v] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        cls = Module
-        y = R.call_tir(cls.twice, (x,), out_ty=R.Tensor((4,), "float32"))
-        return y
-"""
-
-
-def test_a_kernel_in_text_is_shown_and_runs_where_somebody_said_so(tmp_path):
-    path = tmp_path / "mod.relax"
-    path.write_text(KERNEL)
-    session, source = RelaxSession(), source_from_file(path)
-    assert [n.op for n in session.load(source, progress=silent).graph if n.op] == ["twice"]
-    for kernels in (False, True):
-        request = BuildRequest(replace(source, kernels=kernels), Pipeline(), QUICK)
-        if kernels:
-            assert session.check(request, progress=silent)[0].max_rel == 0
-        else:
-            with pytest.raises(EngineError, match="which is shown and not run"):
-                session.check(request, progress=silent)
 
 
 def test_an_ill_formed_module_is_shown_with_what_is_wrong(tmp_path):

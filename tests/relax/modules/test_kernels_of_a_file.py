@@ -82,6 +82,20 @@ def test_they_run_where_somebody_said_so(session, source):
     assert RUNS
 
 
+def test_one_in_text_runs_where_somebody_said_so_and_calls_nothing(session, tmp_path):
+    path, text = tmp_path / "own.relax", Own.script(show_meta=True)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(EngineError, match=r"not read as TVMScript: .*call_packed"):
+        session.load(source_from_file(path), progress=silent)
+    path.write_text("\n".join(x for x in text.splitlines() if "canary" not in x), encoding="utf-8")
+    source = source_from_file(path)
+    assert [n.op for n in session.load(source, progress=silent).graph if n.op] == ["twice", "add"]
+    with refused("code", "which is shown and not run"):
+        session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
+    request = BuildRequest(replace(source, kernels=True), Pipeline(), QUICK)
+    assert session.check(request, progress=silent)[0].max_rel == 0
+
+
 def test_a_function_that_a_type_is_inferred_by_is_tvms_own(session, tmp_path):
     text = tvm.ir.save_json(Own).replace('"ir.IRModule"', '"ir.EnvFunc"', 1)
     path = tmp_path / "own.json"
