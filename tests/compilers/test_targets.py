@@ -79,35 +79,6 @@ def test_the_processor_is_capped_on_request(tmp_path, monkeypatch):
         cpu_info(listing)
 
 
-def found(**environment: str) -> list[dict]:
-    return answer(
-        "import json\nfrom relascope.engine.relay.building.targets import targets\n"
-        "from relascope.engine.protocol.plain import plain\n"
-        "print(json.dumps(plain(targets())))",
-        **environment,
-    )
-
-
-def test_the_cpu_runs_here_and_cuda_says_what_is_missing():
-    # Without a visible device, a machine with a GPU is like one without.
-    targets = found(CUDA_VISIBLE_DEVICES="")
-    assert [t["runs_here"] for t in targets] == [True] * 6 + [False]
-    tuned, *ways, cpu, cuda = targets
-    libraries = [f"{cpu['name']} -libs={name}" for name in ("mkl", "openblas")]
-    ours = [f"{library} -schedules=relascope" for library in libraries]
-    assert {w["name"] for w in ways} == {*libraries, *ours}
-    assert tuned["name"] == f"{ways[0]['name']} -records=relascope"
-    assert ways[0]["name"] in ours
-    assert cpu["name"].startswith("llvm")
-    assert "core" in cpu["device"]
-    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
-    assert ("AVX" in cpu["device"]) == ("avx" in flags)
-    assert ("-mcpu=" in cpu["name"]) or "pni" not in flags
-    assert cuda["name"] == "cuda"
-    assert cuda["missing"].endswith((".", "process."))
-    assert "NVIDIA" in cuda["missing"]
-
-
 TRIPLES = ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux")
 BETTER = "llvm -mcpu=skylake-avx512"
 REFUSED = {
@@ -132,7 +103,8 @@ HERE = ("llvm", "llvm -num-cores=4", "llvm -mtriple=x86_64-linux-gnu")
 
 EXAMINED = """
 import json
-from relascope.engine.{ir}.building.targets import parse, target
+from relascope.engine.{ir}.building.targets import parse, target, targets
+from relascope.engine.protocol.plain import plain
 from relascope.core.errors import EngineError
 parse("llvm")
 import tvm
@@ -151,7 +123,7 @@ def examined(text):
     return [found.runs_here, found.device, found.missing]
 
 print(json.dumps([dict((t, asked(archlist, t)) for t in {triples!r}),
-                  dict((t, asked(examined, t)) for t in {texts!r})]))
+                  dict((t, asked(examined, t)) for t in {texts!r}), plain(targets())]))
 """
 
 
@@ -160,6 +132,7 @@ def said(request):
     """What a process says of triples and of targets; one process, for starting it takes seconds."""
     texts = [*REFUSED, *ELSEWHERE, *HERE, BETTER]
     code = EXAMINED.format(ir=request.param, triples=TRIPLES, texts=texts)
+    # Without a visible device, a machine with a GPU is like one without.
     return answer(code, CUDA_VISIBLE_DEVICES="")
 
 
@@ -173,8 +146,28 @@ def test_an_architecture_that_llvm_lacks_is_refused_before_tvm_dies_of_it(said):
     assert set(triples.values()) == {True}
 
 
+@pytest.mark.parametrize("said", ["relay"], indirect=True)
+def test_the_cpu_runs_here_and_cuda_says_what_is_missing(said):
+    targets = said[2]
+    assert [t["runs_here"] for t in targets] == [True] * 6 + [False]
+    tuned, *ways, cpu, cuda = targets
+    libraries = [f"{cpu['name']} -libs={name}" for name in ("mkl", "openblas")]
+    ours = [f"{library} -schedules=relascope" for library in libraries]
+    assert {w["name"] for w in ways} == {*libraries, *ours}
+    assert tuned["name"] == f"{ways[0]['name']} -records=relascope"
+    assert ways[0]["name"] in ours
+    assert cpu["name"].startswith("llvm")
+    assert "core" in cpu["device"]
+    flags = cpu_info(Path("/proc/cpuinfo"))["flags"].split()
+    assert ("AVX" in cpu["device"]) == ("avx" in flags)
+    assert ("-mcpu=" in cpu["name"]) or "pni" not in flags
+    assert cuda["name"] == "cuda"
+    assert cuda["missing"].endswith((".", "process."))
+    assert "NVIDIA" in cuda["missing"]
+
+
 def test_a_target_that_is_typed_is_told_of_in_sentences(said):
-    _, targets = said
+    _, targets, _ = said
     for text, part in REFUSED.items():
         kind, message, hint = targets[text]
         assert kind == "target", text
