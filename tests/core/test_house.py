@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3593,
-    "commands": 3451,
+    "commands": 3453,
     "core": 1379,
     "engine": 42558,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26211,
+    "viz": 26210,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
