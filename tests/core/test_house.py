@@ -37,7 +37,7 @@ LINES = {
     "bench": 3593,
     "commands": 3453,
     "core": 1379,
-    "engine": 42558,
+    "engine": 42699,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

@@ -17,6 +17,7 @@ import torch
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.measure.profile import LOST, See, Site, Tensors
 from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.storages import entry_bytes
 from relascope.engine.relay.building.templates import groups
 from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.ir.program import RelayProgram
@@ -44,7 +45,7 @@ class Profiled:
         layout = json.loads(library.get_graph_json())
         self._nodes = layout["nodes"]
         self._entries = layout["node_row_ptr"]
-        self._sizes = runtime.entry_bytes(layout)
+        self._sizes = entry_bytes(layout)
         self._device = tvm.device(str(runtime.parse(options.target).kind), 0)
         self._module = library["debug_create"]("default", self._device)
         self._arguments = [p.name_hint for p in function.params]

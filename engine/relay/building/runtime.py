@@ -9,15 +9,12 @@ executor skips (`__nop`), as what lies behind it keeps pointing at the executor'
 import ctypes
 import functools
 import json
-import mmap
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from relascope.core.errors import EngineError
@@ -38,10 +35,11 @@ from tvm.relay.backend import te_compiler
 
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
-from relascope.engine.relay.building import apply_records, openmp
+from relascope.engine.relay.building import apply_records, openmp, storages
 from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
+from relascope.engine.relay.building.storages import Workspace
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import (
@@ -79,23 +77,6 @@ def mask_kernel() -> mersenne_twister.Kernel:
 dropout_masks.DRAWING.provide(mask_kernel)
 
 
-class Workspace:
-    """Memory on the CPU for what lies between kernels, shared by functions that run in turn."""
-
-    def __init__(self) -> None:
-        self._nbytes = 0
-        self._memory = torch.empty(0, dtype=torch.uint8)
-
-    def reserve(self, nbytes: int) -> None:
-        """Have at least so many bytes; before it is first used."""
-        self._nbytes = max(self._nbytes, nbytes)
-
-    def memory(self) -> torch.Tensor:
-        if self._memory.nbytes < self._nbytes:
-            self._memory = torch.empty(self._nbytes, dtype=torch.uint8)
-        return self._memory
-
-
 class Compiled:
     """A function that was built (see `executables.Compiled`), on the graph executor, whose memory
     of intermediate results serves one call at a time."""
@@ -108,8 +89,10 @@ class Compiled:
         self.library = library
         self._device = _device(target)
         layout = json.loads(library.get_graph_json())
+        if _torch(self._device).type == "cpu":
+            layout = storages.ordered(layout)
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
-        viewed, pointed_out = _views(layout)
+        viewed, pointed_out = storages.views(layout)
         rows = layout["node_row_ptr"]
         # TVM holds a result's index against the number of the graph's values, which are fewer where
         # one value is many results.
@@ -118,10 +101,10 @@ class Compiled:
         self._pointed_in = {n for n in self.used if given[n] not in viewed}
         heads = [rows[node] + index for node, index, *_ in layout["heads"]]
         results = [heads[i] for i in self._pointed_out]
-        self.result_bytes = sum(entry_bytes(layout)[entry] for entry in results)
+        self.result_bytes = sum(storages.entry_bytes(layout)[entry] for entry in results)
         elsewhere = {*(rows[given[n]] for n in self._pointed_in), *results}
         constants = {rows[given[n]]: a for n, a in library.get_params().items() if n in given}
-        self.storages = _Storages(layout, elsewhere, constants, workspace or Workspace())
+        self.storages = storages.Storages(layout, elsewhere, constants, workspace or Workspace())
         self._held: dict[str, tuple[int, Any]] = {}
         self._room = BufferPool()
 
@@ -189,115 +172,6 @@ class Compiled:
 
     def _copied(self, index: int) -> torch.Tensor:
         return as_tensor(self._module.get_output(index)).clone()
-
-
-def _views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
-    """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
-    nodes, heads = layout["nodes"], [(h[0], h[1]) for h in layout["heads"]]
-    views = {i for i, n in enumerate(nodes) if is_view(n)}
-    viewed = {(s[0], s[1]) for i in views for s in nodes[i]["inputs"]}
-    made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - views
-    alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
-    outputs = set(map(heads.index, alone))
-    inputs = {h for h, _ in heads if nodes[h]["op"] == "null"}
-    return inputs, outputs
-
-
-def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
-    """Bytes of each entry of an executor's plan: of each result of each of its nodes."""
-    shapes = layout["attrs"]["shape"][1]
-    dtypes = ["bool" if t == "uint1" else t for t in layout["attrs"]["dltype"][1]]
-    return [TensorType(tuple(s), t).bytes or 0 for s, t in zip(shapes, dtypes, strict=True)]
-
-
-class _Storages:
-    """The storages of an executor on the CPU, laid out in a workspace.
-
-    The largest comes first, each at the lowest place that is free while it lives (Pisarchyk and
-    Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288).
-
-    Args:
-        layout: the executor's plan.
-        elsewhere: entries that the executor is pointed at in other memory before each run.
-        constants: arrays of entries.
-    """
-
-    def __init__(
-        self,
-        layout: Mapping[str, Any],
-        elsewhere: Collection[int],
-        constants: Mapping[int, Any],
-        workspace: Workspace,
-    ) -> None:
-        nodes, rows = layout["nodes"], layout["node_row_ptr"]
-        owners, born, dies = list(range(rows[-1])), [-1] * rows[-1], [-1] * rows[-1]
-        for index, node in enumerate(nodes):
-            read = [owners[rows[i] + j] for i, j, *_ in node["inputs"]]
-            for entry in read:
-                dies[entry] = index
-            for entry in range(rows[index], rows[index + 1]):
-                born[entry] = dies[entry] = index if node["op"] != "null" else -1
-                if is_view(node):
-                    (owners[entry],) = read
-        for node, index, *_ in layout["heads"]:
-            dies[owners[rows[node] + index]] = len(nodes)
-        self._ids = owners
-        self._spans: dict[int, int] = {}  # bytes of the largest entry
-        for owner, size in zip(owners, entry_bytes(layout), strict=True):
-            self._spans[owner] = max(self._spans.get(owner, 1), size)
-        self._constants = constants
-        ours = self._spans.keys() - constants.keys() - set(elsewhere)
-        self._places = _places({o: (born[o], dies[o], self._spans[o]) for o in ours})
-        self.nbytes = max((self._places[o] + self._spans[o] for o in ours), default=0)
-        self.workspace = workspace
-        workspace.reserve(self.nbytes)
-
-    def executor(self, library: Any, device: Any) -> Any:
-        """A graph executor that has them."""
-        # Where there is nothing: touching it ends the process, and writes to nobody's memory.
-        nowhere = mmap.mmap(-1, max(self._spans.values(), default=1), prot=0)
-        self._nowhere = np.frombuffer(nowhere, dtype=np.uint8)
-        start = self.workspace.memory().data_ptr()
-        arrays = dict(self._constants)
-        for storage, span in self._spans.items():
-            if storage not in arrays:
-                place = self._places.get(storage)
-                at = self._nowhere.ctypes.data if place is None else start + place
-                arrays[storage] = as_array(blas.memory(at, span), device)[0]
-        layout = json.loads(library.get_graph_json())
-        numbers = {owner: number for number, owner in enumerate(self._spans)}
-        layout["attrs"]["storage_id"][1] = [numbers[owner] for owner in self._ids]
-        listed = [arrays[owner] for owner in numbers]
-        # As executors share parameters, TVM asks for the memory of each storage by its number.
-        asked = tvm.runtime.convert(lambda module, number, *_: listed[number])
-        about = json.dumps(layout), library.get_lib(), asked
-        create = tvm.get_global_func("tvm.graph_executor.create")
-        return graph_executor.GraphModule(create(*about, device.device_type, device.device_id))
-
-
-def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
-    """Where in a workspace each storage begins, by first and last kernel and bytes of each."""
-    found: dict[int, int] = {}
-    taken = np.zeros((4, len(lives)), dtype=np.int64)  # first, last, begin, end of those placed
-    for count, (storage, (first, last, size)) in enumerate(
-        sorted(lives.items(), key=lambda item: (-item[1][2], item[1]))
-    ):
-        placed = taken[:, :count]
-        beside = placed[2:, (placed[0] <= last) & (placed[1] >= first)]
-        at = 0
-        for begin, end in beside[:, np.argsort(beside[0])].T.tolist():
-            if begin - at >= size:
-                break
-            at = max(at, end)
-        found[storage] = at
-        aligned = -(-size // executables.ALIGNMENT) * executables.ALIGNMENT
-        taken[:, count] = first, last, at, at + aligned
-    return found
-
-
-def is_view(node: Mapping[str, Any]) -> bool:
-    """Whether a node of an executor's plan stands for a reshape, which it skips."""
-    return bool(node.get("attrs", {}).get("func_name") == "__nop")
 
 
 def _torch(device: Any) -> torch.device:

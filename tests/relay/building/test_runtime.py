@@ -11,7 +11,6 @@ from tvm import relay
 from answers import refused
 from limits import ELEMENTWISE, POINTWISE, rounding
 from relascope.engine.relay.building import runtime
-from relascope.engine.relay.building.runtime import Workspace, _places
 from relascope.engine.relay.building.targets import BLAS
 from relay_functions import compiled, var
 
@@ -293,23 +292,3 @@ def test_the_executors_pool_is_what_it_holds():
     found = compiled(body, opt_level=0).own_memory({})
     # The product and its softmax; arguments and results are pointed at, not copied.
     assert found.peak == found.kept == 2 * 8 * 256 * 4
-
-
-def test_storages_lie_where_none_is_alive():
-    """By first and last kernel and bytes: the largest lowest, others beside those of their time."""
-    lives = {1: (0, 1, 640), 2: (1, 2, 64), 3: (2, 3, 600), 4: (3, 4, 100), 5: (0, 4, 1)}
-    assert _places(lives) == {1: 0, 3: 0, 4: 640, 2: 640, 5: 768}
-
-
-def test_functions_of_one_step_share_their_workspace():
-    shared = Workspace()
-    small, large = var("x", 64), var("x", 4096)
-    bodies = [relay.exp(relay.tanh(small)), relay.exp(relay.tanh(large))]
-    first, second = (compiled(b, opt_level=0, workspace=shared) for b in bodies)
-    x, y = torch.randn(64), torch.randn(4096)
-    for _ in range(2):
-        assert torch.allclose(first.run({"x": x})[0], x.tanh().exp(), atol=ELEMENTWISE)
-        assert torch.allclose(second.run({"x": y})[0], y.tanh().exp(), atol=ELEMENTWISE)
-    both = first.own_memory({}).followed_by(second.own_memory({}))
-    assert (first.own_memory({}).kept, both.kept) == (64 * 4, 4096 * 4)
-    assert shared.memory().nbytes == 4096 * 4

@@ -1,0 +1,266 @@
+"""The plan of TVM's graph executor: the order of its kernels, and where what they write lies.
+
+TVM gives each storage memory of its own, for results and arguments, too, which the executor is
+pointed at elsewhere. It asks for the memory of a storage before, as executors share parameters.
+"""
+
+import json
+import mmap
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from relascope.core.graph import TensorType
+from relascope.engine.building import executables
+from relascope.engine.relay.tvm.boot import boot
+
+boot()
+
+import tvm
+from tvm.contrib import graph_executor
+
+from relascope.engine.relay.kernels import blas
+
+
+class Workspace:
+    """Memory on the CPU for what lies between kernels, shared by functions that run in turn."""
+
+    def __init__(self) -> None:
+        self._nbytes = 0
+        self._memory = torch.empty(0, dtype=torch.uint8)
+
+    def reserve(self, nbytes: int) -> None:
+        """Have at least so many bytes; before it is first used."""
+        self._nbytes = max(self._nbytes, nbytes)
+
+    def memory(self) -> torch.Tensor:
+        if self._memory.nbytes < self._nbytes:
+            self._memory = torch.empty(self._nbytes, dtype=torch.uint8)
+        return self._memory
+
+
+def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
+    """Bytes of each entry of an executor's plan: of each result of each of its nodes."""
+    shapes = layout["attrs"]["shape"][1]
+    dtypes = ["bool" if t == "uint1" else t for t in layout["attrs"]["dltype"][1]]
+    return [TensorType(tuple(s), t).bytes or 0 for s, t in zip(shapes, dtypes, strict=True)]
+
+
+class Storages:
+    """The storages of an executor on the CPU, laid out in a workspace.
+
+    The largest comes first, each at the lowest place that is free while it lives (Pisarchyk and
+    Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288).
+
+    Args:
+        layout: the executor's plan.
+        elsewhere: entries that the executor is pointed at in other memory before each run.
+        constants: arrays of entries.
+    """
+
+    def __init__(
+        self,
+        layout: Mapping[str, Any],
+        elsewhere: Collection[int],
+        constants: Mapping[int, Any],
+        workspace: Workspace,
+    ) -> None:
+        nodes, rows = layout["nodes"], layout["node_row_ptr"]
+        owners, sizes = owners_of(layout), entry_bytes(layout)
+        born, dies = [-1] * rows[-1], [-1] * rows[-1]
+        for index, node in enumerate(nodes):
+            for i, j, *_ in node["inputs"]:
+                dies[owners[rows[i] + j]] = index
+            if node["op"] != "null" and not is_view(node):
+                for entry in range(rows[index], rows[index + 1]):
+                    born[entry] = dies[entry] = index
+        for node, index, *_ in layout["heads"]:
+            dies[owners[rows[node] + index]] = len(nodes)
+        self._layout, self._ids = layout, owners
+        self._spans: dict[int, int] = {}  # bytes of the largest entry
+        for owner, size in zip(owners, sizes, strict=True):
+            self._spans[owner] = max(self._spans.get(owner, 1), size)
+        self._constants = constants
+        ours = self._spans.keys() - constants.keys() - set(elsewhere)
+        self._places = _places({o: (born[o], dies[o], self._spans[o]) for o in ours})
+        self.nbytes = max((self._places[o] + self._spans[o] for o in ours), default=0)
+        self.workspace = workspace
+        workspace.reserve(self.nbytes)
+
+    def executor(self, library: Any, device: Any) -> Any:
+        """A graph executor of the plan that has them."""
+        # Where there is nothing: touching it ends the process, and writes to nobody's memory.
+        nowhere = mmap.mmap(-1, max(self._spans.values(), default=1), prot=0)
+        self._nowhere = np.frombuffer(nowhere, dtype=np.uint8)
+        start = self.workspace.memory().data_ptr()
+        arrays = dict(self._constants)
+        for storage, span in self._spans.items():
+            if storage not in arrays:
+                place = self._places.get(storage)
+                at = self._nowhere.ctypes.data if place is None else start + place
+                view = torch.utils.dlpack.to_dlpack(blas.memory(at, span))
+                arrays[storage] = tvm.nd.from_dlpack(view)
+        layout = self._layout
+        numbers = {owner: number for number, owner in enumerate(self._spans)}
+        layout["attrs"]["storage_id"][1] = [numbers[owner] for owner in self._ids]
+        listed = [arrays[owner] for owner in numbers]
+        # As executors share parameters, TVM asks for the memory of each storage by its number.
+        asked = tvm.runtime.convert(lambda module, number, *_: listed[number])
+        about = json.dumps(layout), library.get_lib(), asked
+        create = tvm.get_global_func("tvm.graph_executor.create")
+        return graph_executor.GraphModule(create(*about, device.device_type, device.device_id))
+
+
+def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
+    """Where in a workspace each storage begins, by first and last kernel and bytes of each."""
+    found: dict[int, int] = {}
+    taken = np.zeros((4, len(lives)), dtype=np.int64)  # first, last, begin, end of those placed
+    for count, (storage, (first, last, size)) in enumerate(
+        sorted(lives.items(), key=lambda item: (-item[1][2], item[1]))
+    ):
+        placed = taken[:, :count]
+        beside = placed[2:, (placed[0] <= last) & (placed[1] >= first)]
+        at = 0
+        for begin, end in beside[:, np.argsort(beside[0])].T.tolist():
+            if begin - at >= size:
+                break
+            at = max(at, end)
+        found[storage] = at
+        aligned = -(-size // executables.ALIGNMENT) * executables.ALIGNMENT
+        taken[:, count] = first, last, at, at + aligned
+    return found
+
+
+def is_view(node: Mapping[str, Any]) -> bool:
+    """Whether a node of an executor's plan stands for a reshape, which it skips."""
+    return bool(node.get("attrs", {}).get("func_name") == "__nop")
+
+
+def owners_of(layout: Mapping[str, Any]) -> list[int]:
+    """By each entry of an executor's plan, the entry whose memory it is a view of, or itself."""
+    rows = layout["node_row_ptr"]
+    owners = list(range(rows[-1]))
+    for index, node in enumerate(layout["nodes"]):
+        if is_view(node):
+            ((of, which, *_),) = node["inputs"]
+            owners[rows[index]] = owners[rows[of] + which]
+    return owners
+
+
+def ordered(layout: dict[str, Any]) -> dict[str, Any]:
+    """An executor's plan whose nodes run where they hold least.
+
+    TVM orders nodes depth first: a backward begins with all that is computed again, and ends with
+    the gradients of weights, whose operands wait for them. Here, from the end, what is computed
+    again goes to where it is read; then, from the start, what frees as much as it takes comes
+    first.
+    """
+    nodes, rows = layout["nodes"], layout["node_row_ptr"]
+    owners, sizes = owners_of(layout), entry_bytes(layout)
+    heads = [owners[rows[i] + j] for i, j, *_ in layout["heads"]]
+    given = [i for i, n in enumerate(nodes) if n["op"] == "null"]
+    for entry in (*(rows[i] for i in given), *(heads[i] for i in views(layout)[1])):
+        sizes[entry] = 0  # it lies elsewhere, or is there before all kernels
+    read = [{owners[rows[i] + j] for i, j, *_ in n["inputs"]} for n in nodes]
+    made = [{owners[e] for e in range(rows[i], rows[i + 1])} for i in range(len(nodes))]
+    operators = [i for i, n in enumerate(nodes) if n["op"] != "null"]
+    sources = {i: {s for s, *_ in nodes[i]["inputs"]} - {*given} for i in operators}
+    readers: dict[int, set[int]] = {i: set() for i in operators}
+    for index, these in sources.items():
+        for source in these:
+            readers[source].add(index)
+
+    alive = {*heads}.union(*(made[i] for i in given))
+
+    def grows_before(node: int) -> int:
+        return sum(sizes[e] for e in read[node] - alive) - sum(sizes[e] for e in made[node])
+
+    def taken_before(node: int) -> None:
+        alive.difference_update(made[node])
+        alive.update(read[node])
+
+    late = _listed(operators[::-1], readers, sources, grows_before, taken_before)[::-1]
+    left = Counter(entry for i in operators for entry in read[i])
+
+    def grows(node: int) -> int:
+        freed = sum(sizes[e] for e in read[node] if left[e] == 1 and e not in heads)
+        return sum(sizes[e] for e in made[node]) - freed
+
+    order = _listed(late, sources, readers, grows, lambda node: left.subtract(read[node]))
+
+    def peak(nodes: Sequence[int]) -> int:
+        last = {entry: node for node in nodes for entry in read[node] | made[node]}
+        now = most = 0
+        for node in nodes:
+            now += sum(sizes[e] for e in made[node])
+            most = max(most, now)
+            ended = (e for e in read[node] | made[node] if last[e] == node and e not in heads)
+            now -= sum(sizes[e] for e in ended)
+        return most
+
+    return _renumbered(layout, [*given, *min(operators, order, key=peak)])
+
+
+def _listed(
+    order: Sequence[int],
+    before: Mapping[int, set[int]],
+    after: Mapping[int, set[int]],
+    grows: Callable[[int], int],
+    taken: Callable[[int], None],
+) -> list[int]:
+    """Nodes in an order, but before it what shrinks most what is held, and does not grow it."""
+    place = {node: index for index, node in enumerate(order)}
+    missing = {node: len(before[node]) for node in order}
+    ready = {node for node in order if not missing[node]}
+    found: list[int] = []
+    while ready:
+        rest = sorted(ready, key=place.__getitem__)
+        least = min(rest, key=grows)
+        chosen = least if grows(least) <= 0 else rest[0]
+        ready.remove(chosen)
+        found.append(chosen)
+        taken(chosen)
+        for node in after[chosen]:
+            missing[node] -= 1
+            if not missing[node]:
+                ready.add(node)
+    return found
+
+
+def _renumbered(layout: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:
+    """An executor's plan with its nodes in another order."""
+    place = {node: index for index, node in enumerate(order)}
+    rows, start = [0], layout["node_row_ptr"]
+    for node in order:
+        rows.append(rows[-1] + start[node + 1] - start[node])
+    entries = [e for node in order for e in range(start[node], start[node + 1])]
+
+    def moved(which: Sequence[int]) -> list[int]:
+        return [place[which[0]], *which[1:]]
+
+    nodes = [layout["nodes"][node] for node in order]
+    return {
+        "nodes": [n | {"inputs": [*map(moved, n["inputs"])]} for n in nodes],
+        "arg_nodes": sorted(place[node] for node in layout["arg_nodes"]),
+        "heads": [*map(moved, layout["heads"])],
+        "attrs": {
+            name: [kind, [values[e] for e in entries]]
+            for name, (kind, values) in layout["attrs"].items()
+        },
+        "node_row_ptr": rows,
+    }
+
+
+def views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
+    """Node numbers of inputs that must be copied, and numbers of outputs that need not be."""
+    nodes, heads = layout["nodes"], [(h[0], h[1]) for h in layout["heads"]]
+    skipped = {i for i, n in enumerate(nodes) if is_view(n)}
+    viewed = {(s[0], s[1]) for i in skipped for s in nodes[i]["inputs"]}
+    made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - skipped
+    alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
+    outputs = set(map(heads.index, alone))
+    inputs = {h for h, _ in heads if nodes[h]["op"] == "null"}
+    return inputs, outputs
