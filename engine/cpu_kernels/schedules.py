@@ -20,9 +20,6 @@ FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
 """What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
 need. NaN and infinities stay what they are."""
 
-SMALL = "small_product"
-"""Name of a stage that multiplies small matrices, where a library's call would cost more."""
-
 FEW_FLOPS = 1_000_000
 """Below so many multiplications and additions a product of two results is small."""
 
@@ -146,7 +143,7 @@ class _Kernel:
 
     def known(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
-        ours = (*_PRODUCTS, packed_matmul.STRIPS, SMALL)
+        ours = (*_PRODUCTS, packed_matmul.STRIPS)
         others = [b for b in self._blocks() if self._is_reduction(b) and self._name(b) not in ours]
         return not any(self._is_hard(self.sch.get(b)) for b in others)
 
@@ -166,7 +163,6 @@ class _Kernel:
     def schedule(self) -> None:
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
-        ways[SMALL] = self._small
         for name in map(self._name, self._blocks()):
             if name in ways and not opaque:
                 ways[name]()
@@ -363,28 +359,6 @@ class _Kernel:
         """Sum outer products in the order in which the result lies in memory."""
         self._inline({packed_matmul.OUTER})
         self._tiled(self.tvm.block(self.sch, packed_matmul.OUTER), panels_first=False)
-
-    def _small(self) -> None:
-        """Multiply small matrices one pair after another, each in tiles that stay in registers."""
-        sch = self.sch
-        self._inline({SMALL, packed_matmul.ROWS})
-        product = self.tvm.block(sch, SMALL)
-        high, wide, lanes = self._tile(product)
-        others = self._but(product)
-        filled = [b for b in sch.get_producers(product) if self._name(b) == packed_matmul.ROWS]
-        out = sch.cache_write(product, 0, "global")
-        pair, rows, columns, inner = sch.get_loops(product)
-        tile, row = self._split(rows, high)
-        panel, vectors, lane = self._split(columns, wide // lanes, lanes)
-        sch.reorder(pair, panel, tile, inner, row, vectors, lane)
-        sch.reverse_compute_at(out, tile)
-        self._in_registers(product, inner, row, vectors, lane)
-        for block in filled:
-            sch.compute_at(block, pair)
-        done = set(map(self._name, filled))
-        for block in others:
-            if self._name(block) not in done:
-                self._pointwise(block)
 
     def _tile(self, product: Any) -> packed_matmul.MatmulTile:
         return packed_matmul.MatmulTile.noted(self.sch.get(product).annotations)

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3593,
     "commands": 3453,
     "core": 1379,
-    "engine": 42699,
+    "engine": 42603,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

@@ -19,9 +19,7 @@ from tvm.contrib import cublas, mkl
 from tvm.relay.op import strategy
 
 from relascope.engine.cpu_kernels import openblas, packed_matmul
-from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
 from relascope.engine.relay.kernels import schedules
-from relascope.engine.relay.kernels.small_matmul import small_products
 
 _GPU = ["cuda", "gpu"]
 """The keys of targets that TVM has strategies of GPUs for."""
@@ -80,12 +78,7 @@ def _batch_matmul_stage(
     left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
 ) -> Any:
     batch = max(int(left.shape[0]), int(right.shape[0]))
-    rows = left.shape[2 if turn_a else 1]
-    columns = right.shape[1 if turn_b else 2]
-    shape = (batch, rows, columns)
-    inner = left.shape[1 if turn_a else 2]
-    if schedules.active() and 2 * batch * rows * columns * inner < FEW_FLOPS:
-        return small_products(left, right, turn_a, turn_b)
+    shape = batch, left.shape[2 if turn_a else 1], right.shape[1 if turn_b else 2]
     return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
 
 

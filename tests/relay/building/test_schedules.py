@@ -6,6 +6,7 @@ import tvm
 from torch.nn import functional as F
 from tvm import relay
 
+import parallel_loops
 from limits import rounding
 from quick import combinations
 from relascope.engine.building.options import Builder
@@ -65,27 +66,6 @@ def test_the_gradient_of_a_weight(inner, rows, columns):
     (found,) = compiled(product, OURS).run({"x": x, "y": y})
     exact = x.double().T @ y.double()
     assert (found - exact).abs().max() < rounding("float32", inner, exact.abs().max())
-
-
-@pytest.mark.parametrize(
-    ("rows", "inner", "columns", "batches"),
-    [(14, 64, 14, (3, 3)), (7, 5, 48, (1, 4)), (1, 16, 33, (4, 1))],
-)
-@pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
-def test_small_products(rows, inner, columns, batches, turns):
-    left = (batches[0], inner, rows) if turns[0] else (batches[0], rows, inner)
-    right = (batches[1], columns, inner) if turns[1] else (batches[1], inner, columns)
-    for dtype in ("float32", "float64"):
-        x, y = var("x", *left, dtype=dtype), var("y", *right, dtype=dtype)
-        product = relay.nn.batch_matmul(x, y, transpose_a=turns[0], transpose_b=turns[1])
-        function = compiled(relay.nn.relu(product), OURS)
-        a = torch.randn(left, dtype=getattr(torch, dtype))
-        b = torch.randn(right, dtype=getattr(torch, dtype))
-        (found,) = function.run({"x": a, "y": b})
-        one, other = a.double(), b.double()
-        exact = ((one.mT if turns[0] else one) @ (other.mT if turns[1] else other)).relu()
-        assert found.shape == exact.shape
-        assert (found - exact).abs().max() < rounding(dtype, inner, exact.abs().max())
 
 
 EXPRESSIONS = {
@@ -155,8 +135,6 @@ def test_float64_keeps_its_digits(name):
         ((14, 128), (128, 48), (False, False)),
         ((14, 64), (48, 64), (False, True)),
         ((14, 48), (14, 64), (True, False)),
-        ((2, 14, 64), (2, 64, 14), (False, False)),
-        ((2, 14, 64), (2, 14, 64), (False, True)),
     ],
 )
 def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
@@ -167,8 +145,8 @@ def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
         schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
     )
     a, b = turns
-    multiply = relay.nn.matmul if len(left) == 2 else relay.nn.batch_matmul
-    compiled(multiply(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b), OURS)
+    product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
+    compiled(product, OURS)
     assert found
     assert all(made is not None and "vectorized" in made.mod.script() for made in found)
 
@@ -201,3 +179,17 @@ def test_other_targets_are_not_scheduled_here(monkeypatch):
     assert not asked
     compiled(expression, OURS)
     assert asked
+
+
+def test_loops_start_no_threads_beside_pytorchs():
+    function = compiled(relay.exp(var("x", 512, 512)), "llvm")
+    assert "TVMBackendParallelLaunch" in function.library.get_lib().get_source("ll")
+    parallel_loops.check_loops_on_pytorchs_threads(lambda x: function.run({"x": x})[0])
+
+
+def test_every_task_runs_once():
+    parallel_loops.check_every_task_runs_once()
+
+
+def test_a_pytorch_without_openmp_leaves_tvm_its_threads(monkeypatch):
+    parallel_loops.check_no_team_without_openmp(monkeypatch)
