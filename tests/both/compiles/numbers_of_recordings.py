@@ -1,7 +1,6 @@
 """The numbers of a recorded compile, in the TVM of each engine: errors, bisection."""
 
 import runpy
-import subprocess
 import sys
 
 import numpy as np
@@ -11,9 +10,8 @@ import tvm
 from answers import asking
 from quick import ENGINE, QUICK
 from relascope import recording
-from relascope.commands.shared import write_files
 from relascope.core.errors import EngineError
-from relascope.engine.jobs import bisect, reduce
+from relascope.engine.jobs import bisect
 from relascope.engine.jobs.accuracy import OURS
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, ir_of, parts, same_tvm
@@ -66,35 +64,6 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     said = bisect.verdict(ENGINE, found)
     assert said.startswith(f"Pass {rows[-1]['number']}, ReluAway, makes it wrong: ")
     assert "float64" not in said
-
-
-def reduced(ask, compiled, folder):
-    part, held = parts(compiled)[0], RecordedNumbers(compiled, folder)
-    (found,) = held.search(ask, ENGINE, (part,), QUICK, OURS)
-    made = reduce.narrow(ask, ENGINE, found.result)
-    write_files(made.report.files, folder / "report", "--out")
-    return made, folder / "report"
-
-
-@pytest.mark.exhaustive
-def test_the_fault_is_narrowed_inside_the_recorded_pass(compiled, ask, tmp_path):
-    made, report = reduced(ask, compiled, tmp_path)
-    assert [op.rpartition(".")[2] for op in made.operators] in (
-        ["relu", "matmul"],
-        ["relu", "dense"],
-    )
-    assert made.minimal and made.shown.outcome == "wrong"
-    assert "relu" in made.report.before and "abs" in made.report.after
-    assert "abs" not in made.report.before and "relu" not in made.report.after
-    assert f"Pass {parts(compiled)[0].made[-1].by}, ReluAway: the fault shows with 2 of" in (
-        reduce.verdict(ENGINE, made)
-    )
-    ran = subprocess.run(
-        [sys.executable, "report.py"], cwd=report, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "The fault shows." in ran.stdout
-    assert "recorded in a compile" in (report / "README.md").read_text()
 
 
 @pytest.mark.exhaustive
