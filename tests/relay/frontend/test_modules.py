@@ -12,6 +12,7 @@ from tvm import relay, te
 
 from answers import asking, refused
 from gradients import hold_against_itself
+from hostile_onnx import honest
 from limits import ELEMENTWISE
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -279,6 +280,14 @@ def test_files_of_the_other_engine_name_it(tmp_path):
     (tmp_path / "mod.py").write_text(f"from tvm.script import ir as I\n\n{script}")
     with refused(match="is TVMScript, which is Relax", hint="Choose the engine Relax"):
         read_program(tmp_path / "mod.py", ModelSource("mod.py"), silent)
+
+
+def test_an_onnx_file_is_read(tmp_path):
+    path = tmp_path / "small.onnx"
+    path.write_bytes(honest().SerializeToString())
+    found = read_program(path, source_from_file(path), silent)
+    sources = {n.source for n in to_graph(found.program)[0]}
+    assert sources >= {"onnx::MatMul", "onnx::Relu"} and found.outputs
 
 
 def test_what_the_json_holds_beside_a_module_is_no_program(tmp_path):
