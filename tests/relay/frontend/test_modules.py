@@ -282,6 +282,13 @@ def test_files_of_the_other_engine_name_it(tmp_path):
         read_program(tmp_path / "mod.py", ModelSource("mod.py"), silent)
 
 
+def test_a_variable_that_nobody_binds_is_not_well_formed():
+    x, y = (relay.var(n, shape=(2,)) for n in "xy")
+    mod = tvm.IRModule({"main": relay.Function([x], x + y)})
+    with pytest.raises(ValueError, match="y is read, and bound nowhere"):
+        replay.check_formed(mod)
+
+
 def test_an_onnx_file_is_read(tmp_path):
     path = tmp_path / "small.onnx"
     path.write_bytes(honest().SerializeToString())
