@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -24,7 +24,7 @@ from relascope.core.errors import EngineError, ending
 from relascope.core.graph import Graph
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
-from relascope.engine import wire
+from relascope.engine import kept_builds, wire
 from relascope.engine.limits import Unit, Usage
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING, ModelSource
@@ -44,10 +44,12 @@ class Wants:
     Args:
         folders: that it may write to.
         files: files and folders that it may read, or `EVERYTHING`.
+        opened: what `kept_builds.strangers` says of all sources.
     """
 
     folders: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
+    opened: frozenset[str] = field(default=frozenset(), compare=False)
 
     def with_(self, method: str, arguments: Iterable[Any]) -> "Wants":
         """And what a request needs: a folder to leave files in, models' files.
@@ -58,13 +60,16 @@ class Wants:
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
         values = [value for a in given for value in _within(a)]
         sources = [v for v in values if isinstance(v, ModelSource)]
-        files = self.files.union(*(s.files for s in sources), _recorded(values, sources))
-        return Wants(self.folders | named, _allowed(files, sources))
+        beside = _recorded(values, sources)
+        files = self.files.union(*(s.files for s in sources), beside)
+        opened = self.opened.union(*map(kept_builds.strangers, sources), [""] if beside else [])
+        return Wants(self.folders | named, _allowed(files, sources), opened)
 
     def options(self) -> list[str]:
         """Of the process's command line; the folders are made where they can be."""
         with contextlib.suppress(RuntimeError, OSError):  # a user without a home
             records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
+        kept_builds.root()
         for folder in self.folders:
             with contextlib.suppress(OSError):  # the writer reports it
                 os.makedirs(folder, exist_ok=True)
@@ -179,7 +184,12 @@ class EngineProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def send(
-        self, number: int, method: str, payload: bytes, crossed: Mapping[Unit, EngineError]
+        self,
+        number: int,
+        method: str,
+        payload: bytes,
+        crossed: Mapping[Unit, EngineError],
+        shelf: str,
     ) -> None:
         """Ask it something, as `engine.worker` says.
 
@@ -187,7 +197,7 @@ class EngineProcess:
             OSError: it has ended.
         """
         self.had_run_out = out_of_memory()
-        self.conn.send((number, method, payload, dict(crossed)))
+        self.conn.send((number, method, payload, dict(crossed), shelf))
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
         """Its next message, as of `engine.worker`; None if none came in this time. A malformed one

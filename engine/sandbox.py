@@ -23,6 +23,7 @@ from pathlib import Path
 
 from relascope.core.errors import EngineError
 from relascope.core.place import IMPORT_ROOT, cache_folder
+from relascope.engine import kept_builds
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING
 from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
@@ -275,6 +276,7 @@ def environment() -> Iterator[Path]:
         yield Path(named)
     with contextlib.suppress(RuntimeError):  # a user without a home
         found += [records.root(), cache_folder() / "stubs", *_models()]
+    found += filter(None, [kept_builds.root()])
     private = [p.resolve() for p in _private()]
     for path in found:
         real = path.resolve()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.engine import wire
+from relascope.engine import kept_builds, wire
 from relascope.engine.limits import NO_LIMITS, Limits, Unit, Usage, kind_of
 from relascope.engine.places import PLACES
 from relascope.engine.process import EngineProcess, TooLarge, Wants, death, fate
@@ -171,6 +171,8 @@ class _Exchange:
             self.begun, self._since = True, time.monotonic()
         elif what == "records":
             self._process.conn.send(("records", self._add(rest)))
+        elif what == "built":
+            kept_builds.keep(kept_builds.shelf(self._job.wants.opened), *rest)
         else:
             return what, rest[0]
         return None
@@ -366,7 +368,8 @@ class Supervisor:
         while (process := self.ready_process(job)) is not None:
             self.exchange = _Exchange(job, process, lambda: self.limits, job._report)
             try:
-                process.send(job._number, job.method, job._payload, self.crossed)
+                shelf = kept_builds.shelf(job.wants.opened)
+                process.send(job._number, job.method, job._payload, self.crossed, shelf)
                 answer = self.exchange.answer()
             except (EOFError, OSError):
                 return False

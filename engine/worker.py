@@ -4,12 +4,13 @@ It answers requests on the socket N of `engine.process`, one at a time and in or
 only reads, to notice the parent's end at any time; a thread with a large stack works, because TVM's
 C++ visitors recurse over the graph.
 
-Requests are pickled `(id, method, payload, crossed)`, with a payload of pickled `(args, kwargs)`
-and the units that crossed a limit. Back come, by `engine.wire`, `("begun", id)`, `("progress", id,
-fraction, text)`, `("waits", id, for what)` with "" at the end of it, and `("unit", id, unit or
-None)`, None where it ends; then `("result", id, value)`, `("error", id, EngineError)` or, without a
-session, `("gone", id, EngineError)` and the end. `("records", id, action, path, text)` asks the app
-to add records of tuning, which answers `("records", error or None)`.
+Requests are pickled `(id, method, payload, crossed, shelf)`, with a payload of pickled `(args,
+kwargs)`, the units that crossed a limit, and the shelf of `engine.kept_builds`. Back come, by
+`engine.wire`, `("begun", id)`, `("progress", id, fraction, text)`, `("waits", id, for what)` with
+"" at the end of it, and `("unit", id, unit or None)`, None where it ends; then `("result", id,
+value)`, `("error", id, EngineError)` or, without a session, `("gone", id, EngineError)` and the
+end. `("records", id, action, path, text)` asks the app to add records of tuning, which answers
+`("records", error or None)`; `("built", id, key, bytes)` to keep a build.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from typing import Any, NoReturn
 from relascope.core.errors import EngineError
 from relascope.engine import sandbox, wire
 from relascope.engine.building.explain import explain
+from relascope.engine.kept_builds import SHELF
 from relascope.engine.limits import WATCHED, Unit
 from relascope.engine.protocol import records
 from relascope.engine.registry import REGISTRY
@@ -40,7 +42,7 @@ from relascope.passes.catalogue.user import enter_named
 
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
 
-_Request = tuple[int, str, bytes, dict[Unit, EngineError]]
+_Request = tuple[int, str, bytes, dict[Unit, EngineError], str]
 
 
 def main() -> None:
@@ -116,7 +118,8 @@ class _Worker:
     def run(self) -> None:
         try:
             while True:
-                call, method, payload, WATCHED.crossed = self.requests.get()
+                call, method, payload, WATCHED.crossed, SHELF.name = self.requests.get()
+                SHELF.hand = partial(self.send, "built", call)
                 WATCHED.tell = partial(self.send, "unit", call)
                 WATCHED.pause = TURNS.tell = partial(self.send, "waits", call)
                 records.KEEPER.ask = partial(self.keep, call)

@@ -33,6 +33,7 @@ def own_settings(tmp_path_factory) -> None:
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     os.environ["RELASCOPE_TOKEN"] = "off"  # what asks for one has tests of its own
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+    os.environ["RELASCOPE_BUILDS"] = "off"  # each test's code is what is built now
     os.environ["RELASCOPE_ALONE"] = "0"  # tests time small things beside each other
     os.environ["RELASCOPE_RECORDS"] = str(tmp_path_factory.mktemp("records"))
 

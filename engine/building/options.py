@@ -1,7 +1,15 @@
 """What building has in common for every TVM; each runtime says what is its TVM's own."""
 
+import functools
+import hashlib
+import os
 import re
-from collections.abc import Callable, Mapping
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +21,12 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.building import gpu_faults
+from relascope.engine.building.cpu import cpu_info
+from relascope.engine.kept_builds import LARGEST, SHELF
 from relascope.engine.protocol import records
 from relascope.engine.protocol.results import UNBUILT
 from relascope.engine.protocol.tuning import RECORDS
+from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,22 @@ _ERROR = re.compile(r"[A-Z]\w*Error: ")
 _LEFT = "cannot emit this Relax operator"
 
 
+Prepared = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How a TVM's builds are kept from process to process (`engine.kept_builds`).
+
+    Args:
+        text: all of a program, constants too.
+        load: from a shared object that was exported, the program and the options to what runs.
+    """
+
+    text: Callable[[Any], str]
+    load: Callable[[str, Any, BuildOptions], Any]
+
+
 class Builder:
     """Builds, and knows what it built before by its structure."""
 
@@ -88,28 +115,89 @@ class Builder:
         make: Callable[[Any, BuildOptions], Any],
         structural_hash: Callable[[Any], Any],
         structural_equal: Callable[[Any, Any], Any],
+        keeping: Keeping | None = None,
     ) -> None:
         self._make, self._hash, self._equal = make, structural_hash, structural_equal
+        self._keeping = keeping
         self._built: Memo[tuple[Any, Any]] = Memo(16)
+        self._kept: Memo[tuple[Any, Any]] = Memo(16)
 
-    def build(self, program: Any, names: tuple[str, ...], options: BuildOptions) -> Any:
+    def build(
+        self,
+        program: Any,
+        names: tuple[str, ...],
+        options: BuildOptions,
+        prepared: Prepared | None = None,
+    ) -> Any:
+        """What runs, of a program of this structure: built, or built before, in another process
+        too, if it is for a CPU and there is a linker; arguments and errors as of `anew`."""
+        on_disk = SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
+        if self._keeping is None or not on_disk:
+            return self.anew(program, names, options, prepared)
+        key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
+        given = self._keeping, program, names, options, prepared
+        return self._kept.get(key, lambda: (self._through_disk(*given), program))[0]
+
+    def _through_disk(
+        self,
+        keeping: Keeping,
+        program: Any,
+        names: tuple[str, ...],
+        options: BuildOptions,
+        prepared: Prepared | None,
+    ) -> Any:
+        """What is loaded from the disk, or was built to be handed over and kept there."""
+        text = keeping.text(program)
+        if len(text) > LARGEST:
+            return self.anew(program, names, options, prepared)
+        about = repr((_makers(), torch.get_num_threads(), options, names))
+        key = hashlib.sha256(f"{about}\0{text}".encode()).hexdigest()
+        try:
+            if file := SHELF.find(key):
+                made = keeping.load(str(file), program, options)
+                SHELF.hand(key, b"")
+                SHELF.taken += 1
+                return made
+        except Exception:  # of TVM's loader: what is no good is built anew
+            traceback.print_exc()
+        built = self.anew(program, names, options, prepared)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "built.so")
+                built.export_library(str(file), fcompile=_link)
+                # Run as it will be later; TVM compiles the same only when what it built is run.
+                made = keeping.load(str(file), program, options)
+                SHELF.hand(key, file.read_bytes())
+            return made
+        except Exception:  # of the linker's or the loader's: there is what TVM built
+            traceback.print_exc()
+            return built
+
+    def anew(
+        self,
+        program: Any,
+        names: tuple[str, ...],
+        options: BuildOptions,
+        prepared: Prepared | None = None,
+    ) -> Any:
         """What `make` gives, or gave, for a program of this structure.
 
         Args:
             program: a function or a module.
             names: of its arguments, which TVM does not count as structure.
+            prepared: makes of it what `make` is given, where that is another program.
 
         Raises:
             EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
                 operator is left that no pass lowers.
         """
         key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
-        built, _ = self._built.get(key, lambda: (self._try(program, options), program))
+        built, _ = self._built.get(key, lambda: (self._try(program, options, prepared), program))
         return built
 
-    def _try(self, program: Any, options: BuildOptions) -> Any:
+    def _try(self, program: Any, options: BuildOptions, prepared: Prepared | None) -> Any:
         try:
-            return self._make(program, options)
+            return self._make(program if prepared is None else prepared(), options)
         except EngineError:
             raise
         except Exception as error:
@@ -123,6 +211,42 @@ class Builder:
                 message = f"No pass lowers what TVM is left with: {_reason(lines_of(error))}"
                 raise EngineError("pass", message, target, "Run LegalizeOps again.") from error
             raise EngineError("target", message, target, hint) from error
+
+
+@functools.cache
+def _makers() -> str:
+    """A hash of what makes code of programs: relascope's and TVM's Python, users' passes, the
+    libraries in use, this processor."""
+    ours = Path(__file__).parents[2]
+    named = filter(None, os.environ.get(PASS_FILES, "").split(os.pathsep))
+    folders = [*(ours / name for name in ("engine", "passes", "core")), *map(Path, named)]
+    theirs = [sys.modules[name].__file__ for name in ("tvm", "tvm_ffi") if name in sys.modules]
+    folders += [Path(file).parent for file in theirs if file]
+    digest = hashlib.sha256(repr(cpu_info()).encode())
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+            digest.update(f"\0{file}\0".encode() + file.read_bytes())
+    for library in _mapped("tvm|LLVM"):
+        about = library.stat()
+        digest.update(f"\0{library} {about.st_size} {about.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _mapped(pattern: str) -> list[Path]:
+    """The shared libraries that this process has, by a pattern in their names."""
+    lines = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
+    files = {Path(fields[5]) for fields in lines if len(fields) == 6}
+    return sorted(f for f in files if re.search(pattern, f.name) and ".so" in f.suffixes)
+
+
+def _link(
+    output: str, objects: str | Sequence[str], options: object = None, **more: object
+) -> None:
+    """Make a shared object, for TVM's export. What it lacks is an error where it is loaded, and no
+    crash in a run; the C library's functions are those that this process has."""
+    given = [objects] if isinstance(objects, str) else objects
+    how = ["ld", "-shared", "-Bsymbolic", "-z", "now", "-o", output, *given, "--as-needed"]
+    subprocess.run([*how, *_mapped(r"^lib[cm]\.so")], check=True, capture_output=True)
 
 
 def _reason(lines: list[str]) -> str:

@@ -34,6 +34,7 @@ class Built:
         model: on the device that the program was built for.
         program: the engine's own.
         capture_bytes: what is held between forward and backward.
+        kept: whether another process built it: `seconds` are of loading it.
     """
 
     model: Model
@@ -41,8 +42,14 @@ class Built:
     step: Executable
     capture_bytes: int | None
     seconds: float
+    kept: bool = False
     room: BufferPool = field(default_factory=BufferPool, compare=False)
     """Of the masks."""
+
+    @property
+    def note(self) -> str:
+        """What is to be said of its seconds; "" for nothing."""
+        return "It was built by an earlier process and loaded from disk." if self.kept else ""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def profile(
     total = sum(p.median_ms for p in phases)
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
     about = machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
-    notes = tuple(w.note for w in profiled.values() if w.note)
+    notes = tuple(n for n in (built.note, *(w.note for w in profiled.values())) if n)
     if waits := waited(built.model.device):
         notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)
     drawn = sum(m.nbytes for m in masks.values())

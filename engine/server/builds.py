@@ -14,6 +14,7 @@ from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.threads import set_threads
+from relascope.engine.kept_builds import SHELF
 from relascope.engine.measure import compiling, peaks
 from relascope.engine.measure.compare import Built, Contender, measure
 from relascope.engine.measure.profile import profile
@@ -69,6 +70,7 @@ class Builds:
             except EngineError as error:
                 notes.append(f"{one.name} is not timed: {error.message}")
         result = measure(contenders, request.repeats, part(progress, 0.5, 1.0), baselines)
+        notes += [f"{c.what}: {c.built.note}" for c in contenders if c.built.note]
         return replace(result, notes=(*notes, *result.notes))
 
     def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
@@ -164,7 +166,7 @@ class Builds:
         unbuilt = self._programs.unbuilt(request, part(progress, 0.0, 0.4), done)
         model = self._programs.loaded(request.source, progress).model
         progress(0.4, f"building for {request.target}")
-        began = time.perf_counter()
+        began, taken = time.perf_counter(), SHELF.taken
         own = replace(request, source=sampled(request.source))
 
         def make() -> Executable:
@@ -176,7 +178,8 @@ class Builds:
         seconds = time.perf_counter() - began
         model = model.on(torch_device(request.target))
         captures = None if unbuilt.split is None else unbuilt.split.cut.bytes
-        return unbuilt, Built(model, unbuilt.state.program, step, captures, seconds)
+        kept = SHELF.taken > taken
+        return unbuilt, Built(model, unbuilt.state.program, step, captures, seconds, kept)
 
     def _build(self, unbuilt: Unbuilt, target: str) -> Executable:
         return self._programs.backend.build(unbuilt.state.program, unbuilt.split, target)

@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3593,
+    "bench": 3594,
     "commands": 3453,
     "core": 1379,
-    "engine": 42603,
+    "engine": 42919,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

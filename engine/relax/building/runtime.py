@@ -20,9 +20,10 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
-from relascope.engine.building.options import Builder, BuildOptions
+from relascope.engine.building.options import Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
+from relascope.engine.cpu_kernels.openblas import load as load_openblas
 from relascope.engine.protocol.target_text import gpu_index, library
 from relascope.engine.relax.building import apply_records, openmp
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
@@ -117,10 +118,11 @@ def executable(
     program: RelaxProgram,
     options: BuildOptions,
     name: str = "main",
-    instruments: Sequence[Any] = (),
+    instruments: Sequence[Any] | None = None,
 ) -> Any:
     """What `make` returns of one function of a program, typed; its device need not be here.
-    Remembered by the module's structure, unless `instruments` watch.
+    Remembered by the module's structure, unless `instruments` watch. None takes what another
+    process built, too, which runs but has no source.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -131,7 +133,8 @@ def executable(
         options = replace(options, done=program.tvm_passes)
     options = options.with_records("relax", str(tvm.__version__))
     builder = _new_builder(instruments) if instruments else _builder
-    return builder.build(mod, tuple(str(p.name) for p in function.params), options)
+    build = builder.build if instruments is None else builder.anew
+    return build(mod, tuple(str(p.name) for p in function.params), options)
 
 
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
@@ -194,9 +197,17 @@ def dispatched(mod: Any, target: str) -> Any:
     return blas.dispatch(mod, served, registers, "gpu" in chosen.keys)
 
 
+def _load(file: str, mod: Any, options: BuildOptions) -> Any:
+    if options.done is None:
+        dispatched(mod, options.target)  # gives TVM the functions of ours that it calls
+    if OPENBLAS in options.target.split():
+        load_openblas()
+    return relax.VMExecutable(tvm.runtime.load_module(file))
+
+
 def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
-    making = partial(make, instruments=instruments)
-    return Builder(making, tvm_ffi.structural_hash, tvm_ffi.structural_equal)
+    making, keeping = partial(make, instruments=instruments), Keeping(tvm.ir.save_json, _load)
+    return Builder(making, tvm_ffi.structural_hash, tvm_ffi.structural_equal, keeping)
 
 
 _builder = _new_builder()

@@ -21,7 +21,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
-from relascope.engine.building.options import Builder, BuildOptions
+from relascope.engine.building.options import Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.relay.tvm.boot import boot
@@ -243,10 +243,11 @@ def library(
     program: RelayProgram,
     options: BuildOptions,
     name: str = "main",
-    instruments: Sequence[Any] = (),
+    instruments: Sequence[Any] | None = None,
 ) -> Any:
     """What `make` returns of one function of a program, typed; its device need not be here.
-    Remembered by the function's structure, unless `instruments` watch.
+    Remembered by the function's structure, unless `instruments` watch. None takes what another
+    process built, too, which runs but has no source.
 
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
@@ -257,7 +258,9 @@ def library(
     options = options.with_records("relay", str(tvm.__version__))
     if program.tvm_passes:
         options = replace(options, opt_level=0)
-    return builder.build(prepared(program, function, options), names, options)
+    build = builder.build if instruments is None else builder.anew
+    making = partial(prepared, program, function, options)
+    return build(_module_of(program, function), names, options, making)
 
 
 def _module_of(program: RelayProgram, function: Any) -> tvm.IRModule:
@@ -292,16 +295,22 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
             program = schedules.pack(program)
     library = target_text.library(options.target, LIBRARIES)
     if library:
-        blas.register()
-        torch_convolution.register()
-        if "openblas" in parse(options.target).libs:
-            openblas.load()
+        _offer(options.target)
         program = absorb_transposes(program)
     if library and "cpu" in parse(options.target).keys:
         program = torch_convolution.served(program)
     else:
         program = torch_convolution.unserved(program)
     return bounded(written_out(program)).main
+
+
+def _offer(target: str) -> None:
+    """Give TVM the functions of libraries that what is built for a target may call."""
+    if target_text.library(target, LIBRARIES):
+        blas.register()
+        torch_convolution.register()
+        if "openblas" in parse(target).libs:
+            openblas.load()
 
 
 def _alone(program: RelayProgram, function: Any) -> Any:
@@ -367,9 +376,28 @@ def _has_tangent(function: Any) -> bool:
     )
 
 
+class _Loaded:
+    """A library for the graph executor, as `Compiled` takes it, from a shared object."""
+
+    def __init__(self, file: str, mod: tvm.IRModule, options: BuildOptions) -> None:
+        _offer(options.target)
+        self._module, self._given = tvm.runtime.load_module(file), set(arguments_of(mod["main"]))
+        self.get_graph_json = self._module["get_graph_json"]
+
+    def get_lib(self) -> Any:
+        return self._module.imported_modules[0]
+
+    def get_params(self) -> dict[str, Any]:
+        executor = graph_executor.GraphModule(self._module["default"](tvm.cpu()))
+        nodes = json.loads(self.get_graph_json())["nodes"]
+        names = {n["name"] for n in nodes if n["op"] == "null"} - self._given
+        return {name: tvm.nd.array(executor.get_input(name).numpy()) for name in names}
+
+
 def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
     making = partial(make, instruments=instruments)
-    return Builder(making, tvm.ir.structural_hash, tvm.ir.structural_equal)
+    keeping = Keeping(tvm.ir.save_json, _Loaded)
+    return Builder(making, tvm.ir.structural_hash, tvm.ir.structural_equal, keeping)
 
 
 _builder = _new_builder()
