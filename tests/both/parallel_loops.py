@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -58,3 +59,15 @@ def check_no_team_without_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PyTorch without OpenMP leaves TVM its own threads."""
     monkeypatch.setattr(threads, "_OPENMP", ("no_such_function",))
     assert threads.Team().made(lambda _: pytest.fail("loaded"), "", "") is None
+
+
+def check_two_threads_take_turns(run: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Two threads that call one function get each their own results; `run` is to be `exp(exp(x))`
+    of 65,536 numbers between 0 and 1."""
+
+    def work(x: torch.Tensor) -> bool:
+        expected = x.exp().exp()
+        return all(torch.allclose(run(x), expected, rtol=1e-4) for _ in range(200))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(work, torch.rand(2, 256, 256)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
@@ -59,12 +60,14 @@ class Compiled:
         self._bytecode = executable
         self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
+        self._turn = Lock()  # the machine runs one call at a time
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         kept = frozenset(keep)
-        given = [self._array(name, values, name in kept) for name in self.arguments]
         # Behind what PyTorch queued, in its order, without waiting for it.
-        with nullcontext() if self.device.type == "cpu" else tvm_ffi.use_torch_stream():
+        on_cpu = self.device.type == "cpu"
+        with self._turn, nullcontext() if on_cpu else tvm_ffi.use_torch_stream():
+            given = [self._array(name, values, name in kept) for name in self.arguments]
             made = self._main(*given)
         tensors = tuple(map(executables.tensor_of, flat(made)))
         # An argument that is returned as it is, or twice, must not share its memory.

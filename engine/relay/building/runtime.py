@@ -115,7 +115,10 @@ class Compiled:
         return graph_executor.GraphModule(self.library["default"](self._device))
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        kept = frozenset(keep)
+        with self.storages.workspace.turn:
+            return self._run(values, frozenset(keep))
+
+    def _run(self, values: Tensors, kept: frozenset[str]) -> tuple[torch.Tensor, ...]:
         if _torch(self._device).type == "cuda":  # what torch queued before is done before
             stream = torch.cuda.current_stream(_torch(self._device)).cuda_stream
             # As a bare number, ctypes would hand over half of a stream's address.

@@ -8,6 +8,7 @@ import json
 import mmap
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,11 @@ from relascope.engine.relay.kernels import blas
 
 
 class Workspace:
-    """Memory on the CPU for what lies between kernels, shared by functions that run in turn."""
+    """Memory on the CPU for what lies between kernels, shared by functions that run in turn, as
+    `turn` sees to."""
 
     def __init__(self) -> None:
+        self.turn = Lock()
         self._nbytes = 0
         self._memory = torch.empty(0, dtype=torch.uint8)
 

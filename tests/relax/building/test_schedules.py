@@ -15,12 +15,14 @@ from answers import quiet
 from gradients import Fn
 from limits import POINTWISE, rounding
 from quick import combinations
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
+from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
-from relax_modules import check, compiled, draw, program
+from relax_modules import check, compiled, draw, imported, program
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
 EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}
@@ -189,3 +191,10 @@ def test_loops_run_on_pytorchs_threads():
     kernel = compiled(program(relax.op.exp, (x.shape, "float32")), OURS)
     parallel_loops.check_loops_on_pytorchs_threads(lambda _: kernel(x))
     parallel_loops.check_every_task_runs_once()
+
+
+def test_two_threads_take_turns():
+    _, twice = imported(Fn(lambda x: x.exp().exp()), draw(256, 256))
+    function = runtime.build(twice, BuildOptions("llvm"))
+    (name,) = function.arguments
+    parallel_loops.check_two_threads_take_turns(lambda x: function.run({name: x})[0])

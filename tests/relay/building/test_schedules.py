@@ -193,3 +193,9 @@ def test_every_task_runs_once():
 
 def test_a_pytorch_without_openmp_leaves_tvm_its_threads(monkeypatch):
     parallel_loops.check_no_team_without_openmp(monkeypatch)
+
+
+def test_two_threads_take_turns():
+    chain = relay.annotation.stop_fusion(relay.exp(var("x", 256, 256)))
+    function = compiled(relay.exp(chain), "llvm")
+    parallel_loops.check_two_threads_take_turns(lambda x: function.run({"x": x})[0])
