@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,18 @@ _LEFT = "cannot emit this Relax operator"
 
 Prepared = Callable[[], Any]
 
+_ANEW = ContextVar("anew", default=False)
+
+
+@contextmanager
+def built_anew() -> Iterator[None]:
+    """Build what is asked for in here, also where it was built before, and keep none of it."""
+    token = _ANEW.set(True)
+    try:
+        yield
+    finally:
+        _ANEW.reset(token)
+
 
 @dataclass(frozen=True)
 class Keeping:
@@ -132,7 +146,7 @@ class Builder:
         """What runs, of a program of this structure: built, or built before, in another process
         too, if it is for a CPU and there is a linker; arguments and errors as of `anew`."""
         on_disk = SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
-        if self._keeping is None or not on_disk:
+        if self._keeping is None or not on_disk or _ANEW.get():
             return self.anew(program, names, options, prepared)
         key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
         given = self._keeping, program, names, options, prepared
@@ -191,6 +205,8 @@ class Builder:
             EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
                 operator is left that no pass lowers.
         """
+        if _ANEW.get():
+            return self._try(program, options, prepared)
         key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
         built, _ = self._built.get(key, lambda: (self._try(program, options, prepared), program))
         return built

@@ -13,6 +13,7 @@ from relascope.engine.building import launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
+from relascope.engine.building.options import built_anew
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
 from relascope.engine.measure import compiling, peaks
@@ -112,7 +113,7 @@ class Builds:
         entries = [(i, entry_of(self._programs.ir, s), s) for i, s in steps]
 
         def build() -> object:
-            with building(f"Building for {request.target}", request):
+            with building(f"Building for {request.target}", request), built_anew():
                 return self._build(unbuilt, request.target)
 
         start = self._programs.loaded(request.source, silent).state.program

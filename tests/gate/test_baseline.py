@@ -47,6 +47,7 @@ def document(layers=3):
         "compile": {
             "passes": {f"{i + 1} {n}": dict(TIMES) for i, n in enumerate(("cse", "bind", "cse"))},
             "build": {**TIMES, "best_ms": 100.0},
+            "anew": True,
             "yardstick": {**TIMES, "best_ms": 4.0},
         },
         "captures": {
@@ -68,6 +69,14 @@ def test_nothing_differs_from_itself_nor_where_noise_is():
     now["memory"]["planned"] = 1009
     now["error"]["max_rel"] = 9e-7
     assert said(now) == []
+
+
+def test_a_build_that_was_not_made_anew_is_no_measure():
+    now, then = document(), document()
+    now["compile"]["build"]["best_ms"] = 1000.0
+    assert [verdict for _, verdict, _ in said(now)] == ["worse"]
+    del then["compile"]["anew"]  # of an earlier version
+    assert said(now, then) == []
 
 
 def test_a_fusion_lost_names_operator_module_and_what_it_was_fused_with():

@@ -8,6 +8,7 @@ import pytest
 
 from answers import refused
 from relascope.core.errors import EngineError
+from relascope.engine.building.options import Builder
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
@@ -41,6 +42,15 @@ def test_for_this_machine(session, tmp_path):
     assert (tmp_path / "out" / "forward.tar").stat().st_size > 0
     kernel = found.kernels[0]
     assert kernel.code[0][1] in (tmp_path / "out" / "forward" / f"{kernel.name}.ll").read_text()
+
+
+def test_each_round_builds_anew(session, monkeypatch):
+    builds, own = [], Builder._try
+    monkeypatch.setattr(Builder, "_try", lambda *a: builds.append(a) or own(*a))
+    asked = BuildRequest(MLP, default_pipeline(session.ir, False), "llvm")
+    times = session.compile_times(asked, 2, 60.0, progress=silent)
+    first = len(builds) - 2  # none, where it was built before
+    assert len(times.build) == 2 and first in (0, 1)
 
 
 def test_for_another_processor(session):
