@@ -222,8 +222,8 @@ def compile_document(pipeline: Pipeline, times: CompileTimes) -> Document:
             for i, s in enumerate(pipeline)
             if i in by_index
         },
-        "build": spread(times.build),
-        "anew": True,  # before, a build that was remembered was timed
+        # Before, a build that was remembered was timed.
+        "build": spread(times.build) | {"anew": True},
         "yardstick": spread(times.yardstick),
     }
 

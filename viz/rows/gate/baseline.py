@@ -448,7 +448,7 @@ def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
     pace = _pace(was, times)
     old, new = (_by_name(d["passes"]) for d in (was, times))
     pairs = [(f"the pass `{k[0]}`", LEAST_MS, old[k], new[k]) for k in new if k in old]
-    if was.get("anew"):
+    if was["build"].get("anew"):
         pairs.append(("the build", BUILD_MS, was["build"], times["build"]))
     for name, least, before, after in pairs:
         a, b = pace * before["best_ms"], after["best_ms"]
