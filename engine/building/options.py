@@ -133,8 +133,7 @@ class Builder:
     ) -> None:
         self._make, self._hash, self._equal = make, structural_hash, structural_equal
         self._keeping = keeping
-        self._built: Memo[tuple[Any, Any]] = Memo(16)
-        self._kept: Memo[tuple[Any, Any]] = Memo(16)
+        self._built: Memo[tuple[Any, Any]] = Memo(32)
 
     def build(
         self,
@@ -142,74 +141,35 @@ class Builder:
         names: tuple[str, ...],
         options: BuildOptions,
         prepared: Prepared | None = None,
+        keep: bool = True,
     ) -> Any:
-        """What runs, of a program of this structure: built, or built before, in another process
-        too, if it is for a CPU and there is a linker; arguments and errors as of `anew`."""
-        on_disk = SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
-        if self._keeping is None or not on_disk or _ANEW.get():
-            return self.anew(program, names, options, prepared)
-        key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
-        given = self._keeping, program, names, options, prepared
-        return self._kept.get(key, lambda: (self._through_disk(*given), program))[0]
-
-    def _through_disk(
-        self,
-        keeping: Keeping,
-        program: Any,
-        names: tuple[str, ...],
-        options: BuildOptions,
-        prepared: Prepared | None,
-    ) -> Any:
-        """What is loaded from the disk, or was built to be handed over and kept there."""
-        text = keeping.text(program)
-        if len(text) > LARGEST:
-            return self.anew(program, names, options, prepared)
-        about = repr((_makers(), torch.get_num_threads(), options, names))
-        key = hashlib.sha256(f"{about}\0{text}".encode()).hexdigest()
-        try:
-            if file := SHELF.find(key):
-                made = keeping.load(str(file), program, options)
-                SHELF.hand(key, b"")
-                SHELF.taken += 1
-                return made
-        except Exception:  # of TVM's loader: what is no good is built anew
-            traceback.print_exc()
-        built = self.anew(program, names, options, prepared)
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder, "built.so")
-                built.export_library(str(file), fcompile=_link)
-                # Run as it will be later; TVM compiles the same only when what it built is run.
-                made = keeping.load(str(file), program, options)
-                SHELF.hand(key, file.read_bytes())
-            return made
-        except Exception:  # of the linker's or the loader's: there is what TVM built
-            traceback.print_exc()
-            return built
-
-    def anew(
-        self,
-        program: Any,
-        names: tuple[str, ...],
-        options: BuildOptions,
-        prepared: Prepared | None = None,
-    ) -> Any:
-        """What `make` gives, or gave, for a program of this structure.
+        """What runs, of a program of this structure: built, or built before.
 
         Args:
             program: a function or a module.
             names: of its arguments, which TVM does not count as structure.
             prepared: makes of it what `make` is given, where that is another program.
+            keep: take what another process built, too, and leave it what is built here, if it is
+                for a CPU and there is a linker.
 
         Raises:
             EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
                 operator is left that no pass lowers.
         """
-        if _ANEW.get():
-            return self._try(program, options, prepared)
-        key = (options, _Structure(program, names, int(self._hash(program)), self._equal))
-        built, _ = self._built.get(key, lambda: (self._try(program, options, prepared), program))
-        return built
+
+        key = options, _Structure(program, names, int(self._hash(program)), self._equal)
+
+        def built() -> Any:
+            if _ANEW.get():
+                return self._try(program, options, prepared)
+            return self._built.get(key, lambda: (self._try(program, options, prepared), program))[0]
+
+        on_disk = keep and SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
+        keeping = self._keeping if on_disk and not _ANEW.get() else None
+        if keeping is None:
+            return built()
+        given = keeping, program, options, names, built
+        return self._built.get((keeping, key), lambda: (_through_disk(*given), program))[0]
 
     def _try(self, program: Any, options: BuildOptions, prepared: Prepared | None) -> Any:
         try:
@@ -227,6 +187,37 @@ class Builder:
                 message = f"No pass lowers what TVM is left with: {_reason(lines_of(error))}"
                 raise EngineError("pass", message, target, "Run LegalizeOps again.") from error
             raise EngineError("target", message, target, hint) from error
+
+
+def _through_disk(
+    keeping: Keeping, program: Any, options: BuildOptions, names: tuple[str, ...], make: Prepared
+) -> Any:
+    """What is loaded from the disk, or is made to be handed over and kept there."""
+    text = keeping.text(program)
+    if len(text) > LARGEST:
+        return make()
+    about = repr((_makers(), torch.get_num_threads(), options, names))
+    key = hashlib.sha256(f"{about}\0{text}".encode()).hexdigest()
+    try:
+        if file := SHELF.find(key):
+            loaded = keeping.load(str(file), program, options)
+            SHELF.hand(key, b"")
+            SHELF.taken += 1
+            return loaded
+    except Exception:  # of TVM's loader: what is no good is built anew
+        traceback.print_exc()
+    built = make()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "built.so")
+            built.export_library(str(file), fcompile=_link)
+            # Run as it will be later; TVM compiles the same only when what it built is run.
+            loaded = keeping.load(str(file), program, options)
+            SHELF.hand(key, file.read_bytes())
+        return loaded
+    except Exception:  # of the linker's or the loader's: there is what TVM built
+        traceback.print_exc()
+        return built
 
 
 @functools.cache

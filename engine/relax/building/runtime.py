@@ -136,8 +136,8 @@ def executable(
         options = replace(options, done=program.tvm_passes)
     options = options.with_records("relax", str(tvm.__version__))
     builder = _new_builder(instruments) if instruments else _builder
-    build = builder.build if instruments is None else builder.anew
-    return build(mod, tuple(str(p.name) for p in function.params), options)
+    names = tuple(str(p.name) for p in function.params)
+    return builder.build(mod, names, options, keep=instruments is None)
 
 
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:

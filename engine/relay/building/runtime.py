@@ -261,9 +261,9 @@ def library(
     options = options.with_records("relay", str(tvm.__version__))
     if program.tvm_passes:
         options = replace(options, opt_level=0)
-    build = builder.build if instruments is None else builder.anew
     making = partial(prepared, program, function, options)
-    return build(_module_of(program, function), names, options, making)
+    module = _module_of(program, function)
+    return builder.build(module, names, options, making, keep=instruments is None)
 
 
 def _module_of(program: RelayProgram, function: Any) -> tvm.IRModule:
