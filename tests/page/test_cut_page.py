@@ -7,7 +7,7 @@ import page_session
 from joints import chain
 from page import open_tab, press, settle, training, words
 from relascope.passes.cuts.cut import Joint, cut
-from relascope.viz import charts
+from relascope.viz import charts, component
 from relascope.viz.panels import cut as cut_tab
 from relascope.viz.panels.cut import captures
 from relascope.viz.panels.shell import cut_choice
@@ -167,6 +167,23 @@ def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
     assert cards.card.node == "r" and rows() == [1]
     select(gradient, "d0")  # the row goes with the graph's selection again
     assert cards.card.node == "d0" and rows() == [0]
+
+
+@pytest.mark.parametrize("pick_first", [True, False])
+def test_a_card_keeps_its_node_where_a_table_still_reports_its_row_of_before(
+    monkeypatch, pick_first
+):
+    state = {"v": {"selected": "r", "act": {"node": "r", "action": "recompute"}}}
+    monkeypatch.setattr(component.st, "session_state", state)
+    done = []
+    calls = [
+        lambda: component.picking("v", ["d0", "r"])(0),
+        lambda: component._act("v", lambda *told: done.append(told)),
+    ]
+    for call in calls if pick_first else calls[::-1]:
+        call()
+    assert done == [("r", "recompute")]
+    assert component.selected_of("v") == "r"
 
 
 def clicked():

@@ -55,6 +55,7 @@ def graph_view(
         What `focus` came to: None where it named nothing that is drawn, and the first node of a
         module that has no group.
     """
+    st.session_state.pop(f"{key}_acted", None)
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)
     kept = _kept_selection(key) if focus is None else None
@@ -87,7 +88,12 @@ def select(key: str, selected: str) -> None:
 
 def picking(key: str, ids: Sequence[str]) -> Callable[[int | None], None]:
     """What a click on a row of a table does: the view selects the row's node."""
-    return lambda row: select(key, "" if row is None else ids[row])
+
+    def pick(row: int | None) -> None:
+        if not st.session_state.get(f"{key}_acted"):
+            select(key, "" if row is None else ids[row])
+
+    return pick
 
 
 def selected_of(key: str) -> str:
@@ -176,9 +182,12 @@ def _alone(key: str, opening: Callable[[str], None] | None) -> None:
 
 
 def _act(key: str, acting: Callable[[str, str], None] | None) -> None:
-    """Where the person pressed a button on a node's card."""
+    """Where the person pressed a button on a node's card, which keeps the node selected: a table
+    that has not yet heard of its selection reports the row before with the press."""
     told = (st.session_state.get(key) or {}).get("act")
     if acting is not None and isinstance(told, dict):
+        st.session_state.pop(f"{key}_kept", None)
+        st.session_state[f"{key}_acted"] = True
         acting(str(told["node"]), str(told["action"]))
 
 
