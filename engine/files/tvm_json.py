@@ -5,13 +5,15 @@ object that some name is registered for, compiled code among them.
 """
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine.files.tvm_arrays import read_array
 
 _NODES = 500_000
@@ -112,21 +114,17 @@ def check_relay_json(text: str, name: str) -> str:
     Raises:
         EngineError: kind "file"; says what is wrong with it.
     """
-    found = _parsed(text, name)
-    nodes: Any = found.get("nodes")
-    arrays: Any = found.get("b64ndarrays", [])
-    _check_count(nodes, name)
-    nodes = _without_settings(nodes)
-    _need(isinstance(arrays, list), name, "its arrays are no list")
-    root = _index(found.get("root"), nodes, name)
-    edges: list[list[int]] = []
-    for index, node in enumerate(nodes):
-        _need(isinstance(node, dict), name, f"node {index} is none")
-        edges.append(_relay_edges(index, node, nodes, len(arrays), name))
-    _acyclic(edges, name)
-    _check_arrays(arrays, name)
-    kept = {"root": root, "nodes": nodes, "b64ndarrays": arrays}
-    return json.dumps(kept | {"attrs": {"tvm_version": _version(found, name)}})
+    with _refusing(name):
+        found = _parsed(text)
+        nodes = _without_settings(found["nodes"])
+        arrays: Any = found.get("b64ndarrays", [])
+        _need(isinstance(arrays, list), "its arrays are no list")
+        graph = _RelayGraph(nodes, len(arrays))
+        root = graph.index(found.get("root"))
+        _check_acyclic([graph.edges(i) for i in range(len(nodes))])
+        _check_arrays(arrays)
+        kept = {"root": root, "nodes": nodes, "b64ndarrays": arrays}
+        return json.dumps(kept | {"attrs": _version(found.get("attrs"))})
 
 
 _SETTINGS = ("Executor", "Runtime", "Target", "TargetKind")
@@ -159,59 +157,78 @@ def _without(node: Any, gone: Collection[int | None]) -> Any:
     return node
 
 
-def _check_count(nodes: Any, name: str) -> None:
-    _need(isinstance(nodes, list) and len(nodes) > 0, name, "it has no list of nodes")
-    _need(len(nodes) <= _NODES, name, f"it has more than {_NODES:,} nodes")
-
-
-def _version(found: Node, name: str) -> str:
-    attrs = found.get("attrs")
-    version = attrs.get("tvm_version", "") if isinstance(attrs, dict) else ""
+def _version(about: Any) -> dict[str, str]:
+    version = about.get("tvm_version") if isinstance(about, dict) else None
     told = isinstance(version, str) and re.fullmatch(r"[\w.+]{1,40}", version)
-    _need(bool(told), name, "it does not say which TVM wrote it")
-    return str(version)
+    _need(told, "it does not say which TVM wrote it")
+    return {"tvm_version": str(version)}
 
 
-def _relay_edges(index: int, node: Node, nodes: list[Node], arrays: int, name: str) -> list[int]:
-    """The nodes that a node reads, each of which is of a type that may stand there."""
-    kind, attrs = node.get("type_key"), node.get("attrs", {})
-    _need(isinstance(kind, str), name, f"node {index} has no type")
-    assert isinstance(kind, str)
-    strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str", "repr_b64"}
-    _need(not strange and isinstance(attrs, dict), name, f"node {index} is unlike others")
-    if kind in _TEXT_NODES:
-        _need(text_of(node) is not None, name, f"node {index} has no text")
-        _need(not attrs and "data" not in node, name, f"node {index} has more than a text")
-        return []
-    _need(not {"repr_str", "repr_b64"} & set(node), name, f"node {index} ({kind}) is packed")
-    if kind in ("Array", "Map"):
-        return _contents(index, node, nodes, name)
-    _need("data" not in node and "keys" not in node, name, f"node {index} is unlike others")
-    for value in attrs.values():
-        _need(isinstance(value, str), name, f"node {index} ({kind}) has a field that is no text")
-    if kind == "relay.Constant":
-        which = _number(attrs.get("data"))
-        _need(which is not None and which < arrays, name, f"constant {index} has no array")
-    if kind.startswith("relay.attrs."):
-        return []
-    _need(kind in _RELAY, name, f"node {index} is of the type {kind}, which no such module has")
-    found = []
-    for field, (allowed, inside) in _RELAY[kind].items():
-        if field not in attrs:
-            continue
-        at = _index(attrs[field], nodes, name)
-        its = str(nodes[at].get("type_key"))
+@dataclass(frozen=True)
+class _RelayGraph:
+    """The nodes of a file, and how many arrays come with them."""
+
+    nodes: list[Any]
+    arrays: int
+
+    def index(self, value: Any) -> int:
+        at = _number(value)
+        there = at is not None and 0 <= at < len(self.nodes) and isinstance(self.nodes[at], dict)
+        _need(there, f"it refers to a node {str(value)[:40]!r}, which is not there")
+        assert at is not None
+        return at
+
+    def edges(self, index: int) -> list[int]:
+        """The nodes that a node reads, each of which is of a type that may stand there."""
+        node = self.nodes[index]
+        _need(isinstance(node, dict), f"node {index} is none")
+        kind, attrs = node.get("type_key"), node.get("attrs", {})
+        _need(isinstance(kind, str), f"node {index} has no type")
+        strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str", "repr_b64"}
+        _need(not strange and isinstance(attrs, dict), f"node {index} is unlike others")
+        if kind in _TEXT_NODES:
+            _need(text_of(node) is not None, f"node {index} has no text")
+            _need(not attrs and "data" not in node, f"node {index} has more than a text")
+            return []
+        _need(not {"repr_str", "repr_b64"} & set(node), f"node {index} ({kind}) is packed")
+        if kind in ("Array", "Map"):
+            return self.contents(index)
+        _need("data" not in node and "keys" not in node, f"node {index} is unlike others")
+        texts = all(isinstance(value, str) for value in attrs.values())
+        _need(texts, f"node {index} ({kind}) has a field that is no text")
+        if kind == "relay.Constant":
+            which = _number(attrs.get("data"))
+            _need(which is not None and which < self.arrays, f"constant {index} has no array")
+        if kind.startswith("relay.attrs."):
+            return []
+        _need(kind in _RELAY, f"node {index} is of the type {kind}, which no such module has")
+        fields = ((f, *kinds) for f, kinds in _RELAY[kind].items() if f in attrs)
+        return [self.field(f"node {index} ({kind})", attrs[f], f, *kinds) for f, *kinds in fields]
+
+    def field(self, owner: str, value: str, name: str, allowed: set[str], inside: _Kinds) -> int:
+        """The node in a field of another, checked with what is in it."""
+        at = self.index(value)
+        its = str(self.nodes[at].get("type_key"))
         fits = its in allowed or ("attrs" in allowed and its.startswith("relay.attrs."))
-        _need(fits, name, f"node {index} ({kind}) has {its or 'nothing'} as its {field}")
+        _need(fits, f"{owner} has {its or 'nothing'} as its {name}")
         if its in ("Array", "Map"):
-            pairs = its == "Map" and not nodes[at].get("keys")
-            for place, one in enumerate(_contents(at, nodes[at], nodes, name)):
-                element = str(nodes[one].get("type_key"))
+            pairs = its == "Map" and not self.nodes[at].get("keys")
+            for place, one in enumerate(self.contents(at)):
+                element = str(self.nodes[one].get("type_key"))
                 fits = element in (inside[place % 2] if pairs else inside[-1])
-                wrong = f"node {index} ({kind}) has {element or 'nothing'} among its {field}"
-                _need(fits, name, wrong)
-        found.append(at)
-    return found
+                _need(fits, f"{owner} has {element or 'nothing'} among its {name}")
+        return at
+
+    def contents(self, index: int) -> list[int]:
+        node = self.nodes[index]
+        data, keys = node.get("data", []), node.get("keys", [])
+        _need(isinstance(data, list) and isinstance(keys, list), f"node {index} is no list")
+        if keys:  # a map by text
+            _need(all(isinstance(k, str) for k in keys), f"node {index} has a key that is none")
+            _need(len(keys) == len(data), f"node {index} has not as many keys as values")
+        elif node["type_key"] == "Map":
+            _need(len(data) % 2 == 0, f"node {index} has a key without a value")
+        return [self.index(one) for one in data]
 
 
 def text_of(node: Node) -> str | None:
@@ -226,28 +243,10 @@ def text_of(node: Node) -> str | None:
     try:
         packed = base64.b64decode(node["repr_b64"], validate=True)
         told = packed[8:].decode()
-    except (TypeError, ValueError, binascii.Error):
+    except (TypeError, ValueError):
         return None
     fits = "repr_str" not in node and packed[:8] == (len(packed) - 8).to_bytes(8, "little")
     return told if fits else None
-
-
-def _contents(index: int, node: Node, nodes: list[Node], name: str) -> list[int]:
-    data, keys = node.get("data", []), node.get("keys", [])
-    _need(isinstance(data, list) and isinstance(keys, list), name, f"node {index} is no list")
-    if keys:  # a map by text
-        _need(all(isinstance(k, str) for k in keys), name, f"node {index} has a key that is none")
-        _need(len(keys) == len(data), name, f"node {index} has not as many keys as values")
-    elif node["type_key"] == "Map":
-        _need(len(data) % 2 == 0, name, f"node {index} has a key without a value")
-    return [_index(one, nodes, name) for one in data]
-
-
-def _index(value: Any, nodes: list[Node], name: str) -> int:
-    at = _number(value)
-    if at is None or not 0 <= at < len(nodes) or not isinstance(nodes[at], dict):
-        raise refused(name, f"it refers to a node {str(value)[:40]!r}, which is not there")
-    return at
 
 
 def _number(value: Any) -> int | None:
@@ -257,21 +256,11 @@ def _number(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _acyclic(edges: list[list[int]], name: str) -> None:
-    """Refuse circles, without recursion: nodes that nobody reads go first."""
-    readers = [0] * len(edges)
-    for one in edges:
-        for at in one:
-            readers[at] += 1
-    todo = [i for i, count in enumerate(readers) if not count]
-    gone = 0
-    while todo:
-        gone += 1
-        for at in edges[todo.pop()]:
-            readers[at] -= 1
-            if not readers[at]:
-                todo.append(at)
-    _need(gone == len(edges), name, "nodes in it refer to each other in a circle")
+def _check_acyclic(edges: list[list[int]]) -> None:
+    try:
+        TopologicalSorter(dict(enumerate(edges))).prepare()
+    except CycleError as wrong:
+        raise ValueError("nodes in it refer to each other in a circle") from wrong
 
 
 _RELAX_NAMES = """
@@ -307,67 +296,61 @@ def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
     Raises:
         EngineError: kind "file"; says what is wrong with it.
     """
-    found = _parsed(text, name)
-    nodes: Any = found.get("nodes")
-    _check_count(nodes, name)
-    root = found.get("root_index")
-    _need(type(root) is int and 0 <= root < len(nodes), name, "it has no root")
-    arrays = []
-    for index, node in enumerate(nodes):
-        _need(
-            isinstance(node, dict) and set(node) <= {"type", "data"}, name, f"node {index} is none"
-        )
-        kind, data = node.get("type"), node.get("data")
-        shown = str(kind)[:60]
-        known = isinstance(kind, str) and _is_in_relax(kind, kernels)
-        _need(known, name, f"node {index} is of the type {shown}, which no such module has")
-        if kind == "ffi.Tensor":
-            arrays.append(data)
-        if kind == "ir.EnvFunc":
-            _need(data == _INFERS, name, f"node {index} is the function {str(data)[:60]}")
-        read: Iterable[Any] = ()
-        if kind in ("ffi.Array", "ffi.Map"):
-            _need(isinstance(data, list), name, f"node {index} is no list")
-            read = data
-        elif isinstance(data, dict):
-            read = (v for v in data.values() if type(v) is int) if kind == "ffi.Map" else ()
-        for one in read:
-            before = type(one) is int and 0 <= one < index
-            _need(before, name, f"node {index} refers to one that does not stand before it")
-    _check_arrays(arrays, name)
-    metadata = {"tvm_version": _version({"attrs": found.get("metadata")}, name)}
-    return json.dumps({"root_index": root, "nodes": nodes, "metadata": metadata})
+    with _refusing(name):
+        found = _parsed(text)
+        nodes, root = found["nodes"], found.get("root_index")
+        _need(type(root) is int and 0 <= root < len(nodes), "it has no root")
+        for index, node in enumerate(nodes):
+            _check_relax_node(index, node, kernels)
+        _check_arrays(node["data"] for node in nodes if node["type"] == "ffi.Tensor")
+        about = _version(found.get("metadata"))
+        return json.dumps({"root_index": root, "nodes": nodes, "metadata": about})
 
 
-def _check_arrays(arrays: Iterable[Any], name: str) -> None:
+def _check_relax_node(index: int, node: Any, kernels: bool) -> None:
+    _need(isinstance(node, dict) and set(node) <= {"type", "data"}, f"node {index} is none")
+    kind, data = node.get("type"), node.get("data")
+    known = isinstance(kind, str) and _is_in_relax(kind, kernels)
+    _need(known, f"node {index} is of the type {str(kind)[:60]}, which no such module has")
+    if kind == "ir.EnvFunc":
+        _need(data == _INFERS, f"node {index} is the function {str(data)[:60]}")
+    if kind in ("ffi.Array", "ffi.Map"):
+        _need(isinstance(data, list), f"node {index} is no list")
+        before = all(type(one) is int and 0 <= one < index for one in data)
+        _need(before, f"node {index} refers to one that does not stand before it")
+
+
+def _check_arrays(arrays: Iterable[Any]) -> None:
     for one in arrays:
-        _need(isinstance(one, str), name, "an array in it is no text")
+        _need(isinstance(one, str), "an array in it is no text")
         try:
             read_array(base64.b64decode(one, validate=True))
-        except (ValueError, binascii.Error) as wrong:
-            raise refused(name, f"an array in it cannot be read: {wrong}") from wrong
+        except ValueError as wrong:
+            raise ValueError(f"an array in it cannot be read: {wrong}") from wrong
 
 
-def _parsed(text: str, name: str) -> Node:
+def _parsed(text: str) -> Node:
+    """The object that JSON is, with a list of nodes."""
     try:
-        found = json.loads(text)
+        found: Any = json.loads(text)
     except RecursionError as wrong:
-        raise refused(name, "it is nested too deeply") from wrong
+        raise ValueError("it is nested too deeply") from wrong
     except ValueError as wrong:
-        raise refused(name, f"it is no JSON: {wrong}") from wrong
-    _need(isinstance(found, dict), name, "it is no object")
+        raise ValueError(f"it is no JSON: {wrong}") from wrong
+    _need(isinstance(found, dict), "it is no object")
+    nodes = found.get("nodes")
+    _need(isinstance(nodes, list) and len(nodes) > 0, "it has no list of nodes")
+    _need(len(nodes) <= _NODES, f"it has more than {_NODES:,} nodes")
     return dict(found)
 
 
-def _need(holds: bool, name: str, why: str) -> None:
+def _need(holds: object, why: str) -> None:
+    """Raise a ValueError about a file; `why` continues a sentence behind a colon."""
     if not holds:
-        raise refused(name, why)
+        raise ValueError(why)
 
 
-def refused(name: str, why: str) -> EngineError:
-    """That TVM is not given a file.
-
-    Args:
-        why: continues a sentence behind a colon.
-    """
-    return EngineError("file", f"{name} is not read as TVM's JSON: {why}.", name, _HINT)
+def _refusing(name: str) -> AbstractContextManager[None]:
+    """Where a file is checked that TVM is not given if something raises."""
+    said = f"{name} is not read as TVM's JSON: "
+    return reporting(lambda wrong: EngineError("file", f"{said}{wrong}.", name, _HINT))
