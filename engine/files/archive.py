@@ -92,11 +92,7 @@ class Archive:
         return EngineError("file", message, where, hint or HINT)
 
     def read(self, name: str) -> bytes:
-        """A member, unpacked.
-
-        Raises:
-            EngineError: kind "file".
-        """
+        """A member, unpacked; raises an EngineError of kind "file"."""
         try:
             data: bytes = self.reader.get_record(name)
         except (RuntimeError, MemoryError) as wrong:

@@ -29,7 +29,6 @@ _MEMBERS = re.compile(
 _DOTTED = re.compile(r"[\w.]{1,300}", re.ASCII)
 _PATH = re.compile(r'[^"\\\x00-\x1f\x7f]{0,2000}')
 _WORDS = re.compile(r"[\w .,+<=>()\[\]{}*:;/-]{0,1000}", re.ASCII)
-_TEXT = re.compile(r"(?s).*")
 _FLOAT = re.compile(r"-?Infinity|NaN")
 _PAYLOAD = re.compile(r"(?:weight|tensor)_\d+")
 _DEVICE = re.compile(r"cpu|cuda|mps|xpu")
@@ -58,7 +57,6 @@ _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, a
 _COMPARED = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert)
 _PARTS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Load, *_SIGNS, *_COMPARED)
 _CLASS = re.compile(r'"type": "(?!builtins\.(?:tuple|list|dict)"|collections\.OrderedDict")')
-_POWERS = ("Pow", "FloatPow", "PowByNatural")
 _EXPONENT = re.compile(
     r"-?\d|Integer\(-?\d\)|Rational\(-?\d, \d\)|Float\('-?\d\.\d{1,20}', precision=53\)"
 )
@@ -79,39 +77,31 @@ def is_expression(text: str) -> bool:
     except (SyntaxError, RecursionError, MemoryError):
         return False
     powers = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Pow)]
-    called = [n for n in nodes if isinstance(n, ast.Call)]
-    powers += [n.args[-1] for n in called if n.args and ast.unparse(n.func) in _POWERS]
-    return (
-        all(map(_is_part, nodes))
-        and all(map(_is_precise, called))
-        and len(powers) <= 3
-        and all(_EXPONENT.fullmatch(ast.unparse(p)) for p in powers)
-    )
-
-
-_PRECISION = 400  # bits or digits
-
-
-def _is_precise(call: ast.Call) -> bool:
-    """Whether a call asks for no more digits than numbers of programs have; `_is_part` holds what
-    it asks for by name."""
-    limited = isinstance(call.func, ast.Name) and call.func.id in ("Float", "RoundDecimal")
-    digits = (a.operand if isinstance(a, ast.UnaryOp) else a for a in call.args[1:] if limited)
-    return all(isinstance(d, ast.Constant) and d.value in range(_PRECISION) for d in digits)
+    for node in nodes:
+        match node:
+            case ast.Call(ast.Name("Pow" | "FloatPow" | "PowByNatural"), [*_, power]):
+                powers.append(power)
+    few = len(powers) <= 3 and all(_EXPONENT.fullmatch(ast.unparse(p)) for p in powers)
+    return few and all(map(_is_part, nodes))
 
 
 def _is_part(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
-    if isinstance(node, ast.Name):
-        return node.id in (*_FUNCTIONS, *_NUMBERS) or bool(_SYMBOL.fullmatch(node.id))
-    if isinstance(node, ast.keyword):
-        wanted = (53,) if node.arg == "precision" else (True, False)
-        return isinstance(node.value, ast.Constant) and node.value.value in wanted
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, str):
-            return bool(_SYMBOL.fullmatch(node.value) or _DIGITS.fullmatch(node.value))
-        return isinstance(node.value, int | float) and abs(node.value) < 2**64
+    match node:
+        case ast.Call(ast.Name("Float" | "RoundDecimal"), [_, *digits]):
+            plain = (d.operand if isinstance(d, ast.UnaryOp) else d for d in digits)
+            return all(isinstance(d, ast.Constant) and d.value in range(400) for d in plain)
+        case ast.Call(function):
+            return isinstance(function, ast.Name) and function.id in _FUNCTIONS
+        case ast.Name(name):
+            return name in (*_FUNCTIONS, *_NUMBERS) or bool(_SYMBOL.fullmatch(name))
+        case ast.keyword("precision", value):
+            return isinstance(value, ast.Constant) and value.value == 53
+        case ast.keyword(_, value):
+            return isinstance(value, ast.Constant) and value.value in (True, False)
+        case ast.Constant(str(text)):
+            return bool(_SYMBOL.fullmatch(text) or _DIGITS.fullmatch(text))
+        case ast.Constant(value):
+            return isinstance(value, int | float) and abs(value) < 2**64
     return isinstance(node, _PARTS)
 
 
@@ -158,30 +148,20 @@ def _nest(tree: dict[str, Any]) -> pytree.TreeSpec:
     return pytree.TreeSpec(tuple, None, inner)
 
 
-def _is_nesting(text: str) -> bool:
-    return nesting(text) is not None
-
-
-def _by(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: pattern.fullmatch(text) is not None
-
-
 _OF_PATHS = "parameter_name buffer_name tensor_constant_name user_input_name fqn nn_module_stack"
 _OF_TEXT = "stack_trace source_fn_stack torch_fn from_node custom guards_code assert_msg"
-_OF_FLOATS = "as_float as_floats as_float_lists real imag"
-_Fits = Callable[[str], bool]
-_TEXTS: dict[str, tuple[_Fits, str]] = {
-    **dict.fromkeys(("target", "as_operator"), (_is_operator, "an operator of tensors")),
-    "expr_str": (is_expression, "an expression of a size"),
-    **dict.fromkeys(("in_spec", "out_spec"), (_is_nesting, "how tensors nest")),
-    **dict.fromkeys(_OF_PATHS.split(), (_by(_PATH), "the name of a module or parameter")),
-    **dict.fromkeys(_OF_TEXT.split(), (_by(_TEXT), "text")),
-    **dict.fromkeys(("as_string", "as_strings"), (_by(_WORDS), "a plain word")),
-    **dict.fromkeys(_OF_FLOATS.split(), (_by(_FLOAT), "a number")),
-    **dict.fromkeys(("verifiers", "torch_version"), (_by(_WORDS), "a plain word")),
-    "path_name": (_by(_PAYLOAD), "the name of a tensor's member"),
-    "type": (_by(_DEVICE), "a kind of device"),
-}
+_GRAMMARS: tuple[tuple[str, Callable[[str], object], str], ...] = (
+    ("target as_operator", _is_operator, "an operator of tensors"),
+    ("expr_str", is_expression, "an expression of a size"),
+    ("in_spec out_spec", nesting, "how tensors nest"),
+    (_OF_PATHS, _PATH.fullmatch, "the name of a module or parameter"),
+    (_OF_TEXT, lambda text: True, "text"),
+    ("as_string as_strings verifiers torch_version", _WORDS.fullmatch, "a plain word"),
+    ("as_float as_floats as_float_lists real imag", _FLOAT.fullmatch, "a number"),
+    ("path_name", _PAYLOAD.fullmatch, "the name of a tensor's member"),
+    ("type", _DEVICE.fullmatch, "a kind of device"),
+)
+_TEXTS = {key: (fits, what) for keys, fits, what in _GRAMMARS for key in keys.split()}
 _CONSTANTS = (("constant_input", "value", "as_string"), ("graph", "inputs", "as_string"))
 """Where a text stands that was an input when the program was exported."""
 _ELSE = (lambda text: not text or text.isidentifier()), "a name"
@@ -194,11 +174,8 @@ _REFUSED = {
 
 
 def check_program(archive: Archive) -> None:
-    """Refuse a program with a text that torch would make more of than a name, size or operator.
-
-    Raises:
-        EngineError: kind "file".
-    """
+    """Refuse (kind "file") a program with a text that torch would make more of than a name, size or
+    operator."""
     if PROGRAM not in archive.sizes:
         raise EngineError("file", "This file is not an exported program.", archive.path.name)
     for member in archive.sizes:
@@ -211,11 +188,8 @@ def check_program(archive: Archive) -> None:
 
 def open_sizes(archive: Archive) -> dict[str, OpenSize]:
     """The symbols of a checked program: each with the example's size, and the least and greatest
-    that the program takes, of which no tensor has no element.
-
-    Raises:
-        EngineError: kind "file"; ranges are no numbers.
-    """
+    that the program takes, of which no tensor has no element. Ranges that are no numbers are
+    refused (kind "file")."""
     program = json.loads(archive.text(PROGRAM))
     sizes: dict[str, int] = {}
     todo = [program]

@@ -157,11 +157,8 @@ class OnnxModel:
                 raise EngineError("operator", message, self.nodes[index].where)
 
     def check_outputs(self, found: tuple[TensorType, ...], path: str) -> None:
-        """Check the outputs of what an importer makes against those that ONNX gives the model.
-
-        Raises:
-            EngineError: kind "operator".
-        """
+        """Check (kind "operator") what an importer makes against the outputs that ONNX gives the
+        model."""
         if found != self.outputs:
             ours, theirs = (", ".join(map(str, types)) for types in (found, self.outputs))
             message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
@@ -169,11 +166,7 @@ class OnnxModel:
 
 
 def importing(what: str, where: str) -> AbstractContextManager[None]:
-    """Say that TVM's importer does not take something.
-
-    Raises:
-        EngineError: of the block; kind "operator" for anything else, which TVM raises.
-    """
+    """Say (kind "operator") that TVM's importer does not take something, whatever it raises."""
 
     def report(wrong: Exception) -> EngineError:
         said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300].rstrip(". ")
@@ -183,11 +176,8 @@ def importing(what: str, where: str) -> AbstractContextManager[None]:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """The model of a file, with its external data.
-
-    Raises:
-        EngineError: kind "file"; it is no model, or what it declares is refused.
-    """
+    """The model of a file, with its external data; refused (kind "file") where it is none, or for
+    what it declares."""
     data, packed = onnx_parts(path)
     model = onnx.ModelProto()
     try:
@@ -694,11 +684,7 @@ def _computed(
     name: str,
 ) -> list[np.ndarray] | None:
     """What a node makes of values; None where they are not all known, or it makes much of them, or
-    ONNX's reference does not take it, of which the importer says what is wrong.
-
-    Raises:
-        EngineError: kind "file"; it makes more than fits.
-    """
+    ONNX's reference does not take it, of which the importer says what is wrong."""
     inputs = {i: values.get(i) for i in node.input if i}
     if node.op_type in ("Shape", "Size") and (kind := types.get(node.input[0])):
         sizes = tuple(map(int, kind.shape))
@@ -730,11 +716,8 @@ def _computed(
 
 
 def _elements(node: onnx.NodeProto, inputs: list[np.ndarray]) -> int:
-    """How many elements a node makes of constants, where inference may not tell; 0 where it does.
-
-    Raises:
-        ValueError: none can be made so; the message continues a sentence about the node.
-    """
+    """How many elements a node makes of constants, where inference may not tell; 0 where it does. A
+    ValueError continues a sentence about a node that can make none so."""
     count = 0
     if node.op_type == "Range":
         if any(v.size != 1 for v in inputs):

@@ -46,11 +46,7 @@ def is_onnx_file(path: Path) -> bool:
 
 
 def onnx_parts(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """An ONNX model's bytes, and by name those of the files that are packed with it.
-
-    Raises:
-        EngineError: kind "file"; the archive cannot be read.
-    """
+    """An ONNX model's bytes, and by name those of the files that are packed with it."""
     kind = format_of(path)
     if kind is None or kind.name != "tar":
         return path.read_bytes(), {}
@@ -59,11 +55,8 @@ def onnx_parts(path: Path) -> tuple[bytes, dict[str, bytes]]:
 
 
 def taken_apart(path: Path) -> Pieces:
-    """A program's file, not read further.
-
-    Raises:
-        EngineError: kind "file"; it holds no program, or more than one, or is too large.
-    """
+    """A program's file, not read further; refused (kind "file") where it holds no program, or more
+    than one, or is too large."""
     kind = format_of(path)
     if kind is None or kind.name in ("library", "params", "recording"):
         raise _no_program(path.name, kind.name if kind else "")
@@ -130,11 +123,7 @@ def _no_program(name: str, kind: str) -> EngineError:
 def check_params(
     params: Mapping[str, np.ndarray], arguments: Mapping[str, TensorType], name: str
 ) -> None:
-    """Check the parameters that came with a program against its arguments.
-
-    Raises:
-        EngineError: kind "file"; names the parameter that is none.
-    """
+    """Check (kind "file") the parameters that came with a program against its arguments."""
     hint = "Give the parameters of this program."
     for one, array in params.items():
         if one not in arguments:

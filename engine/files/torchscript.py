@@ -51,11 +51,7 @@ _PACKING = tuple(f"quantized::linear_{n}{e}" for n in ("prepack", "unpack") for 
 
 
 def check_code(archive: Archive) -> None:
-    """Refuse a trace whose code, constants or attributes say what none should.
-
-    Raises:
-        EngineError: kind "file".
-    """
+    """Refuse (kind "file") a trace whose code, constants or attributes say what none should."""
     members = {name.lower() for name in archive.sizes}
     if not members.issuperset(_PICKLES) or not any(m.startswith("code/") for m in members):
         raise EngineError("file", "This file is not a TorchScript trace.", archive.path.name)
@@ -74,13 +70,8 @@ def check_code(archive: Archive) -> None:
 
 
 def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
-    """Types of the inputs that a trace was taken with; empty where the file does not tell.
-
-    torch writes them into the archive (the values are not kept) and gives no way to read them.
-
-    Raises:
-        EngineError: kind "file"; they are written in another way than torch does.
-    """
+    """Types of the inputs that a trace was taken with; empty where the file does not tell. torch
+    writes them into the archive (the values are not kept) and gives no way to read them."""
     if "traced_inputs.pkl" not in archive.sizes:
         return ()
     found, _ = skeleton(archive, "traced_inputs.pkl")

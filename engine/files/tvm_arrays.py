@@ -33,11 +33,7 @@ class _Bytes:
 
 
 def read_array(data: bytes) -> np.ndarray:
-    """An array from its bytes.
-
-    Raises:
-        ValueError: says what is wrong with them.
-    """
+    """An array from its bytes; a ValueError says what is wrong with them."""
     source = _Bytes(data)
     array = _array(source)
     if source.at != len(source.data):

@@ -202,12 +202,12 @@ class _RelayGraph:
         if kind.startswith("relay.attrs."):
             return []
         _need(kind in _RELAY, f"node {index} is of the type {kind}, which no such module has")
-        fields = ((f, *kinds) for f, kinds in _RELAY[kind].items() if f in attrs)
-        return [self.field(f"node {index} ({kind})", attrs[f], f, *kinds) for f, *kinds in fields]
+        fields = ((f, kinds) for f, kinds in _RELAY[kind].items() if f in attrs)
+        return [self.field(f"node {index} ({kind})", attrs[f], f, kinds) for f, kinds in fields]
 
-    def field(self, owner: str, value: str, name: str, allowed: set[str], inside: _Kinds) -> int:
+    def field(self, owner: str, value: str, name: str, kinds: tuple[set[str], _Kinds]) -> int:
         """The node in a field of another, checked with what is in it."""
-        at = self.index(value)
+        at, (allowed, inside) = self.index(value), kinds
         its = str(self.nodes[at].get("type_key"))
         fits = its in allowed or ("attrs" in allowed and its.startswith("relay.attrs."))
         _need(fits, f"{owner} has {its or 'nothing'} as its {name}")

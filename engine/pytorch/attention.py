@@ -58,11 +58,7 @@ def attention(
 
 
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any) -> Tensor:
-    """`attention` as a trace has it.
-
-    Raises:
-        EngineError: kind "operator"; it has a negative scale.
-    """
+    """`attention` as a trace has it; a negative scale is refused (kind "operator")."""
     if (how.get("scale") or 0) < 0:
         raise EngineError("operator", _NEGATIVE_SCALE[0], hint=_NEGATIVE_SCALE[1])
     return attention(query, key, value, *more, **how)

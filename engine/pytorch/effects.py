@@ -34,11 +34,8 @@ class Effects:
                 self._refuse(f"A hook computes {name}, so it is no parameter of the module.", name)
 
     def replaced(self, call: tuple[Any, ...]) -> dict[str, torch.Tensor]:
-        """See what forward() did, right after it.
-
-        Raises:
-            EngineError: kind "operator"; it changed something that is no buffer.
-        """
+        """See what forward() did, right after it; refused (kind "operator") where it changed
+        something that is no buffer."""
         inputs = _versions(self._module, call)
         for name in dict.fromkeys((*self._inputs, *inputs)):
             if inputs.get(name) != self._inputs.get(name):
@@ -64,11 +61,7 @@ class Effects:
         return self.new
 
     def check(self, updates: Collection[str]) -> None:
-        """Refuse what was changed in place and the program does not return.
-
-        Raises:
-            EngineError: kind "operator"; names the parameter or buffer.
-        """
+        """Refuse (kind "operator") what was changed in place and the program does not return."""
         for name in self._changed:
             if name not in updates and name not in self.new:
                 self._refuse(f"forward() changes {name} in place, which TVM does not.", name)

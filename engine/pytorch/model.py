@@ -340,11 +340,7 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
 
 
 def open_model(source: ModelSource, progress: Progress) -> Opened:
-    """Build the sample, or read the file, whole.
-
-    Raises:
-        EngineError: as `load_model`.
-    """
+    """Build the sample, or read the file, whole; raises what `load_model` does."""
     if source.model in SAMPLES:
         progress(0.0, f"building {source.model}")
         about = source.model, source.batch, source.tokens, source.training
@@ -515,11 +511,7 @@ def _types(
 
 
 def checked_path(source: ModelSource) -> Path:
-    """The file of a source.
-
-    Raises:
-        EngineError: kind "file"; it is missing or has changed.
-    """
+    """The file of a source; it may be missing or have changed (kind "file")."""
     path = Path(source.model)
     if not path.is_file():
         message = f"There is neither a sample nor a file called {source.model!r}."

@@ -87,11 +87,8 @@ def same_constant(one: Any, other: Any) -> bool:
 
 
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
-    """The tensors in what forward() returns, in order; numbers, texts and None are left out.
-
-    Raises:
-        EngineError: kind "operator"; there is something else among them.
-    """
+    """The tensors in what forward() returns, in order; numbers, texts and None are left out, and
+    anything else is refused (kind "operator")."""
     found = [(name, leaf) for name, leaf in opened(value)[0] if not is_constant(leaf)]
     for name, leaf in found:
         if not isinstance(leaf, torch.Tensor):
@@ -137,11 +134,7 @@ class Given:
 
 
 def constant(name: str, value: Any) -> Any:
-    """A leaf of an input that is no tensor.
-
-    Raises:
-        EngineError: kind "input"; nor a constant of a program.
-    """
+    """A leaf of an input that is no tensor: a constant of a program, or refused (kind "input")."""
     if is_constant(value):
         return value
     message = f"The input {name} is of type {type(value).__name__}: neither a tensor nor a number."
@@ -290,11 +283,8 @@ def built(nested: Nested, tensors: Iterator[Any]) -> Any:
 
 
 def taken(node: Any, container: dict[Any, Any]) -> list[Any] | None:
-    """The results of an operator that takes a container apart; None of another operator.
-
-    Raises:
-        EngineError: kind "input"; the container has no such part.
-    """
+    """The results of an operator that takes a container apart; None of another operator. A part
+    that is not there is refused (kind "input")."""
     kind = node.kind()
     if kind in ("prim::TupleUnpack", "prim::ListUnpack"):
         return list(container.values())

@@ -31,11 +31,7 @@ _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
 
 def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -> Model:
     """A model, or the submodule that a source names, traced; `whole` gives the whole, as
-    `open_model`.
-
-    Raises:
-        EngineError: as `load_model` and `cut_out`.
-    """
+    `open_model`. Raises what `load_model` and `cut_out` do."""
 
     def opened() -> Opened:
         found = whole()
@@ -85,11 +81,8 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
 
 
 def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
-    """Every module of a model: what it is, what it gets and returns, and the time that it takes.
-
-    Raises:
-        EngineError: kind "input"; the model does not run.
-    """
+    """Every module of a model, if that runs (kind "input"): what it is, what it gets and returns,
+    and the time that it takes."""
     seen: dict[str, list[TraceCall]] = defaultdict(list)  # of types in place of tensors
     paths = {m: LATER.sub("", p) for p, m in whole.module.named_modules()}
     with _running(source.model):

@@ -468,11 +468,8 @@ class _FxWriter:
         return tree_map(self.node_of, value, is_leaf=_is_pair)
 
     def value(self, value: Any) -> Any:
-        """What a node, or what nodes in lists and dicts, are without memory.
-
-        Raises:
-            EngineError: kind "operator"; one is rows that a mask chooses, whose shape is not known.
-        """
+        """What a node, or what nodes in lists and dicts, are without memory; rows that a mask
+        chooses are refused (kind "operator"), for their shape is not known."""
         for rows in tree_leaves(value):
             if isinstance(rows, ChosenRows):
                 raise by_values("aten.index.Tensor", rows.origin, self.model)

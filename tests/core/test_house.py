@@ -37,7 +37,7 @@ LINES = {
     "bench": 3594,
     "commands": 3453,
     "core": 1379,
-    "engine": 42938,
+    "engine": 42776,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

@@ -60,11 +60,7 @@ def _exported(model: Model) -> Callable[..., Any]:
 
 
 def first_run(run: Callable[[], object]) -> None:
-    """Have it compile.
-
-    Raises:
-        CannotCompile: it failed; with the first line of what it said.
-    """
+    """Have it compile, or raise CannotCompile with the first line of what it said."""
     try:
         run()
     except Exception as error:  # whatever it is, such as a missing compiler, is reported

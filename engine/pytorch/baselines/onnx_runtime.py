@@ -35,11 +35,8 @@ def _runtime() -> Any:
 
 
 def session(model: bytes) -> Any:
-    """A session that runs a serialized ModelProto with all its data inside.
-
-    Raises:
-        Exception: it does not take the model; onnxruntime's own errors have no common base.
-    """
+    """A session that runs a serialized ModelProto with all its data inside. Errors of its own,
+    where it does not take the model, have no common base."""
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
@@ -71,11 +68,8 @@ def runner(
 
 
 def exported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
-    """A module as ONNX Runtime runs it: from tensors to a tuple of tensors.
-
-    Raises:
-        Exception: PyTorch cannot export the module, or ONNX Runtime does not take it.
-    """
+    """A module as ONNX Runtime runs it, from tensors to a tuple of tensors. PyTorch or ONNX Runtime
+    raises anything where it cannot."""
     with (
         warnings.catch_warnings(),
         redirect_stdout(io.StringIO()),

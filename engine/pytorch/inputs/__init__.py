@@ -81,11 +81,8 @@ def assigned(
 
 
 def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict[str, TensorType]:
-    """The type of each input: as it is saved, else as the person says, else as the file does.
-
-    Raises:
-        EngineError: kind "input"; one has none, or the person says another than what is saved has.
-    """
+    """The type of each input: as it is saved, else as the person says, else as the file does. Where
+    one has none, or what is said is not what is saved, that is an EngineError of kind "input"."""
     names = [one.name for one in inputs]
     said = assigned(source.inputs, names)
     kept = assigned(saved, names, file_of(source))
@@ -113,11 +110,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
 def input_tensors(
     inputs: Sequence[Input], types: dict[str, TensorType], source: ModelSource, saved: Saved
 ) -> tuple[torch.Tensor, ...]:
-    """One tensor an input: what is saved, and random ones for the rest.
-
-    Raises:
-        EngineError: kind "input"; what is saved cannot be such an input.
-    """
+    """One tensor an input: what is saved and `fitting`, and random ones for the rest."""
     kept = assigned(saved, [one.name for one in inputs], file_of(source))
     generator = torch.Generator().manual_seed(source.seed)
     found = []

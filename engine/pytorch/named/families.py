@@ -19,11 +19,8 @@ _BATCH, _SIZE = 2, 224
 
 
 def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
-    """(name, library, whether its weights are here) of each model.
-
-    Raises:
-        EngineError: kind "engine"; the library is there, and cannot be imported.
-    """
+    """(name, library, whether its weights are here) of each model; a library may be here that
+    cannot be imported (kind "engine")."""
     if find_spec(library) is None:
         return
     for name in _names(library):
@@ -31,11 +28,8 @@ def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str,
 
 
 def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
-    """What builds a model with random weights; None where there is no such name.
-
-    Raises:
-        EngineError: kind "engine"; the library is not installed, or cannot be imported.
-    """
+    """What builds a model with random weights; None where there is no such name. The library may
+    not be here (kind "engine")."""
     if find_spec(library) is None:
         message = f"{library} is not installed."
         raise EngineError("engine", message, f"{library}:{name}", _hint(library))
@@ -43,11 +37,8 @@ def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
 
 
 def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model with its default weights from the local cache.
-
-    Raises:
-        EngineError: kind "usage"; they are not there.
-    """
+    """A model with its default weights from the local cache, where they are there (kind
+    "usage")."""
     path = _weights(library, name)
     if path is None:
         message = f"No weights of {name} are on this machine, and none are downloaded."
@@ -63,11 +54,8 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
 
 
 def inputs(module: Any, source: ModelSource) -> Call:
-    """Images, or clips, of the size that the model's weights are made for.
-
-    Raises:
-        EngineError: kind "usage"; tokens are asked for.
-    """
+    """Images, or clips, of the size that the model's weights are made for; they have no tokens
+    (kind "usage")."""
     library, _, name = source.model.partition(":")
     if source.tokens is not None:
         raise EngineError("usage", "Images have no tokens to choose.", source.model)

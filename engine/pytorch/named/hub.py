@@ -60,11 +60,8 @@ def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str,
 
 
 def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
-    """What builds a model with random weights; None where there is no such name.
-
-    Raises:
-        EngineError: kind "file" or "usage"; its configuration cannot be used.
-    """
+    """What builds a model with random weights; None where there is no such name. Its configuration
+    may be refused (kind "file" or "usage")."""
     found = _found(name)
     if found is None:
         return None
@@ -73,11 +70,8 @@ def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
 
 
 def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model with the weights that lie beside its configuration, and sentences for people.
-
-    Raises:
-        EngineError: kind "usage"; there are none.
-    """
+    """A model with the weights that lie beside its configuration, where there are any (kind
+    "usage"), and sentences for people."""
     found = _found(name)
     assert found is not None  # its size was asked for
     settings, kind, class_, folder = found
