@@ -83,6 +83,8 @@ class TensorType:
 
     def fits(self, other: "TensorType") -> bool:
         """Whether both are of one dtype and one shape; a dimension that is not known is any."""
+        if self == other:
+            return True
         sizes = zip(self.shape, other.shape, strict=False)
         same = all(a == b or isinstance(a, str) or isinstance(b, str) for a, b in sizes)
         return same and len(self.shape) == len(other.shape) and self.dtype == other.dtype

@@ -32,8 +32,8 @@ class BufferPool:
     ) -> torch.Tensor:
         """A tensor, of no values yet; a large one on the CPU is kept in place of the last."""
         made = torch.empty(tuple(shape), dtype=dtype, device=device)
-        known = hasattr(np, str(dtype).removeprefix("torch."))
-        if device.type != "cpu" or not known or made.nbytes < _LARGE:
+        small = made.nbytes < _LARGE or not hasattr(np, str(dtype).removeprefix("torch."))
+        if device.type != "cpu" or small:
             return made
         self._arrays[key] = made.numpy()
         return self._lend(key)

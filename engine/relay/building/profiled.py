@@ -73,7 +73,7 @@ class Profiled:
         known = {n["name"] for n in self._nodes if n["op"] == "null"}
         for name in self._arguments:
             if name in known:
-                array, _ = runtime.as_array(values[name].detach().contiguous(), self._device)
+                array = runtime.as_array(values[name].detach().contiguous(), self._device)
                 self._module["set_input"](name, array)
         execute, kernels = self._module["execute_node"], set(self._kernels)
         for index, node in enumerate(self._nodes):

@@ -30,6 +30,9 @@ boot()
 
 import tvm
 from tvm import relay, te
+from tvm._ffi._ctypes import packed_func
+from tvm._ffi.base import _LIB, check_call
+from tvm._ffi.runtime_ctypes import ArgTypeCode, TVMArray
 from tvm.contrib import graph_executor
 from tvm.relay.backend import te_compiler
 
@@ -88,8 +91,10 @@ class Compiled:
         self.outputs = tensor_types(function.ret_type)
         self.library = library
         self._device = _device(target)
+        self._home = _torch(self._device)
+        self._on_cpu = self._home.type == "cpu"
         layout = json.loads(library.get_graph_json())
-        if _torch(self._device).type == "cpu":
+        if self._on_cpu:
             layout = storages.ordered(layout)
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         viewed, pointed_out = storages.views(layout)
@@ -107,10 +112,11 @@ class Compiled:
         self.storages = storages.Storages(layout, elsewhere, constants, workspace or Workspace())
         self._held: dict[str, tuple[int, Any]] = {}
         self._room = BufferPool()
+        self._pointers: dict[str | int, _Pointer] = {}
 
     @functools.cached_property
     def _module(self) -> Any:
-        if _torch(self._device).type == "cpu":
+        if self._on_cpu:
             return self.storages.executor(self.library, self._device)
         return graph_executor.GraphModule(self.library["default"](self._device))
 
@@ -119,8 +125,8 @@ class Compiled:
             return self._run(values, frozenset(keep))
 
     def _run(self, values: Tensors, kept: frozenset[str]) -> tuple[torch.Tensor, ...]:
-        if _torch(self._device).type == "cuda":  # what torch queued before is done before
-            stream = torch.cuda.current_stream(_torch(self._device)).cuda_stream
+        if not self._on_cpu:  # what torch queued before is done before
+            stream = torch.cuda.current_stream(self._home).cuda_stream
             # As a bare number, ctypes would hand over half of a stream's address.
             self._device.set_raw_stream(ctypes.c_void_p(stream))
         for name in self.used:
@@ -147,13 +153,25 @@ class Compiled:
         if keep and held is not None and held[0] == address:
             return
         value = executables.ready(values, name, self.arguments[name])
-        array, shared = as_array(value, self._device)
         if name in self._pointed_in:
-            self._module.set_input_zero_copy(name, array)
-            # A copy (of a tensor that is not contiguous or aligned) is to be made anew each time.
-            self._held[name] = (address if shared and value.data_ptr() == address else 0, array)
+            owner = self._pointer(name)(value)
+            # A copy (of a tensor that is not contiguous or aligned, or of another device) is to be
+            # made anew each time.
+            same = owner is value and value.data_ptr() == address
+            self._held[name] = (address if same else 0, owner)
         else:
-            self._module.set_input(name, array)
+            self._module.set_input(name, as_array(value, self._device))
+
+    def _pointer(self, key: str | int) -> "_Pointer":
+        """Of an argument by its name, or of a result by its index."""
+        if key not in self._pointers:
+            if isinstance(key, int):
+                point, at, kind = self._module._set_output_zero_copy, key, self.outputs[key]
+            else:
+                point, kind = self._module._set_input_zero_copy, self.arguments[key]
+                at = self._module.get_input_index(key)
+            self._pointers[key] = _Pointer(point, at, kind, self._device)
+        return self._pointers[key]
 
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
         """A tensor that the executor will write result `index` to (it points at a reused one
@@ -164,17 +182,44 @@ class Compiled:
         if again is not None:
             return again
         shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
-        result = self._room.fresh(index, shape, dtype, _torch(self._device))
+        result = self._room.fresh(index, shape, dtype, self._home)
         if result.data_ptr() % executables.ALIGNMENT or not result.numel():
             return None
-        array, shared = as_array(result, self._device)
-        if not shared:
-            return None
-        self._module._set_output_zero_copy(index, array)
-        return result
+        return result if self._pointer(index)(result) is result else None
 
     def _copied(self, index: int) -> torch.Tensor:
         return as_tensor(self._module.get_output(index)).clone()
+
+
+class _Pointer:
+    """Points an executor at tensors for one of its arguments or results.
+
+    For each, one DLPack tensor is changed, and TVM is called without its Python: arrays and calls
+    of its own take longer than small kernels.
+    """
+
+    def __init__(self, point: Any, index: int, kind: TensorType, device: Any) -> None:
+        self._point, self._index, self._device = point, index, device
+        self._home = _torch(device)
+        self._shape = (ctypes.c_int64 * len(kind.shape))(*map(int, kind.shape))
+        dtype = tvm.DataType(kind.dtype)
+        self._tensor = TVMArray(None, device, len(self._shape), dtype, self._shape, None, 0)
+        values = (packed_func.TVMValue * 2)()
+        values[0].v_int64, values[1].v_handle = index, ctypes.addressof(self._tensor)
+        codes = (ctypes.c_int * 2)(ArgTypeCode.INT, ArgTypeCode.DLTENSOR_HANDLE)
+        result = ctypes.byref(packed_func.TVMValue()), ctypes.byref(ctypes.c_int())
+        self._call = point.handle, values, codes, 2, *result
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        """Point at a contiguous tensor of the type, or at a copy on the device; give the one of the
+        two, which is not to go before the executor has run."""
+        if tensor.device != self._home:
+            array = as_array(tensor, self._device)
+            self._point(self._index, array)
+            return array
+        self._tensor.data = tensor.data_ptr()
+        check_call(_LIB.TVMFuncCall(*self._call))
+        return tensor
 
 
 def _torch(device: Any) -> torch.device:
@@ -183,15 +228,15 @@ def _torch(device: Any) -> torch.device:
     return torch.device("cuda", device.device_id)
 
 
-def as_array(tensor: torch.Tensor, device: Any) -> tuple[Any, bool]:
-    """A contiguous tensor as a TVM array, and whether they share memory."""
+def as_array(tensor: torch.Tensor, device: Any) -> Any:
+    """A contiguous tensor as a TVM array, on the same memory where it is on the device."""
     if tensor.device != _torch(device):
-        return tvm.nd.array(tensor.cpu().numpy(), device), False
+        return tvm.nd.array(tensor.cpu().numpy(), device)
     if tensor.dtype is not torch.bool:
-        return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor)), True
+        return tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor))
     array = tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(tensor.view(torch.uint8)))
     array.handle.contents.dtype.bits = 1  # bool, as this TVM has it
-    return array, True
+    return array
 
 
 def as_tensor(array: Any) -> torch.Tensor:
@@ -216,7 +261,7 @@ class InMachine:
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         given = (executables.ready(values, name, kind) for name, kind in self.arguments.items())
-        results = self._machine([as_array(value, self._device)[0] for value in given])
+        results = self._machine([as_array(value, self._device) for value in given])
         return tuple(as_tensor(result).clone() for result in results)
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:

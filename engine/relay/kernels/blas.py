@@ -154,12 +154,15 @@ def _batch_matmul(a: Any, b: Any, c: Any, turn_a: int, turn_b: int) -> None:
     torch.bmm(left, right, out=result)
 
 
+_CPU = tvm.cpu(0).device_type
+
+
 def tensor(array: Any) -> torch.Tensor:
     content = array.handle.contents
     shape = tuple(content.shape[i] for i in range(content.ndim))
     kind = content.dtype
     at = content.data + content.byte_offset
-    if content.device.device_type == tvm.cuda(0).device_type:
+    if content.device.device_type != _CPU:
         return _on(content.device.device_id, at, shape, kind.bits)
     return _at(at, shape, kind.bits)
 
