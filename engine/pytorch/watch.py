@@ -32,23 +32,10 @@ _IN_PLACE = re.compile(
 )
 
 
-_READS = [
-    "item",
-    "tolist",
-    "numpy",
-    "equal",
-    "allclose",
-    "is_nonzero",
-    "_local_scalar_dense.default",
-    "item.default",
-    "__array__",
-    "__bool__",
-    "__complex__",
-    "__contains__",
-    "__float__",
-    "__index__",
-    "__int__",
-]
+_READS = (
+    "item tolist numpy equal allclose is_nonzero _local_scalar_dense.default item.default "
+    "__array__ __bool__ __complex__ __contains__ __float__ __index__ __int__"
+)
 """What makes a number of a tensor's values, by name."""
 _SHAPES = ("size", "numel", "nelement", "__len__")
 _PYTORCH = str(Path(torch.__file__).parent)
@@ -147,7 +134,7 @@ class Watch(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         given = _tensors((args, kwargs))
         fixed = all(id(t) in self._fixed for t in given)
-        if name in _READS and not fixed:
+        if name in _READS.split() and not fixed:
             self._note_read(name)
         if name.removesuffix("_").removesuffix("_like") in DRAWING:
             self.draws[self._here] = None

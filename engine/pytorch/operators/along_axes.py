@@ -23,11 +23,14 @@ def traced_constant(values: Any) -> Tensor:
 # Along an axis.
 
 
+def _taken(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    values = x.gather(dim, index)
+    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+
 def _extreme(best: Any) -> Callable[..., Any]:
     def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-        index = best(x, dim, True)
-        values = x.gather(dim, index)
-        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+        return _taken(x, best(x, dim, True), dim, keepdim)
 
     return run
 
@@ -97,16 +100,8 @@ def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return _scan(lambda a, b: (torch.logaddexp(a, b),), dim, x)[0]
 
 
-def _sort(
-    x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
-) -> tuple[Tensor, Tensor]:
-    return _aten.sort.default(x, dim, descending)
-
-
 def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    values, index = _aten.sort.default(x, dim, False)
-    values, index = values.narrow(dim, k - 1, 1), index.narrow(dim, k - 1, 1)
-    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+    return _taken(x, _aten.sort.default(x, dim, False)[1].narrow(dim, k - 1, 1), dim, keepdim)
 
 
 def _topk(
@@ -130,9 +125,7 @@ def _median(skip: bool) -> Callable[..., Any]:
         index = order.gather(dim, half)
         first = _aten.argmax.default(lost.to(torch.int32), dim, True)
         wrong = (count == 0) if skip else (count < size)
-        index = torch.where(wrong, first, index)
-        values = x.gather(dim, index)
-        return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+        return _taken(x, torch.where(wrong, first, index), dim, keepdim)
 
     return run
 
@@ -441,6 +434,6 @@ ALONG: dict[str, Callable[..., Any]] = {
     "round.decimals": _round,
     "searchsorted.Scalar": _searchsorted,
     "searchsorted.Tensor": _searchsorted,
-    "sort.stable": _sort,
+    "sort.stable": lambda x, *, stable, dim=-1, descending=False: _aten.sort(x, dim, descending),
     "topk.default": _topk,
 }

@@ -119,12 +119,12 @@ def _apart(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _cast(x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
-    re, im = split(x)
     if dtype is None:
         return x
     if not dtype.is_complex:
         raise NotImplementedError("a cast that drops the imaginary part")
-    return _joined(re.to(dtype.to_real()), None if im is None else im.to(dtype.to_real()))
+    z = _joined(*split(x))
+    return _Complex(z.re.to(dtype.to_real()), z.im.to(dtype.to_real()))
 
 
 def _reshaped(z: Any, size: list[int], strides: Any = None) -> _Complex:
@@ -133,14 +133,13 @@ def _reshaped(z: Any, size: list[int], strides: Any = None) -> _Complex:
 
 
 def _together(func: Any, parts: list[Any], axis: int = 0) -> _Complex:
-    pairs = [(re, torch.zeros_like(re) if im is None else im) for re, im in map(split, parts)]
-    return _Complex(*(func(list(p), axis) for p in zip(*pairs, strict=True)))
+    pairs = [_joined(*split(part)) for part in parts]
+    return _Complex(func([p.re for p in pairs], axis), func([p.im for p in pairs], axis))
 
 
 def _where(condition: Tensor, a: Any, b: Any) -> _Complex:
-    (x, y), (u, v) = split(a), split(b)
-    y, v = (torch.zeros_like(r) if i is None else i for r, i in ((x, y), (u, v)))
-    return _Complex(torch.where(condition, x, u), torch.where(condition, y, v))
+    a, b = (_joined(*split(v)) for v in (a, b))
+    return _Complex(torch.where(condition, a.re, b.re), torch.where(condition, a.im, b.im))
 
 
 def _sum(func: Any, a: Any, b: Any, alpha: Any = 1) -> _Complex:
@@ -275,11 +274,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "masked_fill": _filled,
     "real": lambda z: z.re,
     "imag": lambda z: z.im,
-    "_conj": lambda z: _Complex(z.re, -z.im),
-    "_conj_physical": lambda z: _Complex(z.re, -z.im),
-    "conj_physical": lambda z: _Complex(z.re, -z.im),
-    "resolve_conj": lambda z: z,
-    "resolve_neg": lambda z: z,
+    **dict.fromkeys(("_conj", "_conj_physical", "conj_physical"), lambda z: _Complex(z.re, -z.im)),
+    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda z: z),
     "div": _quotient,
     "exp": lambda z: _Complex(z.re.exp() * z.im.cos(), z.re.exp() * z.im.sin()),
     "add": lambda a, b, alpha=1: _sum(torch.add, a, b, alpha),

@@ -7,7 +7,7 @@ writes through it is refused elsewhere.
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -108,14 +108,12 @@ def _copysign_scalar(x: Tensor, sign: float) -> Tensor:
     return -size if math.copysign(1, sign) < 0 else size
 
 
-def _fmax(x: Tensor, y: Tensor) -> Tensor:
-    taken = x >= y
-    return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
+def _but_nan(takes: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        taken = takes(x, y)
+        return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
 
-
-def _fmin(x: Tensor, y: Tensor) -> Tensor:
-    taken = x <= y
-    return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
+    return run
 
 
 def _hypot(x: Tensor, y: Tensor) -> Tensor:
@@ -530,16 +528,11 @@ def _trilinear(
     summed: list[int],
     unrolled: int = 1,
 ) -> Tensor:
-    wide = []
-    for tensor, axes in ((x, more_x), (y, more_y), (z, more_z)):
-        for axis in axes:
-            tensor = tensor.unsqueeze(axis)
-        wide.append(tensor)
+    given = ((x, more_x), (y, more_y), (z, more_z))
+    x, y, z = (reduce(torch.unsqueeze, axes, tensor) for tensor, axes in given)
     before = [a for a in summed if a in more_z]
-    product = wide[0] * wide[1]
-    product = product.sum(before, keepdim=True) if before else product
-    product = product * wide[2]
-    return product.sum(summed) if summed else product
+    product = (x * y).sum(before, keepdim=True) if before else x * y
+    return (product * z).sum(summed) if summed else product * z
 
 
 def _var_mean(
@@ -659,39 +652,19 @@ def _grouped_product(
 
 
 _OURS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("clamp.Tensor", "clamp_min.Tensor"), _clamp),
+    **dict.fromkeys(("div.Scalar_mode", "div.Tensor_mode"), _divide),
+    **dict.fromkeys(("floor_divide", "floor_divide.Scalar"), _floor_divide),
+    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), grid_sampler),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _nll_loss),
+    **dict.fromkeys(("remainder.Scalar", "remainder.Tensor"), _remainder),
+    **dict.fromkeys(("unfold", "unfold_copy"), _unfold),
     "_cdist_forward": _cdist,
     "_grouped_mm": _grouped_product,
     "_prelu_kernel": _prelu,
     "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
-    "bucketize.Scalar": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
-    "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
-    "clamp.Tensor": _clamp,
-    "clamp_max.Tensor": lambda x, high: _clamp(x, high=high),
-    "clamp_min.Tensor": _clamp,
-    "linalg_solve_triangular": _solve_triangular,
-    "linalg_vector_norm": _vector_norm,
-    "sinc": _sinc,
-    "celu": lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
-    "div.Scalar_mode": _divide,
-    "div.Tensor_mode": _divide,
-    "floor_divide": _floor_divide,
-    "floor_divide.Scalar": _floor_divide,
-    "histc": _histogram,
-    "huber_loss": _huber,
-    "multi_margin_loss": _multi_margin,
-    "multilabel_margin_loss_forward": _multilabel_margin,
-    "native_layer_norm": _layer_norm,
-    "nll_loss_forward": _nll_loss,
-    "nll_loss2d_forward": _nll_loss,
-    "remainder.Scalar": _remainder,
-    "remainder.Tensor": _remainder,
-    "smooth_l1_loss": _smooth_l1,
-    "log_sigmoid": lambda x: -_softplus(-x, 1, 40),
-    "log_sigmoid_forward": lambda x: (-_softplus(-x, 1, 40), x.new_empty(0)),
-    "softplus": _softplus,
-    "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
     "acosh": _acosh,
     "addbmm": _addbmm,
     "angle": _angle,
@@ -700,24 +673,37 @@ _OURS: dict[str, Callable[..., Any]] = {
     "asinh": _asinh,
     "atan2": _atan2,
     "atanh": _atanh,
+    "bucketize.Scalar": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
+    "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
+    "celu": lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
+    "clamp_max.Tensor": lambda x, high: _clamp(x, high=high),
     "copysign.Scalar": _copysign_scalar,
     "copysign.Tensor": _copysign,
-    "cosh": lambda x: _hyperbolic(x, 0),
-    "sinh": lambda x: _hyperbolic(x, 1),
+    "cosh": partial(_hyperbolic, odd=0),
     "diagonal_scatter": _diagonal_scatter,
     "elu": _elu,
     "erfc": _erfc,
     "exp2": lambda x: torch.pow(2.0, _floating(x)),
     "expm1": _expm1,
-    "fmax": _fmax,
-    "fmin": _fmin,
-    "grid_sampler_2d": grid_sampler,
-    "grid_sampler_3d": grid_sampler,
+    "fmax": _but_nan(torch.ge),
+    "fmin": _but_nan(torch.le),
+    "histc": _histogram,
+    "huber_loss": _huber,
     "hypot": _hypot,
     "lgamma": _lgamma,
+    "linalg_solve_triangular": _solve_triangular,
+    "linalg_vector_norm": _vector_norm,
+    "log_sigmoid": lambda x: -_softplus(-x, 1, 40),
+    "log_sigmoid_forward": lambda x: (-_softplus(-x, 1, 40), x.new_empty(0)),
+    "multi_margin_loss": _multi_margin,
+    "multilabel_margin_loss_forward": _multilabel_margin,
+    "native_layer_norm": _layer_norm,
     "put": _put,
     "signbit": _signbit,
-    "unfold": _unfold,
-    "unfold_copy": _unfold,
+    "sinc": _sinc,
+    "sinh": partial(_hyperbolic, odd=1),
+    "smooth_l1_loss": _smooth_l1,
+    "softplus": _softplus,
+    "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
     "var_mean.correction": _var_mean,
 }
