@@ -28,7 +28,7 @@ def asking(session: Any) -> Callable[..., Any]:
 @contextmanager
 def refused(
     kind: str = "", match: str = "", *, where: str = "", says: str = "", hint: str = ""
-) -> Iterator[None]:
+) -> Iterator[pytest.ExceptionInfo[EngineError]]:
     """What is done in it ends in an EngineError.
 
     Args:
@@ -36,7 +36,7 @@ def refused(
         match: a pattern that its message has.
         says, hint: texts that message and hint have."""
     with pytest.raises(EngineError, match=match or None) as caught:
-        yield
+        yield caught
     error = caught.value
     assert kind in ("", error.kind), error
     assert where in ("", error.where, error.where.partition(", ")[0]), error

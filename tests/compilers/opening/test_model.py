@@ -520,25 +520,6 @@ def test_a_file_without_recorded_inputs_asks_for_them(trace):
     assert load_model(source_from_file(bare, "3x8, 3x8"), quiet).forward()[0].shape == (3, 8)
 
 
-def test_recorded_inputs_run_no_code(trace, tmp_path):
-    import zipfile
-
-    class Evil:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "harm"), "w"))
-
-    bad = tmp_path / "bad.pt"
-    with zipfile.ZipFile(trace) as old, zipfile.ZipFile(bad, "w") as new:
-        for entry in old.infolist():
-            data = old.read(entry.filename)
-            if entry.filename.endswith("traced_inputs.pkl"):
-                data = pickle.dumps({"forward": [Evil()]}, protocol=2)
-            new.writestr(entry, data)
-    with pytest.raises(EngineError, match=r"traced_inputs.pkl' names \w+\.\w+"):
-        load_model(source_from_file(bad), quiet)
-    assert not (tmp_path / "harm").exists()
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [

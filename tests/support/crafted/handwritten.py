@@ -7,7 +7,7 @@ file's path and for that of what is exported."""
 
 import json
 import pickle
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -70,6 +70,7 @@ _PT = {
         n: {"*.py": lambda c, t=t: f"{t}\n".encode() + c if b"class Small" in c else c}
         for n, t in _DEFINED.items()
     },
+    **{n: {"*.py": change} for n, change in hostile.TAKING.items()},
     "members above": {"../../mark": b"x", "extra/../../mark": b"x"},
     "a builtin for a class": {"data.pkl": _EVAL},
     "2,000,000 numbers": {"constants.pkl": b"\x80\x02(" + b"K\1" * 1_900_000 + b"t."},
@@ -279,8 +280,9 @@ def _session(path, value):
     """A session that has found nothing yet, and what is to be changed of it."""
 
     def change(data):
-        found = json.dumps({**json.loads(data), "results": {}}).encode()
-        return hostile._with(path, value)["session.json"](found)
+        found, (*around, last) = {**json.loads(data), "results": {}}, path.split(".")
+        reduce(dict.__getitem__, around, found)[last] = value
+        return json.dumps(found).encode()
 
     return {"session.json": change}
 
@@ -319,7 +321,10 @@ _PASSES = {
 }
 
 
-LONG = ("15 MiB of code", "a path of 100,000 names", f"the size {_SIZES[-2][:30]}")
+LONG = (
+    *("15 MiB of code", "a path of 100,000 names", f"the size {_SIZES[-2][:30]}"),
+    *hostile.TAKING,
+)
 """Those that take the time that whoever watches an engine gives them."""
 
 

@@ -180,17 +180,9 @@ _LINES = {
     "seed": "torch.manual_seed(3)",
     "Python": "_9 = ^Sneaky()(x)",
     "print without end": 'while True:\n  print("a")',
-    "endless": "while True:\n  _0 = torch.add(_0, x)",
-    "endless range": "for _7 in range(9999999999):\n  _0 = torch.add(_0, x)",
     "memory": "_0 = torch.add(_0, torch.sum(torch.ones([100000, 100000])))",
     "memory beyond all": "_0 = torch.add(_0, torch.sum(torch.ones([1099511627776, 1024])))",
-    "memory in small": "_8 = [x]\nwhile True:\n  _8 = torch.append(_8, torch.ones([1000, 1000]))",
-    "long text": '_0 = torch.add(_0, torch.len(torch.ljust("a", 10000000000)))',
     "long list": "_0 = torch.add(_0, torch.len(torch.mul([0], 10000000000)))",
-    "doubling": '_8 = "a"\nwhile True:\n  _8 = torch.add(_8, _8)',
-    "work": "_9 = torch.ones([9000, 9000])\n"
-    + "_9 = torch.matmul(_9, _9)\n" * 30
-    + "_0 = torch.add(_0, torch.sum(_9))",
     "brackets": f"_9 = {'(' * 100000}x{')' * 100000}",
     "signs": f"_9 = {'- ' * 200000}3",
     "sum": f"_9 = {'+ '.join(['1'] * 200000)}",
@@ -221,6 +213,17 @@ _METHODS = _method(
         for i in range(40)
     )
 )
+_PRODUCTS = "_9 = torch.matmul(_9, _9)\n" * 30
+TAKING = {
+    "endless": _line("while True:\n  _0 = torch.add(_0, x)"),
+    "endless range": _line("for _7 in range(9999999999):\n  _0 = torch.add(_0, x)"),
+    "small parts": _line("_8 = [x]\nwhile True:\n  _8 = torch.append(_8, torch.ones([999, 999]))"),
+    "a long text": _line('_0 = torch.add(_0, torch.len(torch.ljust("a", 10000000000)))'),
+    "doubling": _line('_8 = "a"\nwhile True:\n  _8 = torch.add(_8, _8)'),
+    "work": _line(f"_9 = torch.ones([9000, 9000])\n{_PRODUCTS}_0 = torch.add(_0, torch.sum(_9))"),
+    "calls without end": lambda code: _METHODS(_line("_0 = (self).f0(x, )")(code)),
+}
+"""Changes of code that take all the time or memory that whoever watches an engine gives them."""
 
 
 def _nested(opcode, count):
@@ -249,7 +252,6 @@ _PT = {
     "hooks": {"*.py": _method(_HOOK)},
     "code in another code": {"*.py": "é".encode("latin-1")},
     "no code": {"*.py": b""},
-    "calls without end": {"*.py": lambda code: _METHODS(_line("_0 = (self).f0(x, )")(code))},
     "places beyond the table": {
         "*.debug_pkl": lambda data: re.sub(rb"\(\]\((?=K.)K.", b"(](J\xff\xff\0\0", data),
         "*.py": lambda code: code.replace(b"]", b",, ]", 1),
@@ -573,33 +575,6 @@ def _array(descr, shape, kind, mark, then=_MAKES):
     return data if kind == ".npy" else packed({"x.npy": data}, zipfile.ZIP_DEFLATED, "")
 
 
-def _many(kind, mark):
-    one = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-    text = json.dumps({f"t{i}": one for i in range(50_000)}).encode()
-    return struct.pack("<Q", len(text)) + text
-
-
-_SAVED = {
-    **{
-        (f"array {name}", kind): partial(_array, *about)
-        for name, about in {
-            "of objects": (b"|O", b"1,"),
-            "without end": (b"<f4", b"1152921504606846976, 1024"),
-            "in brackets": (b"<f4", b"(" * 40),
-            "less than none": (b"<f4", b"-1, -4"),
-        }.items()
-        for kind in (".npy", ".npz")
-    },
-    ("bomb", ".npz"): partial(_array, b"<f4", b"104857600,", then=lambda mark: bytes(BOMB)),
-    ("many", ".safetensors"): _many,
-    ("long header", ".safetensors"): lambda kind, mark: struct.pack("<Q", 2**60) + b"{}",
-    ("pickle", ".tensors"): lambda kind, mark: packed(
-        {**members(honest(kind)), "data.pkl": _MAKES(mark)}
-    ),
-    ("wide", ".tensors"): lambda kind, mark: _saved({"x": torch.ones(1).expand(1 << 40)}),
-}
-
-
 def crafted():
     """Each hostile file: (name, suffix, a function from the mark's path to its bytes)."""
     found = []
@@ -618,23 +593,6 @@ def crafted():
     for kind in (".pt", ".pt2"):
         for name, build in _ARCHIVES.items():
             found.append((name, kind, lambda mark, b=build, k=kind: b(k)))
-    for member in (
-        "data.pkl",
-        "constants.pkl",
-        "traced_inputs.pkl",
-        "extra/a",
-        "data/0",
-        "code/__torch__/a.py",
-    ):
-        found.append((f"bomb in {member}", ".pt", partial(_bomb, ".pt", member)))
-    for member in (
-        "models/model.json",
-        "data/sample_inputs/model.pt",
-        "data/weights/weight_0",
-        "extra/a",
-    ):
-        found.append((f"bomb in {member}", ".pt2", partial(_bomb, ".pt2", member)))
-    found += [(name, kind, partial(build, kind)) for (name, kind), build in _SAVED.items()]
-    for name, build in hostile_onnx.CRAFTED.items():
-        found.append((name, ".onnx", lambda mark, b=build: b().SerializeToString()))
+    for member, kind in (("data.pkl", ".pt"), ("data/0", ".pt"), ("models/model.json", ".pt2")):
+        found.append((f"bomb in {member}", kind, partial(_bomb, kind, member)))
     return found
