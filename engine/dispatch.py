@@ -334,21 +334,12 @@ class _Mode:
             n: (module.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2])
             for n in (*self.live.program.params, *self.replaced)
         }
-        self.like = {n: held[n].detach().to("meta") for n in self.owners}
-        self.device = {n: held[n].device for n in self.owners}
+        self.types = {n: _type_of(held[n]) for n in self.owners}
 
     def is_current(self) -> bool:
         """Whether the module's parameters are still of the types they were traced with."""
-        for name, (owner, attribute) in self.owners.items():
-            value, like = getattr(owner, attribute, None), self.like[name]
-            if (
-                not isinstance(value, torch.Tensor)
-                or value.dtype != like.dtype
-                or value.shape != like.shape
-                or value.device != self.device[name]
-            ):
-                return False
-        return True
+        now = ((n, getattr(*place, None)) for n, place in self.owners.items())
+        return all(isinstance(v, torch.Tensor) and _type_of(v) == self.types[n] for n, v in now)
 
     def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
         """Run through TVM, with autograd where it records; verify a build that is new."""
@@ -377,16 +368,8 @@ class _Mode:
             self.reached = self._reached() if self.reached is None else self.reached
             kept = [found & set(wanted) for found in self.reached]
             names = tuple(n if any(n in k for k in kept) else None for n in tensors)
-            about = (
-                step,
-                self.name,
-                self._update,
-                names,
-                tuple(tensors),
-                masks,
-                list(map(bool, kept)),
-            )
-            results = _TvmFunction.apply(*about, *tensors.values())
+            about = step, self.name, self._update, names, tuple(tensors), masks
+            results = _TvmFunction.apply(*about, [*map(bool, kept)], *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
         if self.pairs:
@@ -403,15 +386,10 @@ class _Mode:
         PyTorch's gradient reaches from it."""
         module, route = self.route.module, self.route
         samples = [t.clone() for t in route.samples]
-        held = [getattr(*self.owners[n]) for n in self.live.program.params]
-        leaves = dict(
-            zip((*self.inputs, *self.live.program.params), (*samples, *held), strict=True)
-        )
-        leaves = {
-            n: t
-            for n, t in leaves.items()
-            if t.is_leaf and (t.is_floating_point() or t.is_complex())
-        }
+        values = dict(zip(self.inputs, samples, strict=True))
+        values |= {n: getattr(*self.owners[n]) for n in self.live.program.params}
+        continuous = {n: t for n, t in values.items() if t.is_floating_point() or t.is_complex()}
+        leaves = {n: t for n, t in continuous.items() if t.is_leaf}
         buffers = self.live.program.buffers
         recording = recorded(t for n, t in leaves.items() if n not in buffers)
         with _own_run(module), recording, torch.enable_grad():
@@ -422,7 +400,6 @@ class _Mode:
         return [*found, *(set() for _ in self.replaced)]
 
     def _verify(self, wanted: frozenset[str]) -> None:
-        """Compare runs with the module's own, on the samples and on values of other kinds."""
         module, samples = self.route.module, self.route.samples
         first = self._results(samples, wanted, module)
         worst, words = self._difference(samples, wanted, first), "on the samples"
@@ -607,7 +584,6 @@ def _other_values(
 
 
 def _labels(module: torch.nn.Module) -> list[int]:
-    """Integers that stand for nothing: -100, and what submodules call padding or ignored."""
     names = ("padding_idx", "ignore_index")
     named = {getattr(m, n, None) for m in module.modules() for n in names}
     return sorted({-100, 0} | {n for n in named if isinstance(n, int)})
@@ -714,14 +690,13 @@ def _leaves_of(tensor: torch.Tensor) -> set[int]:
     return found
 
 
+def _type_of(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
 def _alike(value: Any, sample: torch.Tensor) -> bool:
-    return (
-        type(value) in _TENSORS
-        and value.shape == sample.shape
-        and value.dtype == sample.dtype
-        and value.device == sample.device
-        and value.layout == torch.strided
-    )
+    same = type(value) in _TENSORS and _type_of(value) == _type_of(sample)
+    return same and value.layout == torch.strided
 
 
 def _must_fall_back() -> bool:

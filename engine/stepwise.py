@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from relascope.core.graph import Graph
 from relascope.engine.in_process import load_engine
-from relascope.engine.jobs.accuracy import LIMITS, AccuracyRow, filled
+from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.session import silent
@@ -93,14 +93,13 @@ class Stepwise:
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))
         found = self._session.check(BuildRequest(self.source, upto, target), progress=silent)
         limits = LIMITS[self.source.dtype]
-        row = filled(AccuracyRow("", "", self.source.dtype, False), found, limits)
-        worst, right = next(c for c in found if c.name == row.worst), row.passed
+        worst, right = limits.worst(found), not any(map(limits.over, found))
         tensors = f"{len(found)} tensors" if len(found) > 1 else "one tensor"
         self._say(
             f"{'right' if right else 'WRONG'}: {tensors} against PyTorch in "
             f"{worst.dtype} on {target}; farthest {worst.name}, {worst.max_abs:.1e} at most and "
             f"{worst.spread.mean_abs:.1e} in the mean, {worst.max_rel:.1e} of its scale "
-            f"(limit {row.limit:.0e})"
+            f"(limit {limits.of(worst.name):.0e})"
         )
         return right
 

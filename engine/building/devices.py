@@ -132,7 +132,9 @@ class Tvm:
         for target in dict.fromkeys([best, "llvm"]):
             problem = self.attempt(target, self.module.cpu(0))
             if not problem:
-                return _ways(Target(target, device, True), self.cpu_ways())
+                made = Target(target, device, True, kernels=TVMS_OWN)
+                ways = self.cpu_ways().items()
+                return made, *(replace(made, name=f"{target} {o}", kernels=w) for o, w in ways)
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
     def gpus(self) -> tuple[Target, ...]:
@@ -192,7 +194,6 @@ class Tvm:
         return f"There is no device here that {kind} drives."
 
     def examine(self, target: str) -> Target:
-        """What a target's text is for, and whether that can be run here."""
         kind = str(self.parse(target).kind)
         if kind == "llvm":
             words = self._cpu_words(target)
@@ -280,11 +281,6 @@ class Tvm:
         return found
 
 
-def _ways(target: Target, ways: Mapping[str, str]) -> tuple[Target, ...]:
-    more = [replace(target, name=f"{target.name} {o}", kernels=w) for o, w in ways.items()]
-    return replace(target, kernels=TVMS_OWN), *more
-
-
 def _check_processor(target: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
@@ -361,8 +357,7 @@ def default_target(found: tuple[Target, ...], device: torch.device) -> str:
     ]
     if kind == "llvm":
         fitting.sort(key=lambda t: "-libs=" not in t.name)
-    for target in fitting:
-        if not target.runs_here:
-            raise EngineError("target", target.missing, str(device))
-        return target.name
-    raise EngineError("target", f"TVM has no target for {device}.", str(device))
+    if fitting and fitting[0].runs_here:
+        return fitting[0].name
+    missing = fitting[0].missing if fitting else f"TVM has no target for {device}."
+    raise EngineError("target", missing, str(device))

@@ -223,8 +223,8 @@ def _device_kernel(
 def _code(
     texts: Mapping[str, Mapping[str, str]], names: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    code = ((language, kernel_code.joined(found, names)) for language, found in texts.items())
-    return tuple(c for c in code if c[1])
+    code = {language: [found[n] for n in names if n in found] for language, found in texts.items()}
+    return tuple((language, "\n\n".join(found)) for language, found in code.items() if found)
 
 
 def _write(folder: Path, kernels: Sequence[KernelCode]) -> None:

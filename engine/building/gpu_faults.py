@@ -2,33 +2,18 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
-
-
-@dataclass(frozen=True)
-class _Fault:
-    """A fault by what is written of it, what to say, with what the match found, and what to do."""
-
-    pattern: re.Pattern[str]
-    message: Callable[[re.Match[str], str], str]
-    hint: str
 
 
 def gpu_fault(error: object, where: str = "") -> EngineError | None:
     """A fault of a GPU in a sentence, kind "target"; None where the error is no such."""
     text = str(error)
-    for fault in _FAULTS:
-        match = fault.pattern.search(text)
-        if match:
-            return EngineError("target", fault.message(match, text), where, fault.hint)
+    for pattern, message, hint in _FAULTS:
+        if match := re.search(pattern, text, re.IGNORECASE):
+            said = message if isinstance(message, str) else message(match, text)
+            return EngineError("target", said, where, hint)
     return None
-
-
-def _fault(pattern: str, message: str | Callable[[re.Match[str], str], str], hint: str) -> _Fault:
-    said = (lambda match, text: message) if isinstance(message, str) else message
-    return _Fault(re.compile(pattern, re.IGNORECASE), said, hint)
 
 
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
@@ -63,15 +48,15 @@ def _library(match: re.Match[str], text: str) -> str:
     return f"The library {name} is missing, which is needed to use the GPU."
 
 
-_FAULTS = (
-    _fault(
+_FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] = (
+    (
         r"CUDA:? out of memory|(CUDA_|cuda)Error_?(OutOf|Memory|OUT_OF_)\w*|"
         r"CUBLAS_STATUS_ALLOC_FAILED",
         _full,
         "Take a smaller batch or fewer tokens, or a cut that saves less; or end what else uses the "
         "GPU (nvidia-smi lists it).",
     ),
-    _fault(
+    (
         r"driver on your system is too old|driver version is insufficient for CUDA runtime|"
         r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION|compiled with an unsupported toolchain|"
         r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|unsupported display driver / cuda driver combination|"
@@ -79,34 +64,34 @@ _FAULTS = (
         _old_driver,
         "Update the driver, or install a PyTorch that was built for the CUDA that it serves.",
     ),
-    _fault(
+    (
         r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU",
         "What was compiled has no code for this GPU's architecture.",
         "Take the target as the list of targets has it, with this GPU's own -arch=sm_…; where "
         "PyTorch's own kernels lack it, install a PyTorch that was built for this GPU.",
     ),
-    _fault(
+    (
         r"Unsupported gpu architecture '(\w+)'|Value '(\w+)' is not defined for option 'gpu-name'|"
         r"invalid value for --gpu-architecture(?: \(-arch\))?(?: '?(\w+))?",
         _architecture,
         "Name another with -arch=sm_…, or install a CUDA toolkit of the GPU's time or later (the "
         "Python package nvidia-cuda-nvrtc has a compiler, too).",
     ),
-    _fault(
+    (
         r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_INVALID_IMAGE|device kernel image is invalid",
         "The driver refuses the code: it is for another architecture, or a kernel asks for more "
         "than this GPU has.",
         "Take the target as the list of targets has it; what kernels ask for, `relascope compile` "
         "lists.",
     ),
-    _fault(
+    (
         r"too many resources requested for launch|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|"
         r"CUDALaunch Error: \w*INVALID_VALUE",
         "The GPU cannot launch a kernel: it asks for more threads, registers or shared memory than "
         "a block may have.",
         "`relascope compile` lists what each kernel asks for; try another -schedules or -libs.",
     ),
-    _fault(
+    (
         r"illegal memory access|CUDA_ERROR_ILLEGAL_ADDRESS|unspecified launch failure|"
         r"CUDA_ERROR_LAUNCH_FAILED|misaligned address|device-side assert",
         "A kernel on the GPU read or wrote where it must not, after which this process cannot use "
@@ -114,7 +99,7 @@ _FAULTS = (
         "Start the engine anew; with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes "
         "from the kernel at fault.",
     ),
-    _fault(
+    (
         r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|CUDA_ERROR_NO_DEVICE|"
         r"no CUDA-capable device|CUDA driver initialization failed|No CUDA GPUs are available",
         lambda match, text: (
@@ -125,7 +110,7 @@ _FAULTS = (
         "Install PyTorch's build for CUDA, and the GPU's driver; CUDA_VISIBLE_DEVICES, where it is "
         "set, must name the GPU. Or choose a target for the CPU.",
     ),
-    _fault(
+    (
         r"(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nvrtc|nvrtc-builtins|nvJitLink)"
         r"[\w.-]*): cannot open shared object|"
         r"Could not load library (lib\w+\.so[\w.]*)|Unable to load any of \{(lib[\w.]+)",
@@ -134,3 +119,4 @@ _FAULTS = (
         "nvidia-…-cu12 the others; or name their folder in LD_LIBRARY_PATH.",
     ),
 )
+"""A fault by what is written of it; what to say, with what the match found; and what to do."""

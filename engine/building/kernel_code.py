@@ -86,7 +86,3 @@ def owner(device_function: str, kernels: Iterable[str]) -> str:
     number."""
     name = re.sub(r"_kernel(_\d+)?$", "", device_function)
     return name if name in set(kernels) else device_function
-
-
-def joined(parts: Mapping[str, str], names: Iterable[str]) -> str:
-    return "\n\n".join(parts[n] for n in names if n in parts)

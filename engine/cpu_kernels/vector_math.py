@@ -122,17 +122,10 @@ class VectorMath:
         rest = [s for s in sides if number_of(s) != 1.0]
         if terms is None or len(rest) != 1:
             return theirs(call)
-        y = tir.Var("y", kind)
-
-        def number(value: float) -> Any:
-            return tir.const(value, kind)
-
-        z = tir.Var("z", kind)
-        series = number(2 / (2 * terms - 1))
-        for term in range(terms - 2, -1, -1):
-            series = series * (z * z) + number(2 / (2 * term + 1))
-        small = tir.Let(z, y / (y + number(2.0)), z * series)
-        near = tir.And(tir.GE(y, number(-0.5)), tir.LE(y, one))
+        y, z = tir.Var("y", kind), tir.Var("z", kind)
+        series = self._polynomial(z * z, [2 / (2 * term + 1) for term in range(terms)], kind)
+        small = tir.Let(z, y / (y + tir.const(2.0, kind)), z * series)
+        near = tir.And(tir.GE(y, tir.const(-0.5, kind)), tir.LE(y, one))
         return tir.Let(y, rest[0], tir.Select(near, small, theirs(tir.log(y + one))))
 
     def _near_zero(self, others: Callable[..., Any], theirs: Any, call: Any) -> Any:
@@ -142,9 +135,7 @@ class VectorMath:
         if bits not in ("float32", "float64") or (self._used and kind == _DTYPE):
             return others(theirs, call)
         x, square = tir.Var("x", kind), tir.Var("square", kind)
-        series = tir.const(_TANH_SERIES[-1], kind)
-        for factor in _TANH_SERIES[-2::-1]:
-            series = series * square + tir.const(factor, kind)
+        series = self._polynomial(square, _TANH_SERIES, kind)
         near = square < tir.const(_TANH_NEAR**2, kind)
         made = tir.Select(near, x * series, theirs(tir.tanh(x)))
         return tir.Let(x, call.args[0], tir.Let(square, x * x, made))
@@ -156,10 +147,10 @@ class VectorMath:
     def _constant(self, value: float) -> Any:
         return self._tir.const(value, _DTYPE)
 
-    def _polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
-        result = self._constant(coefficients[-1])
+    def _polynomial(self, x: Any, coefficients: Sequence[float], kind: str = _DTYPE) -> Any:
+        result = self._tir.const(coefficients[-1], kind)
         for c in coefficients[-2::-1]:
-            result = result * x + self._constant(c)
+            result = result * x + self._tir.const(c, kind)
         return result
 
     def _joined(self, a: Any, b: Any, c: Any) -> Any:

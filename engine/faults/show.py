@@ -211,7 +211,7 @@ class PassProcess:
             stored = dict(file)
         mod = self._read(engine, "program", fault.program, stored)
         values = {n[9:]: v for n, v in stored.items() if n.startswith("argument ")}
-        steps = self._steps()
+        steps = self._steps(engine)
         tail = [_function(engine, call) for call in fault.tail]
         version = f"{engine.version()}, Python {platform.python_version()}, numpy {np.__version__}"
         print(version, flush=True)
@@ -271,8 +271,7 @@ class PassProcess:
             return SHOWS if kept > limit else FIXED
         return FIXED
 
-    def _steps(self) -> list[Callable[[Any], Any]]:
-        engine: replay.Engine = import_module(f"relascope.engine.{self.fault.ir}.faults.replay")
+    def _steps(self, engine: replay.Engine) -> list[Callable[[Any], Any]]:
         if not self.fix:
             return [_function(engine, call) for call in self.fault.steps]
         file, _, name = self.fix.rpartition(":")

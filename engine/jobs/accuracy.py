@@ -49,6 +49,10 @@ class Limit:
     def over(self, error: Comparison) -> bool:
         return not self.ratio(error, error.name) <= 1
 
+    def worst(self, found: Iterable[Comparison]) -> Comparison:
+        """The tensor that is nearest to its limit, or farthest over it."""
+        return max(found, key=lambda c: self.ratio(c, c.name))
+
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
 _STEPS = "steps of int8"
@@ -112,8 +116,7 @@ class Judged:
 
     @property
     def worst(self) -> Comparison:
-        """The tensor that is nearest to its limit, or farthest over it."""
-        return max(self.found, key=lambda c: self.limit.ratio(c, c.name))
+        return self.limit.worst(self.found)
 
 
 def judged(
@@ -162,7 +165,6 @@ class BadNode:
     """Where the error first jumps.
 
     Args:
-        id, title, scope, source: of the node.
         max_abs, max_rel: its error; None where it has no counterpart.
         counterpart: what it was compared with, "" where it has none.
         reason: in words, how it was found.
@@ -351,7 +353,7 @@ def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
 
 def filled(row: AccuracyRow, found: Sequence[Comparison], limit: Limit) -> AccuracyRow:
     """A row with what was found: the largest errors, and whether all is within the limits."""
-    worst = Judged("", tuple(found), limit).worst
+    worst = limit.worst(found)
     passed = not any(map(limit.over, found))
     largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
     about = row.stage, row.strategy, row.dtype, passed, *largest

@@ -354,10 +354,8 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     limit = question.tolerance.limit(source.dtype)
     each = len(found) // runs
     bad = sum(any(map(limit.over, found[i : i + each])) for i in range(0, len(found), each))
-    row = accuracy.filled(accuracy.AccuracyRow("", "", source.dtype, False), found, limit)
-    worst = next(c for c in found if c.name == row.worst)
-    outcome = "good" if row.passed else "wrong"
-    errors = worst.name, worst.max_abs, worst.max_rel, row.limit
+    worst, outcome = limit.worst(found), "wrong" if bad else "good"
+    errors = worst.name, worst.max_abs, worst.max_rel, limit.of(worst.name)
     return Try(done.pipeline, done.last, outcome, *errors, runs=runs, bad=bad)
 
 

@@ -3,7 +3,6 @@
 A pass on our rewriters can stop after so many applications (`passes.applications`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
@@ -38,9 +37,7 @@ class Nth:
     log: tuple[Try, ...]
 
 
-def nth(
-    ask: Ask, ir: str, result: Bisection, tell: Callable[[Try], None] = lambda one: None
-) -> Nth | None:
+def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
     """Go on from a pass that was found to the application of it that breaks the pipeline.
 
     Returns:
@@ -69,7 +66,6 @@ def nth(
     def judge(count: int) -> Verdict:
         part = pipeline.with_parameter(index, COUNT, str(count))
         log.append(tried(ask, result.question, part))
-        tell(log[-1])
         if log[-1].outcome == result.kind:
             return Verdict.BAD
         return Verdict.GOOD if log[-1].outcome == "good" else Verdict.CANNOT_RUN

@@ -9,7 +9,7 @@ from relascope.engine.protocol.target_text import gpu_index, split
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import names
-from relascope.passes.pipeline import Pipeline, Step
+from relascope.passes.pipeline import Step
 
 WAYS = {
     "tvm": "TVM's own kernels",
@@ -83,13 +83,6 @@ def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
     return tuple(known[n] for n in dict.fromkeys(wanted))
 
 
-def with_pass(pipeline: Pipeline, name: str, training: bool) -> Pipeline:
-    """A pipeline with one more pass: behind the gradient, else first, as inference's passes end in
-    kernels where it would find nothing."""
-    steps = (*pipeline.steps, Step(name)) if training else (Step(name), *pipeline.steps)
-    return Pipeline(steps)
-
-
 def variants(
     request: BuildRequest, taken: Iterable[Offer], cut: Callable[[BuildRequest], BuildRequest]
 ) -> tuple[Variant, ...]:
@@ -97,8 +90,9 @@ def variants(
     for offer in taken:
         one = replace(request, target=offer.target)
         if offer.added:
-            pipeline = with_pass(request.pipeline, offer.added, request.source.training)
-            one = replace(one, pipeline=pipeline)
+            # Behind the gradient, else first: inference's passes end in kernels.
+            at = len(request.pipeline) if request.source.training else 0
+            one = replace(one, pipeline=request.pipeline.inserted(at, Step(offer.added)))
         if one != request:
             made.append(Variant(offer.name, cut(one)))
     return tuple(made)

@@ -210,14 +210,8 @@ def stamp(place: Path) -> str:
 
 
 def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return
-    except OSError as wrong:
-        raise _unusable(path, wrong) from wrong
     bad = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines_of(path), 1):
         try:
             yield _typed(kind, json.loads(line))
         except ValueError:
@@ -227,6 +221,15 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
     elif bad:
         which = f"{len(bad)} lines, the first of them {bad[0]}, cannot be read"
         notes.append(f"{path.name}: {which} and are left out.")
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as wrong:
+        raise _unusable(path, wrong) from wrong
 
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:
@@ -277,11 +280,7 @@ def checked(path: Path) -> Iterator[Any]:
     Raises:
         EngineError: kind "file"; a line is not such as an engine writes.
     """
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines_of(path), 1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):

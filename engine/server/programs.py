@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
@@ -58,18 +58,16 @@ from relascope.engine.server.steps import (
     Loaded,
     State,
     check_code,
-    check_gradient_of,
     check_kind,
     check_order,
     check_runs,
     check_signature,
-    count_of,
     entry_of,
     places_of,
 )
 from relascope.engine.server.unbuilt import Unbuilt, forward_kernels
 from relascope.passes.applications import Applications
-from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import check_gradient, default_pipeline
 from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
 from relascope.passes.memory_plan import findings, memory_plan
@@ -316,7 +314,10 @@ class Programs:
 
         def opened() -> Loaded:
             began = time.perf_counter()
-            check_gradient_of(self.ir, source)
+            if source.training:
+                hint = "Choose TVM's gradient, or the engine Relax."
+                with refusing("usage", "{}.", "gradient", hint):
+                    check_gradient(self.ir, source.gradient)
             first = part(progress, 0.0, 0.5)
             model: Model
             if _is_program(source):
@@ -450,7 +451,9 @@ class Programs:
             return self._unchanged(before, step, 0.0, None)
         try:
             check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
-            counted = Applications(count_of(entry, step))
+            with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
+                entry.arguments(step)
+                counted = Applications(entry.count(step))
         except EngineError as error:
             return self._unchanged(before, step, 0.0, error)
         memory, printed, message = kept.since(), io.StringIO(), ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relascope.core.errors import EngineError, refusing
+from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import Passes
@@ -13,7 +13,7 @@ from relascope.engine.protocol.results import Application, ImportChange, StepRec
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Program
-from relascope.passes.catalogue import PassInfo, check_gradient, info
+from relascope.passes.catalogue import PassInfo, info
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.pipeline import Step
 
@@ -55,17 +55,6 @@ class Loaded:
     state: State
     seconds: float
     changes: tuple[ImportChange, ...]
-
-
-def check_gradient_of(ir: str, source: ModelSource) -> None:
-    """Refuse a source whose gradient this IR does not have.
-
-    Raises:
-        EngineError: kind "usage".
-    """
-    if source.training:
-        with refusing("usage", "{}.", "gradient", "Choose TVM's gradient, or the engine Relax."):
-            check_gradient(ir, source.gradient)
 
 
 def entry_of(ir: str, step: Step) -> PassInfo:
@@ -188,17 +177,6 @@ def _other_results(old: Graph, new: Graph) -> Iterator[str]:
     for i, (a, b) in enumerate(zip(results, found, strict=False)):
         if not a.fits(b):
             yield f"made result {i} {b}, which was {a}"
-
-
-def count_of(entry: PassInfo, step: Step) -> int | None:
-    """How often a step may apply its pass; None is as often as it can.
-
-    Raises:
-        EngineError: kind "usage"; the pass does not take the step's parameters.
-    """
-    with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
-        entry.arguments(step)
-        return entry.count(step)
 
 
 def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
