@@ -3,8 +3,10 @@ are named. The type of every result is checked against the file's."""
 
 import base64
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -53,12 +55,10 @@ class _RelayCall:
             raise _Unlike("of a value that is not constant")
         return self.args[index].value.numpy()
 
-    def has(self, name: str, default: Any = None) -> Any:
+    def has(self, name: str) -> Any:
         """An attribute: a number, a text, a list of such, or None."""
         text = self._attrs.get(name)
-        if text is None:
-            return default
-        return self._plain(text)
+        return None if text is None else self._plain(text)
 
     def number(self, name: str, default: Any) -> Any:
         """An attribute that stands in its field, as Python's number of the default's type."""
@@ -69,6 +69,13 @@ class _RelayCall:
         """An attribute that is a text, in its field or in a node."""
         text = self._attrs.get(name, default)
         return str(self._plain(text) or "") if text.isdecimal() else text
+
+    def options(self, nodes: str = "", texts: str = "", **defaults: Any) -> dict[str, Any]:
+        """Attributes by name: those of `has`; those of `text`, None where empty; those of `number`,
+        by their defaults."""
+        found = {n: self.has(n) for n in nodes.split()}
+        found |= {n: self.text(n) or None for n in texts.split()}
+        return found | {n: self.number(n, default) for n, default in defaults.items()}
 
     def _plain(self, text: Any) -> Any:
         node = self._nodes[int(text)]
@@ -93,54 +100,31 @@ _Made = Callable[[_RelayCall], Any]
 op = relax.op
 
 
-def _plainly(name: str) -> _Made:
-    return lambda c: getattr(op, name)(*c.args)
+def _called(name: str, nodes: str = "", texts: str = "", **defaults: Any) -> _Made:
+    """A call of the same arguments and attributes, as `_RelayCall.options` takes these."""
+    return lambda c: attrgetter(name)(op)(*c.args, **c.options(nodes, texts, **defaults))
 
 
 def _reduced(name: str) -> _Made:
-    return lambda c: getattr(op, name)(c.args[0], _axes(c), bool(c.number("keepdims", 0)))
+    return lambda c: getattr(op, name)(c.args[0], _axes(c), c.number("keepdims", False))
 
 
 def _axes(c: _RelayCall) -> list[int]:
     rank, axes = len(c.of(0)), c.has("axis")
-    named = [a % rank for a in (axes if isinstance(axes, list) else [axes])] if axes else []
-    if axes == 0:
-        named = [0]
-    if c.number("exclude", 0):
-        return [a for a in range(rank) if a not in named]
-    return named if axes is not None else list(range(rank))
+    if axes is None:
+        return list(range(rank))
+    named = [a % rank for a in (axes if isinstance(axes, list) else [axes])]
+    return [a for a in range(rank) if a not in named] if c.number("exclude", False) else named
 
 
 def _arg(name: str) -> _Made:
     def made(c: _RelayCall) -> Any:
-        axes = _axes(c)
-        c.need(not c.number("select_last_index", 0), "of the last index")
-        whole = len(axes) == len(c.of(0))
-        c.need(len(axes) == 1 or whole, "over some axes")
-        keep = bool(c.number("keepdims", 0))
+        axes, keep = _axes(c), c.number("keepdims", False)
+        c.need(not c.number("select_last_index", False), "of the last index")
+        c.need(len(axes) in (1, len(c.of(0))), "over some axes")
         c.need(len(axes) == 1 or not keep, "over all axes, which are kept")
-        data = c.args[0] if len(axes) == 1 else op.reshape(c.args[0], [-1])
-        axis = axes[0] if len(axes) == 1 else 0
+        data, axis = (c.args[0], *axes) if len(axes) == 1 else (op.reshape(c.args[0], [-1]), 0)
         return op.astype(getattr(op, name)(data, axis, keep), c.kinds[0].dtype)
-
-    return made
-
-
-def _conv(name: str) -> _Made:
-    def made(c: _RelayCall) -> Any:
-        options = {"strides": c.has("strides"), "padding": c.has("padding")}
-        if "transpose" in name:
-            options["output_padding"] = c.has("output_padding")
-        return getattr(op.nn, name)(
-            *c.args,
-            dilation=c.has("dilation"),
-            groups=c.number("groups", 1),
-            data_layout=c.text("data_layout"),
-            kernel_layout=c.text("kernel_layout"),
-            out_layout=c.text("out_layout") or None,
-            out_dtype=c.text("out_dtype") or None,
-            **options,
-        )
 
     return made
 
@@ -149,25 +133,6 @@ def _conv_weight(c: _RelayCall) -> Any:
     strides, padding, dilation = (c.has(n) for n in ("strides", "padding", "dilation"))
     (grad, data), groups = c.args, c.number("groups", 1)
     return of_weight(data, grad, c.shape, strides, padding, dilation, groups, c.builder)
-
-
-def _pool(name: str) -> _Made:
-    def made(c: _RelayCall) -> Any:
-        options: dict[str, Any] = {}
-        if name.startswith("avg"):
-            options["count_include_pad"] = bool(c.number("count_include_pad", 0))
-        return getattr(op.nn, name)(
-            c.args[0],
-            c.has("pool_size"),
-            c.has("strides"),
-            c.has("padding"),
-            c.has("dilation"),
-            bool(c.number("ceil_mode", 0)),
-            layout=c.text("layout"),
-            **options,
-        )
-
-    return made
 
 
 def _adaptive(c: _RelayCall) -> Any:
@@ -205,37 +170,25 @@ def _bias(c: _RelayCall) -> Any:
     return op.add(c.args[0], op.reshape(c.args[1], wide))
 
 
-def _batch_norm(c: _RelayCall) -> Any:
-    about = _about(c)
-    return op.nn.batch_norm(*c.args, axis=c.number("axis", 1), training=False, **about)
-
-
-def _about(c: _RelayCall) -> dict[str, Any]:
-    return {
-        "epsilon": c.number("epsilon", 1e-5),
-        "center": bool(c.number("center", 1)),
-        "scale": bool(c.number("scale", 1)),
-    }
+_NORM: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
 
 
 def _group_norm(c: _RelayCall) -> Any:
     axis = c.number("axis", 1) % len(c.of(0))
     axes = [a for a in range(1, len(c.of(0))) if a != axis]
-    return op.nn.group_norm(*c.args, c.number("num_groups", 0), axis, axes, **_about(c))
+    return op.nn.group_norm(*c.args, c.number("num_groups", 0), axis, axes, **c.options(**_NORM))
 
 
 def _pad(c: _RelayCall) -> Any:
-    mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}.get(
-        c.text("pad_mode"), ""
-    )
-    c.need(mode, f"by the mode {c.text('pad_mode')}")
+    modes, mode = {"edge": "replicate"}, c.text("pad_mode")
+    c.need(mode in ("constant", "reflect", "edge"), f"by the mode {mode}")
     width = [int(w) for pair in c.has("pad_width") for w in pair]
     c.need(min(width) >= 0, "by less than nothing")
-    return op.nn.pad(c.args[0], width, mode, float(c.value(1)))
+    return op.nn.pad(c.args[0], width, modes.get(mode, mode), float(c.value(1)))
 
 
 def _take(c: _RelayCall) -> Any:
-    c.need(not c.has("batch_dims", 0), "in batches")
+    c.need(not c.has("batch_dims"), "in batches")
     axis, mode = c.has("axis"), c.text("mode", "clip")
     c.need(mode in ("clip", "wrap", "fast"), f"by the mode {mode}")
     data = c.args[0] if axis is not None else op.reshape(c.args[0], [-1])
@@ -255,10 +208,6 @@ def _slice(c: _RelayCall) -> Any:
         strides = [1] * len(begin)
     end = end + [c.of(0)[a] for a in axes[len(end) :]]
     return op.strided_slice(c.args[0], axes, begin, end, strides)
-
-
-def _split(c: _RelayCall) -> Any:
-    return op.split(c.args[0], c.has("indices_or_sections"), c.number("axis", 0))
 
 
 def _expand(c: _RelayCall) -> Any:
@@ -295,12 +244,10 @@ def _round(c: _RelayCall) -> Any:
 
 def _variance(c: _RelayCall) -> Any:
     apart = op.subtract(*c.args)
-    axes, keep = _axes(c), bool(c.number("keepdims", 0))
+    axes, keep = _axes(c), c.number("keepdims", False)
     found = op.mean(op.multiply(apart, apart), axes, keep)
     if c.number("unbiased", 0):
-        count = 1
-        for a in axes:
-            count *= c.of(0)[a]
+        count = math.prod(c.of(0)[a] for a in axes)
         c.need(count > 1, "of one value, without bias")
         found = op.multiply(found, relax.const(count / (count - 1), c.kinds[0].dtype))
     return found
@@ -309,37 +256,28 @@ def _variance(c: _RelayCall) -> Any:
 def _gather_nd(c: _RelayCall) -> Any:
     rank = len(c.of(1))
     indices = op.astype(op.permute_dims(c.args[1], [*range(1, rank), 0]), "int64")
-    c.need(not c.has("batch_dims", 0), "in batches")
+    c.need(not c.has("batch_dims"), "in batches")
     return op.gather_nd(c.args[0], indices)
 
 
 def _topk(c: _RelayCall) -> Any:
-    return op.topk(
-        c.args[0],
-        c.has("k"),
-        c.number("axis", -1),
-        c.text("ret_type", "both"),
-        not c.number("is_ascend", 0),
-        c.text("dtype") or "int32",
-    )
+    about = c.options("k", axis=-1), c.text("ret_type", "both"), not c.number("is_ascend", False)
+    options, ret_type, largest = about
+    dtype = c.text("dtype") or "int32"
+    return op.topk(*c.args, **options, ret_type=ret_type, largest=largest, dtype=dtype)
 
 
 def _resize(c: _RelayCall) -> Any:
-    return op.image.resize2d(
-        c.args[0],
-        tuple(c.has("size")),
-        tuple(c.has("roi") or (0.0,) * 4),
-        c.text("layout"),
-        c.text("method"),
-        c.text("coordinate_transformation_mode"),
-        c.text("rounding_method"),
-        c.number("cubic_alpha", -0.5),
-        c.number("cubic_exclude", 0),
-        c.number("extrapolation_value", 0.0),
-        c.text("out_dtype") or None,
-    )
+    texts = "layout method coordinate_transformation_mode out_dtype"
+    defaults = {"cubic_alpha": -0.5, "cubic_exclude": 0, "extrapolation_value": 0.0}
+    options = c.options("", texts, **defaults) | {"rounding_method": c.text("rounding_method")}
+    size, roi = tuple(c.has("size")), tuple(c.has("roi") or (0.0,) * 4)
+    return op.image.resize2d(*c.args, size, roi, **options)
 
 
+_SLIDING = "strides padding dilation"
+_CONV = {"texts": "data_layout kernel_layout out_layout out_dtype", "groups": 1}
+_POOL = {"nodes": f"pool_size {_SLIDING}", "texts": "layout", "ceil_mode": False}
 _ALIKE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
@@ -348,11 +286,16 @@ _ALIKE = """
     bitwise_xor left_shift right_shift where zeros_like ones_like full_like
 """
 _OPERATORS: dict[str, _Made] = {
-    **{name: _plainly(name) for name in _ALIKE.split()},
+    **{name: _called(name) for name in _ALIKE.split()},
     **{name: _reduced(name) for name in ("sum", "mean", "max", "min", "prod")},
-    **{f"nn.{n}": _conv(n) for n in ("conv1d", "conv2d", "conv3d", "conv2d_transpose")},
+    **{n: _called(n, _SLIDING, **_CONV) for n in ("nn.conv1d", "nn.conv2d", "nn.conv3d")},
+    "nn.conv2d_transpose": _called("nn.conv2d_transpose", f"{_SLIDING} output_padding", **_CONV),
     "nn.conv2d_backward_weight": _conv_weight,
-    **{f"nn.{k}_pool{d}d": _pool(f"{k}_pool{d}d") for k in ("max", "avg") for d in (1, 2, 3)},
+    **{n: _called(n, **_POOL) for n in (f"nn.max_pool{d}d" for d in (1, 2, 3))},
+    **{
+        n: _called(n, **_POOL, count_include_pad=False)
+        for n in (f"nn.avg_pool{d}d" for d in (1, 2, 3))
+    },
     "arange": _arange,
     "argmax": _arg("argmax"),
     "argmin": _arg("argmin"),
@@ -366,49 +309,51 @@ _OPERATORS: dict[str, _Made] = {
     "concatenate": lambda c: op.concat(list(c.args[0].fields), c.number("axis", 0)),
     "copy": lambda c: c.args[0],
     "cumsum": lambda c: op.cumsum(
-        c.args[0], c.has("axis"), c.kinds[0].dtype, bool(c.has("exclusive", 0))
+        *c.args, c.has("axis"), c.kinds[0].dtype, bool(c.has("exclusive"))
     ),
     "expand_dims": _expand,
     "full": lambda c: op.full(c.shape, c.args[0], c.kinds[0].dtype),
-    "gather": lambda c: op.gather_elements(*c.args, c.has("axis")),
+    "gather": _called("gather_elements", "axis"),
     "gather_nd": _gather_nd,
     "image.resize2d": _resize,
     "nn.adaptive_avg_pool2d": _adaptive,
     "nn.batch_flatten": lambda c: op.reshape(c.args[0], c.shape),
     "nn.batch_matmul": _matmul(0, 1),
-    "nn.batch_norm": _batch_norm,
+    "nn.batch_norm": _called("nn.batch_norm", axis=1, training=False, **_NORM),
     "nn.bias_add": _bias,
     "nn.dense": _matmul(0, 1),
     "nn.dropout": lambda c: relax.Tuple([c.args[0], op.ones_like(c.args[0])]),
     "nn.global_avg_pool2d": _adaptive,
     "nn.global_max_pool2d": _global_max,
     "nn.group_norm": _group_norm,
-    "nn.layer_norm": lambda c: op.nn.layer_norm(*c.args, c.number("axis", -1), **_about(c)),
+    "nn.layer_norm": lambda c: op.nn.layer_norm(
+        *c.args, c.number("axis", -1), **c.options(**_NORM)
+    ),
     "nn.leaky_relu": lambda c: op.nn.leakyrelu(c.args[0], c.number("alpha", 0.25)),
-    "nn.log_softmax": lambda c: op.nn.log_softmax(c.args[0], c.number("axis", -1)),
+    "nn.log_softmax": _called("nn.log_softmax", axis=-1),
     "nn.matmul": _matmul(0, 0),
     "nn.pad": _pad,
-    "nn.prelu": lambda c: op.nn.prelu(*c.args, c.number("axis", 1)),
-    "nn.relu": lambda c: op.nn.relu(*c.args),
-    "nn.softmax": lambda c: op.nn.softmax(c.args[0], c.number("axis", -1)),
+    "nn.prelu": _called("nn.prelu", axis=1),
+    "nn.relu": _called("nn.relu"),
+    "nn.softmax": _called("nn.softmax", axis=-1),
     "one_hot": _one_hot,
     "ones": _filled(1),
-    "repeat": lambda c: op.repeat(c.args[0], c.has("repeats"), c.has("axis")),
+    "repeat": _called("repeat", "repeats axis"),
     "reshape": lambda c: op.reshape(c.args[0], c.shape),
     "reshape_like": lambda c: op.reshape(c.args[0], c.shape),
-    "reverse": lambda c: op.flip(c.args[0], c.has("axis")),
+    "reverse": _called("flip", "axis"),
     "round": _round,
     "scatter_elements": lambda c: op.scatter_elements(
         *c.args, c.has("axis"), c.text("reduction", "update")
     ),
-    "split": _split,
+    "split": _called("split", "indices_or_sections", axis=0),
     "squeeze": lambda c: op.reshape(c.args[0], c.shape),
     "stack": lambda c: op.stack(list(c.args[0].fields), c.has("axis")),
     "strided_slice": _slice,
     "take": _take,
     "tile": lambda c: op.tile(c.args[0], c.has("reps")),
     "topk": _topk,
-    "transpose": lambda c: op.permute_dims(c.args[0], c.has("axes")),
+    "transpose": _called("permute_dims", "axes"),
     "variance": _variance,
     "zeros": _filled(0),
 }
