@@ -47,7 +47,7 @@ class Profiled:
 
     def watch(self, values: Tensors, see: See) -> None:
         device = self._compiled.device
-        wait = device.sync if device.type != "cpu" else _nothing
+        wait = device.sync if device.type != "cpu" else lambda: None
         state = [0.0]
         symbols: list[str] = []
         counts = [written for _, _, written in self._sites]
@@ -73,7 +73,7 @@ class Profiled:
         try:
             self._compiled.run(values)
         finally:
-            machine.set_instrument(_ignore)
+            machine.set_instrument(lambda *_: None)
         if not self.kernels:
             self.kernels = tuple(Site(s, ()) for s in symbols)
         elif tuple(symbols) != tuple(k.name for k in self.kernels):
@@ -91,14 +91,6 @@ def kernels_of(function: Function) -> tuple[tuple[str, ...], ...] | None:
     if groups is None:
         return None
     return tuple(tuple(ids[k] for k in sorted(nodes)) for _, nodes in groups)
-
-
-def _nothing() -> None:
-    """There is nothing to wait for."""
-
-
-def _ignore(*_: Any) -> None:
-    """Nobody watches."""
 
 
 @pass_instrument
@@ -210,8 +202,9 @@ def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
     if len(calls) != len(others):
         return None
     for (symbol, _), (own, value) in zip(calls, others, strict=True):
-        group = _called(value, again)
-        inside = [own] if group is None else [_symbol(step) for _, step in bindings(group)]
+        group = again[value.op] if isinstance(value.op, tvm.ir.GlobalVar) else None
+        steps = bindings(group) if isinstance(group, relax.Function) else []
+        inside = [_symbol(step) for _, step in steps] if steps else [own]
         places = [int(name.removeprefix(_PLACE)) for name in inside if name]
         found.append((symbol, frozenset().union(*(numbers[place] for place in places))))
     return found
@@ -233,14 +226,6 @@ def _apart(mod: Any) -> Any:
     made = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     functions = {**builder.get().functions, mod.get_global_var("main"): made}
     return relax.transform.Normalize()(tvm.IRModule(functions))
-
-
-def _called(value: Any, mod: Any) -> Any | None:
-    """The group that a bound value calls, or None."""
-    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-        function = mod[value.op]
-        return function if isinstance(function, relax.Function) else None
-    return None
 
 
 def _number(variable: Any) -> int | None:

@@ -35,24 +35,18 @@ def example_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
     return tuple(_one(name, functions[name]) for name in names)
 
 
-def _one(name: str, function: Any) -> FunctionText:
-    text = script(function, name)
+def _one(called: str, function: Any) -> FunctionText:
+    text = script(function, called)
     (definition,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
     short = _Shorter().visit(definition)
     short.decorator_list, short.returns = [], None
-    last = short.body[-1]
-    if isinstance(last, ast.Return) and _returns_the_line_before(short.body):
-        short.body.pop()
+    match short.body:
+        case [*_, ast.Assign(targets=[ast.Name(id=bound)]), ast.Return(value=ast.Name(id=name))]:
+            if bound == name:
+                short.body.pop()
     head, *lines = ast.unparse(ast.fix_missing_locations(short)).splitlines()
     kernel = not isinstance(function, relax.Function)
-    return FunctionText(name, head, tuple(line[4:] for line in lines), kernel=kernel, indent=4)
-
-
-def _returns_the_line_before(body: list[ast.stmt]) -> bool:
-    match body:
-        case [*_, ast.Assign(targets=[ast.Name(id=bound)]), ast.Return(value=ast.Name(id=name))]:
-            return bound == name
-    return False
+    return FunctionText(called, head, tuple(line[4:] for line in lines), kernel=kernel, indent=4)
 
 
 class _Shorter(ast.NodeTransformer):

@@ -133,8 +133,10 @@ class _Walk(builder.GraphBuilder):
     def add(
         self, at: _At, what: str, kind: Kind, inputs: tuple[str, ...] | None = None, **about: Any
     ) -> str:
-        """A node for an expression; `about` as of `add_node`; `what` it computes, before its
-        inputs' ids."""
+        """A node for an expression; `about` as of `add_node`; `what` it computes, before the ids of
+        its body's results and of its inputs."""
+        if "body" in about:
+            what = f"{what} {' '.join(about['body'].outputs)}"
         if inputs is not None:
             what = f"{what} {' '.join(inputs)}"
         about |= {"inputs": inputs or (), "origin": at.origin}
@@ -191,9 +193,8 @@ class _Walk(builder.GraphBuilder):
             return self.add_call(at, "if", {"branches": branches}, tuple(inputs))
         if isinstance(expr, relax.Function):  # a closure over the variables that it reads outside
             free = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
-            return self.add_function(
-                at, "closure", self.inside(expr, "closure"), free, op="closure"
-            )
+            body = self.inside(expr, "closure", self.shared)
+            return self.add(at, "closure", Kind.FUNCTION, free, op="closure", body=body)
         op = builder.other_name(expr)
         return self.add_call(at, op, {"value": as_json(expr)}, (), f"{op} {expr}")
 
@@ -259,9 +260,13 @@ class _Walk(builder.GraphBuilder):
         body = replace(body, inputs=tuple(i for i, one in given if not _is_plain(one)))
         if at.origin == ("", ""):
             at = replace(at, origin=builder.body_origin(body))
-        return self.add_function(
-            at, "function", body, inputs, op=builder.fused_name(body), attrs=attrs
-        )
+        op = builder.fused_name(body)
+        return self.add(at, "function", Kind.FUNCTION, inputs, op=op, attrs=attrs, body=body)
+
+    def inside(self, function: Any, name: str, shared: _Shared) -> Graph:
+        inner = _Walk(shared, function)
+        self.alive.append(inner)
+        return inner.graph(name)
 
     def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
         """A call of a kernel that is handed what it writes into: who reads that reads the call."""
@@ -285,17 +290,6 @@ class _Walk(builder.GraphBuilder):
                     else self.add(one, f"item {index}", Kind.ITEM, (ident,), attrs={"index": index})
                 )
         return ident
-
-    def add_function(
-        self, at: _At, what: str, body: Graph, inputs: tuple[str, ...], **about: Any
-    ) -> str:
-        what = f"{what} {' '.join(body.outputs)}"
-        return self.add(at, what, Kind.FUNCTION, inputs, body=body, **about)
-
-    def inside(self, function: Any, name: str, shared: _Shared | None = None) -> Graph:
-        inner = _Walk(shared or self.shared, function)
-        self.alive.append(inner)
-        return inner.graph(name)
 
     def arguments(
         self, args: Any, names: list[str]

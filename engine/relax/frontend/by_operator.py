@@ -52,22 +52,18 @@ def _floating(name: str) -> _Operator:
     return run
 
 
-def _reduced(function: Callable[..., Any]) -> _Operator:
+def _reduced(function: Callable[[torch.Tensor, list[int], bool], torch.Tensor]) -> _Operator:
     def run(given: _Values, attrs: Any) -> Any:
-        axes = _ints(attrs.axis)
-        return function(given[0], list(range(given[0].ndim)) if axes is None else axes, attrs)
+        x, axes = given[0], _ints(attrs.axis)
+        return function(x, list(range(x.ndim)) if axes is None else axes, bool(attrs.keepdims))
 
     return run
 
 
-def _product(x: torch.Tensor, axes: list[int], attrs: Any) -> torch.Tensor:
+def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     for axis in sorted((a % x.ndim for a in axes), reverse=True):
-        x = x.prod(axis, keepdim=bool(attrs.keepdims))
+        x = x.prod(axis, keepdim=keep)
     return x
-
-
-def _sum(x: torch.Tensor, axes: list[int], attrs: Any) -> torch.Tensor:
-    return x.sum(axes, keepdim=bool(attrs.keepdims), dtype=x.dtype)
 
 
 def _extreme(function: Callable[..., Any]) -> _Operator:
@@ -107,10 +103,9 @@ def _strided_slice(given: _Values, attrs: Any) -> Any:
 
 def _take(given: _Values, attrs: Any) -> Any:
     x, indices = given
-    axis, mode = attrs.axis, str(attrs.mode)
-    if axis is None:
-        x, axis = x.flatten(), 0
-    axis, size = int(axis), x.shape[int(axis)]
+    axis, mode = int(attrs.axis or 0), str(attrs.mode)
+    x = x.flatten() if attrs.axis is None else x
+    size = x.shape[axis]
     if mode == "wrap":
         indices = indices % size
     elif mode == "clip":
@@ -125,14 +120,8 @@ def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]
     def run(given: _Values, attrs: Any) -> Any:
         if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
             raise NotImplementedError("this layout")
-        pads = _ints(attrs.padding) or []
-        half = len(pads) // 2
-        sides = [
-            p
-            for pair in zip(reversed(pads[:half]), reversed(pads[half:]), strict=True)
-            for p in pair
-        ]
-        x = F.pad(given[0], sides)
+        sides = np.reshape(_ints(attrs.padding), (2, -1)).T[::-1]  # of each axis, the last first
+        x = F.pad(given[0], sides.flatten().tolist())
         steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
         return function(x, given[1], None, *steps)
 
@@ -200,10 +189,8 @@ def _pad(given: _Values, attrs: Any) -> Any:
         return x
     if mode != "constant":
         raise NotImplementedError("this mode of padding")
-    pairs = [width[i : i + 2] for i in range(0, len(width), 2)]
-    return F.pad(
-        given[0], [p for pair in reversed(pairs) for p in pair], value=float(attrs.pad_value)
-    )
+    pairs = np.reshape(width, (-1, 2))[::-1]
+    return F.pad(given[0], pairs.flatten().tolist(), value=float(attrs.pad_value))
 
 
 def _full(given: _Values, attrs: Any) -> Any:
@@ -246,15 +233,14 @@ def _table() -> dict[str, _Operator]:
     same += " equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge"
     table = {n: _plain(t or n) for n, _, t in (s.partition("=") for s in same.split())}
     table |= {n: _floating(t) for n, t in (("divide", "div"), ("power", "pow"))}
-    unbiased: dict[str, Any] = {"correction": 0}
     table |= {
-        "sum": _reduced(_sum),
+        "sum": _reduced(lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
         "prod": _reduced(_product),
-        "mean": _reduced(lambda x, axes, a: x.mean(axes, keepdim=bool(a.keepdims))),
-        "max": _reduced(lambda x, axes, a: x.amax(axes, keepdim=bool(a.keepdims))),
-        "min": _reduced(lambda x, axes, a: x.amin(axes, keepdim=bool(a.keepdims))),
-        "variance": _reduced(lambda x, axes, a: x.var(axes, keepdim=bool(a.keepdims), **unbiased)),
-        "std": _reduced(lambda x, axes, a: x.std(axes, keepdim=bool(a.keepdims), **unbiased)),
+        "mean": _reduced(torch.mean),
+        "max": _reduced(torch.amax),
+        "min": _reduced(torch.amin),
+        "variance": _reduced(lambda x, axes, keep: x.var(axes, keepdim=keep, correction=0)),
+        "std": _reduced(lambda x, axes, keep: x.std(axes, keepdim=keep, correction=0)),
         "argmax": _extreme(torch.argmax),
         "argmin": _extreme(torch.argmin),
         "cumsum": _scan(torch.cumsum),

@@ -112,24 +112,23 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = forced(mod, computed, dict(source.sides)) if source.sides else mod
         # What writes into memory must stay in its order.
         mod = mod if code else _one_block(mod)
-    made = replace(imported(mod, pieces.params, path.name), branches=branches)
-    if shown:
-        made = replace(made, notes=(shown, *made.notes))
-    if ill := _ill_formed(mod):
-        made = replace(made, notes=(f"TVM says that it is not well-formed: {ill}", *made.notes))
-    if why := "" if made.program.not_run else unknown(made.program.mod):
-        said = f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
-        made = replace(made, notes=(said, *made.notes))
-    elif not made.program.not_run:
-        run = ByOperator(made.program.mod, {n: t.numpy() for n, t in made.tensors.items()})
-        made = replace(made, judge=Judge(PYTORCHS_OPERATORS, run))
-    if code:
-        made = replace(made, program=replace(made.program, code=code))
+    made, notes = imported(mod, pieces.params, path.name), []
+    program, judge = replace(made.program, code=code), made.judge
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
-        note = f"A Relay module, written in Relax as {calls} calls, and compared with these."
-        made = replace(made, notes=(note, *made.notes))
-    return made
+        notes.append(f"A Relay module, written in Relax as {calls} calls, and compared with these.")
+    if not program.not_run and (why := unknown(program.mod)):
+        notes.append(
+            f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
+        )
+    elif not program.not_run:
+        run = ByOperator(program.mod, {n: t.numpy() for n, t in made.tensors.items()})
+        judge = Judge(PYTORCHS_OPERATORS, run)
+    if ill := _ill_formed(mod):
+        notes.append(f"TVM says that it is not well-formed: {ill}")
+    notes += [shown] if shown else []
+    notes = (*notes, *made.notes)
+    return replace(made, program=program, judge=judge, branches=branches, notes=notes)
 
 
 def _read(pieces: Pieces, name: str) -> Any:

@@ -29,15 +29,15 @@ FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 @functools.cache
 def register() -> None:
-    for library in ("mkl", "cublas"):
-        tvm.register_func(f"tvm.contrib.{library}.matmul", _matmul, override=True)
-        tvm.register_func(f"tvm.contrib.{library}.batch_matmul", _batch_matmul, override=True)
-    cublas.matmul, cublas.batch_matmul = _on_gpu, _batch_on_gpu
+    for name, library in (("mkl", mkl), ("cublas", cublas)):
+        tvm.register_func(f"tvm.contrib.{name}.matmul", _matmul, override=True)
+        tvm.register_func(f"tvm.contrib.{name}.batch_matmul", _batch_matmul, override=True)
+        library.matmul = functools.partial(_matmul_stage, name)
+        library.batch_matmul = functools.partial(_batch_matmul_stage, name)
     # TVM's check of operand shapes reads the left one's where it means the right one's, and so
     # refuses a right operand that is not transposed. Shapes were checked by type inference before.
     theirs = sys.modules["tvm.topi.x86.batch_matmul"]
     theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
-    mkl.matmul, mkl.batch_matmul = _matmul_stage, _batch_matmul_stage
     for name in ("matmul", "dense", "batch_matmul"):
         for module, kind, keys in ((strategy.x86, "cpu", "cpu"), (strategy.cuda, "cuda", _GPU)):
             chosen = _of_floats(getattr(module, f"{name}_strategy_{kind}"))
@@ -58,44 +58,33 @@ def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _matmul_stage(
-    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
-) -> Any:
-    rows = left.shape[1 if turn_a else 0]
-    columns = right.shape[0 if turn_b else 1]
-    if schedules.active() and not turn_a:
-        tile = schedules.tile_for(left, right, turn_b)
-        if tile is not None:
-            make = packed_matmul.dots if turn_b else packed_matmul.product
-            return make(te, tvm.tir, left, right, tile, [int(rows)])
-    if schedules.active() and turn_a and not turn_b:
-        tile = schedules.outer_tile_for(left, right)
-        if tile is not None:
-            return packed_matmul.outer_products(te, left, right, tile)
-    return _stage("tvm.contrib.mkl.matmul", (rows, columns), left, right, turn_a, turn_b)
-
-
-def _batch_matmul_stage(
-    left: Any, right: Any, turn_a: bool = False, turn_b: bool = False, **_: Any
-) -> Any:
-    batch = max(int(left.shape[0]), int(right.shape[0]))
-    shape = batch, left.shape[2 if turn_a else 1], right.shape[1 if turn_b else 2]
-    return _stage("tvm.contrib.mkl.batch_matmul", shape, left, right, turn_a, turn_b)
-
-
-def _on_gpu(
-    left: Any, right: Any, transa: bool = False, transb: bool = False, dtype: Any = None
+    library: str, left: Any, right: Any, transa: bool = False, transb: bool = False, **_: Any
 ) -> Any:
     rows = left.shape[1 if transa else 0]
     columns = right.shape[0 if transb else 1]
-    return _stage("tvm.contrib.cublas.matmul", (rows, columns), left, right, transa, transb)
+    if library == "mkl" and schedules.active():
+        made = _packed(left, right, transa, transb)
+        if made is not None:
+            return made
+    return _stage(f"tvm.contrib.{library}.matmul", (rows, columns), left, right, transa, transb)
 
 
-def _batch_on_gpu(
-    left: Any, right: Any, transa: bool = False, transb: bool = False, dtype: Any = None
+def _batch_matmul_stage(
+    library: str, left: Any, right: Any, transa: bool = False, transb: bool = False, **_: Any
 ) -> Any:
     batch = max(int(left.shape[0]), int(right.shape[0]))
     shape = batch, left.shape[2 if transa else 1], right.shape[1 if transb else 2]
-    return _stage("tvm.contrib.cublas.batch_matmul", shape, left, right, transa, transb)
+    return _stage(f"tvm.contrib.{library}.batch_matmul", shape, left, right, transa, transb)
+
+
+def _packed(left: Any, right: Any, turn_a: bool, turn_b: bool) -> Any | None:
+    """A product by a kernel of ours, where it is faster than the library."""
+    if turn_a:
+        tile = None if turn_b else schedules.outer_tile_for(left, right)
+        return None if tile is None else packed_matmul.outer_products(te, left, right, tile)
+    tile = schedules.tile_for(left, right, turn_b)
+    make = packed_matmul.dots if turn_b else packed_matmul.product
+    return None if tile is None else make(te, tvm.tir, left, right, tile, [int(left.shape[0])])
 
 
 def _stage(

@@ -6,7 +6,7 @@ asked. It has no record of others, such as convolutions, which TVM schedules.
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,57 +33,63 @@ def _intrinsic(dtype: str, name: str, *arguments: Any) -> Any:
     return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
 
 
-def _nan_kept(*names: str) -> Any:
-    known = nan_kept.marks(tir, _intrinsic)
+def _transformed(name: str, nodes: Sequence[str], rule: Callable[[Any], Any]) -> Any:
+    """A pass over kernels that changes nodes of some kinds; `rule` makes of a body what changes
+    each, or None where all stay."""
 
-    @tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_kept")
+    @tir.transform.prim_func_pass(opt_level=0, name=f"relascope.{name}")
     def run(function: Any, module: Any, context: Any) -> Any:
-        body, nodes = function.body, [f"tir.{n}" for n in names]
-        kept = nan_kept.rule(tir, _DIALECT.walk, body, known=known)
-        return function.with_body(tir.stmt_functor.ir_transform(body, None, kept, nodes))
+        changed, kinds = rule(function.body), [f"tir.{n}" for n in nodes]
+        if changed is None:
+            return function
+        return function.with_body(
+            tir.stmt_functor.ir_transform(function.body, None, changed, kinds)
+        )
 
     return run
 
 
-@tir.transform.prim_func_pass(opt_level=0, name="relascope.nan_places")
-def _places(function: Any, module: Any, context: Any) -> Any:
-    rule = nan_kept.places(tir, _DIALECT.walk, tvm.ir.structural_equal, function.body)
-    names = ["tir.Select", "tir.Sub", "tir.Call"]
-    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
+def _nan_kept(*names: str) -> Any:
+    known = nan_kept.marks(tir, _intrinsic)
+    return _transformed(
+        "nan_kept", names, lambda body: nan_kept.rule(tir, _DIALECT.walk, body, known=known)
+    )
 
 
-@tir.transform.prim_func_pass(opt_level=0, name="relascope.narrowed")
-def _narrowed(function: Any, module: Any, context: Any) -> Any:
+def _places(body: Any) -> Any:
+    return nan_kept.places(tir, _DIALECT.walk, tvm.ir.structural_equal, body)
+
+
+def _narrowed(body: Any) -> Any:
     halves = ("bfloat16", "float16")
-    rule, names = functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=halves), ["tir.Cast"]
-    return function.with_body(tir.stmt_functor.ir_transform(function.body, None, rule, names))
+    return functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=halves)
 
 
 _NUMBERS = {"float32", "int32", "float64", "int64"}
+_IMMEDIATE = (tir.FloatImm, tir.IntImm)
 
 
-@tir.transform.prim_func_pass(opt_level=0, name="relascope.bits_of_numbers")
-def bits_of_numbers(function: Any, module: Any, context: Any) -> Any:
+def _bits_of_numbers(body: Any) -> Any:
     """CUDA's source cannot read the bits of a number, which is in no variable."""
     target = tvm.target.Target.current()
     if target is None or str(target.kind) != "cuda":
-        return function
+        return None
 
     def known(call: Any) -> Any:
         (number,) = call.args if call.op.name == "tir.reinterpret" else (None,)
         kinds = {str(call.dtype), str(getattr(number, "dtype", ""))}
-        if not isinstance(number, tir.FloatImm | tir.IntImm) or not kinds <= _NUMBERS:
+        if not isinstance(number, _IMMEDIATE) or not kinds <= _NUMBERS:
             return call
         bits = np.asarray(number.value, number.dtype).view(str(call.dtype))
         return tir.const(bits.item(), call.dtype)
 
-    body = tir.stmt_functor.ir_transform(function.body, None, known, ["tir.Call"])
-    return function.with_body(body)
+    return known
 
 
+bits_of_numbers = _transformed("bits_of_numbers", ("Call",), _bits_of_numbers)
 LOWERED = [
-    (0, _places),
-    (0, _narrowed),
+    (0, _transformed("nan_places", ("Select", "Sub", "Call"), _places)),
+    (0, _transformed("narrowed", ("Cast",), _narrowed)),
     (0, _nan_kept(*nan_kept.NEGATED)),
     (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),

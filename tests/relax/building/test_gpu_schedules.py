@@ -23,21 +23,16 @@ from relascope.engine.relax.building.targets import parse, target
 from relascope.engine.relax.kernels import blas
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
 from relascope.engine.relax.tune import tuning
+from relax_modules import program
 
 CUDA = "cuda -arch=sm_80"
 
 
 def built(shapes, make, options=CUDA):
-    given = [relax.Var(f"x{i}", relax.TensorType(s, "float32")) for i, s in enumerate(shapes)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", given):
-        with builder.dataflow():
-            made = builder.emit_output(make(*given))
-        builder.emit_func_output(made)
     watch = launches()
-    runtime.make(
-        builder.get(), BuildOptions(options), [watch.instrument(tvm.instrument.pass_instrument)]
-    )
+    mod = program(make, *((s, "float32") for s in shapes))
+    watching = [watch.instrument(tvm.instrument.pass_instrument)]
+    runtime.make(mod, BuildOptions(options), watching)
     return list(watch.found.values())
 
 
@@ -148,10 +143,10 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
         "sum": lambda: te.compute((64,), lambda i: te.sum(a[i, k], axis=k)),
         "pointwise": lambda: te.compute((64, 64), lambda i, j: a[i, j] * b[i, j]),
     }[what]()
-    program = SimpleNamespace(
+    of = SimpleNamespace(
         mod=tvm.IRModule({"main": te.create_prim_func([a, *([b] * (what != "sum")), made])})
     )
-    work = Workload("key", what, (), None, program)
+    work = Workload("key", what, (), None, of)
     limits = f"-max_threads_per_block=1024 -max_shared_memory_per_block={48 << 10}"
     old, found = f"cuda -arch=sm_61 {limits}", []
     searched = tuning.ScheduleSearch(old, 1, (Unbuilt(), Unmeasured()), seed=0)
@@ -162,8 +157,6 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
     assert ("CacheRead" in used) == (what == "product")
 
 
-_INDEX = relax.TensorType((4,), "int64")
-_ROWS, _DATA = (relax.TensorType(s, "float32") for s in ((4, 3), (5, 3)))
 _PLACES = torch.tensor([3, -1, 0, 3])
 
 
@@ -203,18 +196,13 @@ def _put(accumulate):
     ],
 )
 def test_pytorch_scatters_as_tvm_does(make, places):
-    given = [relax.Var("data", _DATA), relax.Var("places", _INDEX), relax.Var("rows", _ROWS)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", given):
-        with builder.dataflow():
-            made = builder.emit_output(make(*given))
-        builder.emit_func_output(made)
-    ours = blas.dispatch(builder.get(), on_gpu=True)
+    given = program(make, ((5, 3), "float32"), ((4,), "int64"), ((4, 3), "float32"))
+    ours = blas.dispatch(given, on_gpu=True)
     assert "call_dps_packed" in str(ours)
     drawn = torch.Generator().manual_seed(0)
     values = torch.randn(5, 3, generator=drawn), places, torch.randn(4, 3, generator=drawn)
     results = []
-    for mod in (builder.get(), ours):
+    for mod in (given, ours):
         machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
         tensors = [tvm.runtime.tensor(v.numpy()) for v in values]
         results.append(torch.from_numpy(machine["main"](*tensors).numpy()))

@@ -1,14 +1,14 @@
 """Fields of tuples are read where kernels are fused."""
 
+import numpy as np
 import torch
 import tvm
 from torch import nn
 from tvm import relax
 
 from edge_values import forward_agrees
-from relascope.engine.building.options import BuildOptions
-from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.split_slices import split_slices
+from relax_modules import compiled, program
 
 
 class Split(nn.Module):
@@ -27,29 +27,21 @@ def test_splits_are_slices_where_kernels_are_made():
 
 
 def test_of_an_open_size_only_splits_along_other_axes_are_slices():
-    builder, rows = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType([rows, 6], "float32"))
-    with builder.function("main", [x]):
-        across = builder.emit(relax.op.split(x, 3, axis=-1))
-        along = builder.emit(relax.op.split(x, [2], axis=0))
-        parts = relax.TupleGetItem(across, 2), relax.TupleGetItem(along, 1)
-        builder.emit_func_output(builder.emit(relax.Tuple([builder.emit(p) for p in parts])))
-    after = str(split_slices(builder.get()))
+    def parts(x):
+        across, along = relax.op.split(x, 3, axis=-1), relax.op.split(x, [2], axis=0)
+        return relax.Tuple([relax.TupleGetItem(across, 2), relax.TupleGetItem(along, 1)])
+
+    rows = tvm.tirx.Var("n", "int64")
+    after = str(split_slices(program(parts, ([rows, 6], "float32"))))
     assert (after.count("R.strided_slice"), after.count("R.split")) == (1, 1)
 
 
 def test_indices_that_are_computed_are_read_where_kernels_are_fused():
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([5], "float32"))
-    i = relax.Var("i", relax.TensorType([5], "int64"))
-    with builder.function("main", [x, i]):
-        with builder.dataflow():
-            behind = builder.emit(relax.op.add(i, relax.const(5, "int64")))
-            below = builder.emit(relax.op.less(i, relax.const(0, "int64")))
-            at = builder.emit(relax.op.where(below, behind, i))
-            made = builder.emit_output(builder.emit(relax.op.index_tensor(x, [at])))
-        builder.emit_func_output(made)
-    built = runtime.make(builder.get(), BuildOptions("llvm -schedules=relascope"))
-    given = map(tvm.runtime.from_dlpack, (torch.arange(5.0), torch.tensor([0, -1, 2, -5, 4])))
-    made = relax.VirtualMachine(built, tvm.cpu())["main"](*given)
-    assert made.numpy().tolist() == [0.0, 4.0, 2.0, 0.0, 4.0]
+    def taken(x, i):
+        behind = relax.op.add(i, relax.const(5, "int64"))
+        at = relax.op.where(relax.op.less(i, relax.const(0, "int64")), behind, i)
+        return relax.op.index_tensor(x, [at])
+
+    run = compiled(program(taken, ([5], "float32"), ([5], "int64")), "llvm -schedules=relascope")
+    made = run(np.arange(5, dtype="float32"), np.array([0, -1, 2, -5, 4]))
+    assert made.tolist() == [0.0, 4.0, 2.0, 0.0, 4.0]

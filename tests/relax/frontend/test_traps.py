@@ -17,7 +17,7 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.builtin import decompose_inference, decompose_training
 from relascope.passes.relax.ir.program import RelaxProgram
-from relax_modules import check, draw, errors, imported, quiet
+from relax_modules import check, draw, errors, imported, program, quiet
 
 # Dropout that is on becomes nothing.
 
@@ -56,18 +56,13 @@ def test_batch_norm_by_the_batch_returns_its_updates(dtype):
 
 
 def batch_norm(training):
-    types = [(2, 3, 4, 4), (3,), (3,), (3,), (3,)]
-    arguments = [
-        relax.Var(n, relax.TensorType(t, "float32"))
-        for n, t in zip(["x", "weight", "bias", "mean", "variance"], types, strict=True)
-    ]
-    builder = relax.BlockBuilder()
-    with builder.function("main", arguments):
-        with builder.dataflow():
-            made = builder.emit(relax.op.nn.batch_norm(*arguments, axis=1, training=training))
-            result = builder.emit_output(relax.TupleGetItem(made, 0))
-        builder.emit_func_output(result)
-    return RelaxProgram(builder.get(), {}, tuple(str(a.name) for a in arguments), 1)
+    def first(*arguments):
+        made = relax.op.nn.batch_norm(*arguments, axis=1, training=training)
+        return relax.TupleGetItem(made, 0)
+
+    sizes = (2, 3, 4, 4), *[(3,)] * 4
+    inputs = tuple(f"x{i}" for i in range(5))
+    return RelaxProgram(program(first, *((s, "float32") for s in sizes)), {}, inputs, 1)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from relascope.engine.relax.frontend import by_operator
 from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.pipeline import Pipeline
+from relax_modules import program
 
 SAMPLES = [
     *("mlp", "bert_layer", "gpt2_block", "llama_block", "resnet"),
@@ -34,10 +35,10 @@ def session():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_an_imported_sample_computes_what_its_model_does(session, name):
     loaded = session.programs.loaded(ModelSource(name), silent)
-    program, model = loaded.state.program, loaded.model
-    params = {n: v.numpy() for n, v in program.params.items()}
-    inputs = {n: t.numpy() for n, t in zip(program.inputs, model.inputs, strict=True)}
-    made = ByOperator(program.mod, params)(inputs)
+    own, model = loaded.state.program, loaded.model
+    params = {n: v.numpy() for n, v in own.params.items()}
+    inputs = {n: t.numpy() for n, t in zip(own.inputs, model.inputs, strict=True)}
+    made = ByOperator(own.mod, params)(inputs)
     for found, wanted in zip(made, model.forward(), strict=True):
         assert np.allclose(found, wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
 
@@ -82,14 +83,6 @@ def test_it_agrees_with_tvm_on_functions_branches_and_open_sizes(rows, up):
     assert found.shape == (2 * rows, 3) and np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def module(make, *kinds):
-    builder = relax.BlockBuilder()
-    args = [relax.Var(f"x{i}", relax.TensorType(s, t)) for i, (s, t) in enumerate(kinds)]
-    with builder.function("main", args):
-        builder.emit_func_output(builder.emit(make(*args)))
-    return builder.get()
-
-
 IMAGE = ((2, 4, 7, 8), "float32")
 _op = relax.op
 CALLS = {
@@ -131,7 +124,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_an_operator_agrees_with_tvms(name):
     make, kinds = CALLS[name]
-    mod = module(make, *kinds)
+    mod = program(make, *kinds)
     assert unknown(mod) == ""
     rng = np.random.default_rng(7)
     given = {f"x{i}": rng.standard_normal(s).astype(t) for i, (s, t) in enumerate(kinds)}
@@ -148,7 +141,7 @@ def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
         return _op.nn.relu(_op.matmul(x, w))
 
     path = tmp_path / "mod.json"
-    path.write_text(tvm.ir.save_json(module(made, ((4, 9), dtype), ((9, 3), dtype))))
+    path.write_text(tvm.ir.save_json(program(made, ((4, 9), dtype), ((9, 3), dtype))))
     question = Question(ModelSource(str(path)), Pipeline(), QUICK)
 
     found = bisect.bisect(asking(session), "relax", question)
@@ -163,7 +156,7 @@ def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
 
 
 def test_a_product_of_halves_may_be_wider_than_they_are():
-    mod = module(lambda x: _op.matmul(x, x, "float32"), ((16, 16), "float16"))
+    mod = program(lambda x: _op.matmul(x, x, "float32"), ((16, 16), "float16"))
     assert unknown(mod) == ""
     given = {"x0": np.random.default_rng(3).standard_normal((16, 16)).astype("float16")}
     (found,) = ByOperator(mod, {})(given)
@@ -172,12 +165,12 @@ def test_a_product_of_halves_may_be_wider_than_they_are():
 
 
 def test_what_pytorch_has_not_is_named():
-    eighths = module(_op.nn.relu, ((4,), "float8_e4m3fn"))
+    eighths = program(_op.nn.relu, ((4,), "float8_e4m3fn"))
     assert unknown(eighths) == "float8_e4m3fn"
-    assert unknown(module(lambda x: _op.sort(x), ((4,), "float32"))) == "relax.sort"
-    strange = module(lambda x: _op.nn.max_pool2d(x, (2, 2), ceil_mode=True), IMAGE)
+    assert unknown(program(lambda x: _op.sort(x), ((4,), "float32"))) == "relax.sort"
+    strange = program(lambda x: _op.nn.max_pool2d(x, (2, 2), ceil_mode=True), IMAGE)
     assert unknown(strange) == "a pooling of this kind"
-    endless = module(lambda x: _op.sum(_op.zeros(relax.ShapeExpr([10**13]), "float32")), IMAGE)
+    endless = program(lambda x: _op.sum(_op.zeros(relax.ShapeExpr([10**13]), "float32")), IMAGE)
     assert unknown(endless) == "", "nothing of a module runs to find out"
 
 
@@ -205,7 +198,7 @@ def test_a_fault_of_all_of_tvm_is_one_since_the_import(session, tmp_path, monkey
     wrong = {**by_operator._OPERATORS, "nn.relu": lambda g, a: g[0].abs()}
     monkeypatch.setattr(by_operator, "_OPERATORS", wrong)
     path = tmp_path / "mod.relax"
-    path.write_text(module(_op.nn.relu, ((4, 8), "float32")).script(), encoding="utf-8")
+    path.write_text(program(_op.nn.relu, ((4, 8), "float32")).script(), encoding="utf-8")
     question = Question(ModelSource(str(path)), Pipeline(), QUICK)
     found = bisect.bisect(asking(session), "relax", question)
     assert (found.kind, found.found.suspects) == ("wrong", (IMPORT,))
