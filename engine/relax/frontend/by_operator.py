@@ -120,7 +120,9 @@ def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]
     def run(given: _Values, attrs: Any) -> Any:
         if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
             raise NotImplementedError("this layout")
-        sides = np.reshape(_ints(attrs.padding), (2, -1)).T[::-1]  # of each axis, the last first
+        sides = np.reshape(_ints(attrs.padding) or [], (2, -1)).T[
+            ::-1
+        ]  # of each axis, the last first
         x = F.pad(given[0], sides.flatten().tolist())
         steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
         return function(x, given[1], None, *steps)

@@ -17,9 +17,12 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from relascope.core.errors import EngineError, reporting
+from relascope.core.graph import TensorType
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
+from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model
+from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.arguments import Reading, in_common
 from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape
@@ -257,10 +260,14 @@ class Converter(ExportedProgramImporter):
         return parts if several else parts[0]
 
     def check(self, node: Node, made: Any) -> None:
-        expected, found = _types(node.meta["val"]), _made_types(made)
-        if expected != found:
-            theirs, ours = _words(expected), f"{_words(found)} of {node.target}"
-            self.refuse(node, f"Relax's PyTorch frontend makes {ours}, and PyTorch {theirs}.")
+        value = node.meta["val"]
+        wanted = [tensor_type(v) for v in (value if isinstance(value, list | tuple) else [value])]
+        if wanted != (found := _made_types(made)):
+            theirs, ours = (", ".join(map(str, kinds)) for kinds in (wanted, found))
+            message = (
+                f"Relax's PyTorch frontend makes {ours} of {node.target}, and PyTorch {theirs}."
+            )
+            self.refuse(node, message)
 
     def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, node.meta["origin"].where, hint)
@@ -612,31 +619,13 @@ class Converter(ExportedProgramImporter):
         return self.env[node.args[0]]
 
 
-def _types(value: Any) -> list[tuple[tuple[int, ...], str]]:
-    values = value if isinstance(value, list | tuple) else [value]
-    return [(tuple(v.shape), dtype_name(v.dtype)) for v in values]
+def _made_types(made: Any) -> list[TensorType]:
+    parts = made if isinstance(made, list | tuple) else [made]
+    return [kind for part in parts for kind in tensor_types(part.ty)]
 
 
-def _made_types(made: Any) -> list[tuple[tuple[int, ...], str]]:
-    if isinstance(made, list | tuple):
-        return [t for m in made for t in _made_types(m)]
-    if isinstance(made.ty, relax.TupleType):
-        return [(_type_shape(t), str(t.dtype)) for t in made.ty.fields]
-    return [(_type_shape(made.ty), str(made.ty.dtype))]
-
-
-def _casts(found: tuple[tuple[int, ...], str], wanted: torch.dtype) -> bool:
+def _casts(found: TensorType, wanted: torch.dtype) -> bool:
     """Whether a result is cast to PyTorch's dtype: among integers, and to bool."""
-    name = dtype_name(wanted)
     exact = not wanted.is_floating_point and not wanted.is_complex
-    return found[1] != name and exact and (wanted == torch.bool or "int" in found[1])
-
-
-def _type_shape(kind: Any) -> tuple[int, ...]:
-    if not isinstance(kind.shape, relax.ShapeExpr):
-        return (-1,)
-    return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else -1 for d in kind.shape.values)
-
-
-def _words(types: list[tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types)
+    other = found.dtype != dtype_name(wanted)
+    return other and exact and (wanted == torch.bool or "int" in found.dtype)

@@ -17,6 +17,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tvm_arrays import read_array
 from relascope.engine.files.tvm_json import Node, check_relay_json, text_of
+from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.passes.relax.training.conv_gradient import of_weight
 
 _TYPED = "Save it after relay.transform.InferType()."
@@ -276,8 +277,8 @@ def _resize(c: _RelayCall) -> Any:
 
 
 _SLIDING = "strides padding dilation"
-_CONV = {"texts": "data_layout kernel_layout out_layout out_dtype", "groups": 1}
-_POOL = {"nodes": f"pool_size {_SLIDING}", "texts": "layout", "ceil_mode": False}
+_CONV: dict[str, Any] = {"texts": "data_layout kernel_layout out_layout out_dtype", "groups": 1}
+_POOL: dict[str, Any] = {"nodes": f"pool_size {_SLIDING}", "texts": "layout", "ceil_mode": False}
 _ALIKE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
@@ -511,8 +512,8 @@ def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any])
         found = relax.Tuple([_bound(builder, f) for f in found.fields])
     else:
         found = _bound(builder, found)
-    ours = _types(found)
-    if ours != list(kinds):
+    ours = [*tensor_types(found.ty)]
+    if ours != kinds:
         said = ", ".join(map(str, ours)), ", ".join(map(str, kinds))
         raise reader.refused(f"{name} makes {said[0]} in Relax, and {said[1]} in Relay")
     return found
@@ -520,9 +521,3 @@ def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any])
 
 def _bound(builder: Any, value: Any) -> Any:
     return builder.emit(value) if isinstance(value, tvm.ir.Call) else value
-
-
-def _types(value: Any) -> list[TensorType]:
-    kind = value.ty
-    fields = kind.fields if isinstance(kind, relax.TupleType) else [kind]
-    return [TensorType(tuple(int(d) for d in f.shape.values), str(f.dtype)) for f in fields]

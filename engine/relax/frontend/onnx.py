@@ -14,9 +14,9 @@ import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from relascope.core.graph import TensorType
 from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel, importing
 from relascope.engine.pytorch.flat_trace import TraceOrigin
+from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.converters import NamedBuilder
 from relascope.engine.relax.frontend.programs import imported
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -111,7 +111,8 @@ class Importer(onnx_frontend.ONNXGraphImporter):
             made = self._bound(self._cast(made, back) if back else made)
         several = isinstance(made, relax.Tuple) or isinstance(made.ty, relax.TupleType)
         kinds = made.ty.fields if several else [made.ty]
-        self.given.check_results(index, (tensor_type(kind) or str(kind) for kind in kinds))
+        found = (next(iter(tensor_types(kind)), str(kind)) for kind in kinds)
+        self.given.check_results(index, found)
         return made
 
     def _cast(self, value: Any, dtype: str) -> Any:
@@ -148,16 +149,6 @@ def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
     if op_name == "Pow" and (len({str(k) for k in kinds}) > 1 or "int" in first):
         return ("float64" if "int" in first or "64" in str(kinds) else "float32"), first
     return "", ""
-
-
-def tensor_type(kind: Any) -> TensorType | None:
-    """A static tensor's type; None for another."""
-    if not isinstance(kind, relax.TensorType) or kind.shape is None:
-        return None
-    sizes = getattr(kind.shape, "values", None)
-    if sizes is None or not all(isinstance(d, tvm.tirx.IntImm) for d in sizes):
-        return None
-    return TensorType(tuple(int(d) for d in sizes), str(kind.dtype))
 
 
 def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
