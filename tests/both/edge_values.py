@@ -18,9 +18,19 @@ from relascope.engine.pytorch.model import model_from_module
 def program(function, inputs, target=None, training=True):
     names, source = [f"x{i}" for i in range(len(inputs))], ModelSource("own", training=training)
     model = model_from_module(Fn(function), tuple(names), inputs, source, quiet)
-    return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target), dict(
-        zip(names, inputs, strict=True)
-    )
+    return live_of(model, target), dict(zip(names, inputs, strict=True))
+
+
+def live_of(model, target=QUICK):
+    return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target)
+
+
+def backward(live, values, wanted, grad_outs):
+    """The gradients of arguments, by their names."""
+    step = live.step(wanted)
+    _, captures = step.forward(values)
+    outs = dict(zip(step.grad_outs, grad_outs, strict=True))
+    return step.backward({**values, **captures, **outs})
 
 
 def together(cases):
@@ -58,10 +68,7 @@ def gradients_agree_of(cases, target=QUICK):
     outs = function(*{**values, **leaves}.values())
     weights = [torch.randn(o.shape, generator=torch.Generator().manual_seed(3)) for o in outs]
     torch.autograd.backward(outs, weights)
-    step = live.step(leaves)
-    _, captures = step.forward(values)
-    weights = dict(zip(step.grad_outs, weights, strict=True))
-    found = step.backward({**values, **captures, **weights})
+    found = backward(live, values, leaves, weights)
     owners = iter(name for name, (_, *given) in cases.items() for _ in given)
     owners = {name: (next(owners), name) for name in values}
     ours, theirs = (

@@ -41,7 +41,11 @@ def net(training=False):
 
 
 def save(module, inputs, path, **options):
-    torch.jit.trace(module, inputs, check_trace=False, **options).save(str(path))
+    """Write a module as a program (`.pt2`) or a trace."""
+    if path.suffix == ".pt2":
+        torch.export.save(torch.export.export(module, inputs, **options), path)
+    else:
+        torch.jit.trace(module, inputs, check_trace=False, **options).save(str(path))
     return path
 
 

@@ -7,14 +7,13 @@ import torch
 from torch import nn
 
 from answers import quiet, refused
-from edge_values import drawn, forwards_agree, gradients_agree_of, program
+from edge_values import backward, drawn, forwards_agree, gradients_agree_of, live_of, program
 from limits import ELEMENTWISE, close
 from quick import ENGINE, QUICK, first_in_relay
-from relascope.core.errors import EngineError
 from relascope.engine.dispatch import add_tvm_dispatch
-from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
+from traces import save
 
 
 def mixed(x):
@@ -112,7 +111,7 @@ def test_the_size_of_zero_has_a_gradient_of_zero():
     ],
 )
 def test_what_has_no_form_is_refused_by_name(function, match):
-    with pytest.raises(EngineError, match=match):
+    with refused(match=match):
         program(function, (drawn(3, 8),), training=False)
 
 
@@ -144,12 +143,8 @@ def fourier():
 @pytest.mark.parametrize("ending", first_in_relay(["", ".pt", ".pt2"]))
 def test_complex_arguments_and_results_are_pairs(ending, tmp_path):
     module, inputs = fourier()
-    path = tmp_path / f"fourier{ending}"
-    if ending == ".pt":
-        torch.jit.trace(module, inputs, check_trace=False, strict=False).save(path)
-    elif ending:
-        torch.export.save(torch.export.export(module, inputs), path)
     if ending:
+        path = save(module, inputs, tmp_path / f"fourier{ending}", strict=False)
         model = load_model(source_from_file(path, training=True), quiet)
         assert str(dict(model.source.inputs)["z"]) == "complex64[3]"
         inputs = model.own_inputs(model.inputs)
@@ -158,7 +153,7 @@ def test_complex_arguments_and_results_are_pairs(ending, tmp_path):
         model = model_from_module(module, ("x", "queries", "z"), inputs, source, quiet)
     said = "Complex tensors are pairs of floats, real and imaginary part along a last axis of 2: "
     assert any(n.startswith(said) and "weight" in n and "output 3" in n for n in model.notes)
-    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    live = live_of(model)
     pairs = map(torch.view_as_real, (inputs[2], module.weight.detach(), module.turns))
     values = dict(zip(("z", "weight", "turns"), pairs, strict=True))
     values |= {"x": inputs[0], "queries": inputs[1]}
@@ -172,10 +167,7 @@ def test_complex_arguments_and_results_are_pairs(ending, tmp_path):
     expected = dict(zip(("x", "queries", "z", "weight"), gradients, strict=True))
     expected |= {n: torch.view_as_real(expected[n].resolve_conj()) for n in ("z", "weight")}
     torch.testing.assert_close(model.gradients(), expected)
-    step = live.step(expected)
-    _, captures = step.forward(values)
-    given = dict(zip(step.grad_outs, model.grad_outs(), strict=True))
-    found = step.backward({**values, **captures, **given})
+    found = backward(live, values, expected, model.grad_outs())
     torch.testing.assert_close(found, expected, **close(ELEMENTWISE))
 
 

@@ -5,12 +5,13 @@ import torch
 from torch import nn
 
 from answers import quiet
+from edge_values import backward, live_of
 from limits import ELEMENTWISE, close
-from quick import ENGINE, QUICK, first_in_relay
+from quick import first_in_relay
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
-from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module, seeded
+from traces import save
 
 SEED = 3
 LIMIT = 100 * ELEMENTWISE  # one after the other, some hundred operators
@@ -69,11 +70,7 @@ def opened(kind, ending, folder):
     if not ending:
         source = ModelSource("draws", seed=SEED, training=True)
         return model_from_module(module, ("x",), (x,), source, quiet)
-    path = folder / f"draws{ending}"
-    if ending == ".pt":
-        torch.jit.trace(module, x, check_trace=False).save(path)
-    else:
-        torch.export.save(torch.export.export(module, (x,)), path)
+    path = save(module, (x,), folder / f"draws{ending}")
     return load_model(source_from_file(path, seed=SEED, training=True), quiet)
 
 
@@ -81,7 +78,7 @@ def opened(kind, ending, folder):
 @pytest.mark.parametrize(("kind", "dropouts"), [(Draws, 2), (Composed, 1)])
 def test_what_a_module_draws_is_an_input_that_pytorch_fills(kind, dropouts, ending, tmp_path):
     model = opened(kind, ending, tmp_path)
-    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    live = live_of(model)
     x = model.inputs[0]
     values = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
     with seeded(SEED):
@@ -94,11 +91,7 @@ def test_what_a_module_draws_is_an_input_that_pytorch_fills(kind, dropouts, endi
     assert of_dropouts == [f"dropout_mask_{i}" for i in range(dropouts)]
     output, *_ = live.forward({**values, **masks})
     torch.testing.assert_close(output, expected, **close(LIMIT))
-    live.joint()
     expected = model.gradients()
-    halves = live.step(list(expected))
-    _, captures = halves.forward({**values, **masks})
-    grad_outs = zip(halves.grad_outs, model.grad_outs(), strict=True)
-    gradients = halves.backward({**values, **masks, **captures, **dict(grad_outs)})
+    gradients = backward(live, {**values, **masks}, expected, model.grad_outs())
     for name, theirs in expected.items():
         torch.testing.assert_close(gradients[name], theirs, **close(LIMIT))

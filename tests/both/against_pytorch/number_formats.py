@@ -9,10 +9,9 @@ from torch.fx import GraphModule
 from torch.nn import functional as F
 
 from answers import quiet
-from edge_values import drawn, program
+from edge_values import backward, drawn, live_of, program
 from limits import ELEMENTWISE, rounding
-from quick import ENGINE, QUICK, combinations
-from relascope.engine.in_process import LiveProgram, load_engine
+from quick import combinations
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model, model_from_module
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
@@ -117,9 +116,8 @@ def test_dynamic_int8(kind, ending, tmp_path, monkeypatch):
         save(module, x, path := tmp_path / f"model{ending}")
         model = load_model(source_from_file(path), quiet)
         model = replace(model, inputs=(x,))
-    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
     values = {model.input_names[0]: x, **model.parameters, **model.buffers}
-    agree(live.forward(values), model.forward(), ELEMENTWISE)
+    agree(live_of(model).forward(values), model.forward(), ELEMENTWISE)
 
 
 def case(kind, dtype, whole):
@@ -135,10 +133,7 @@ def case(kind, dtype, whole):
 
 
 def saved(module, x, path):
-    if path.suffix == ".pt":
-        torch.jit.trace(module, x, check_trace=False).save(str(path))
-    else:
-        torch.export.save(torch.export.export(module, (x,)), path)
+    save(module, (x,), path)
     torch.save([x], inputs := path.with_suffix(".inputs.pt"))
     return with_tensors(source_from_file(path, training=True), [inputs])
 
@@ -152,16 +147,13 @@ def agree(ours, theirs, limit):
 @pytest.mark.parametrize(("kind", "dtype", "whole", "ending"), combinations(*AXES, relay=1))
 def test_values_and_gradients_in_16_bits(kind, dtype, whole, ending, tmp_path):
     model = load_model(saved(*case(kind, dtype, whole), tmp_path / f"model{ending}"), quiet)
-    live = LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    live = live_of(model)
     assert any("compute in float32 and round" in n for n in model.notes)
     values = dict(zip(model.input_names, model.inputs, strict=True))
     values |= model.parameters | model.buffers
     limit, gradients = rounding(dtype, LENGTH), model.gradients()
     agree(live.forward(values)[: len(model.outputs_flat)], model.forward(), limit)
-    step = live.step(gradients)
-    _, captures = step.forward(values)
-    values |= dict(zip(step.grad_outs, model.grad_outs(), strict=True))
-    found = step.backward({**values, **captures})
+    found = backward(live, values, gradients, model.grad_outs())
     agree([found[n] for n in gradients], gradients.values(), limit)
 
 
@@ -177,12 +169,10 @@ def test_rounding_is_where_pytorch_has_it(dtype):
     live, values = program(chain, inputs)
     theirs = chain(*inputs)
     assert all(torch.equal(a, b) for a, b in zip(live.forward(values), theirs, strict=True))
-    step = live.step(values)
-    _, captures = step.forward(values)
-    outs = dict(zip(step.grad_outs, (torch.ones_like(t) for t in theirs), strict=True))
-    found = step.backward({**values, **captures, **outs})
+    outs = [torch.ones_like(t) for t in theirs]
+    found = backward(live, values, values, outs)
     leaves = [v.clone().requires_grad_() for v in inputs]
-    torch.autograd.backward(chain(*leaves), list(outs.values()))
+    torch.autograd.backward(chain(*leaves), outs)
     agree([found[n] for n in values], [v.grad for v in leaves], rounding(dtype, 4))
 
 

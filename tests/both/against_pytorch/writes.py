@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from answers import quiet
+from answers import quiet, refused
+from edge_values import backward, live_of
 from limits import ELEMENTWISE, close
-from quick import ENGINE, QUICK
-from relascope.core.errors import EngineError
-from relascope.engine.in_process import LiveProgram, load_engine
+from quick import ENGINE
 from relascope.engine.protocol.source import source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model
+from traces import save
 
 ROW = torch.tensor([0.5, -1.0, 2.0, 3.0])
 
@@ -169,20 +169,16 @@ def through_what_may_be_a_copy(y, table):
 
 
 def opened(module, inputs, path):
-    saved, own = path.with_suffix(".inputs.pt"), copy.deepcopy(module)
-    torch.save(list(inputs), saved)
-    if path.suffix == ".pt2":
-        torch.export.save(torch.export.export(own, inputs), path)
-    else:
-        torch.jit.trace(own, inputs, check_trace=False).save(path)
+    torch.save(list(inputs), saved := path.with_suffix(".inputs.pt"))
+    save(copy.deepcopy(module), inputs, path)
     model = load_model(with_tensors(source_from_file(path, training=True), [saved]), quiet)
-    return model, LiveProgram(load_engine(ENGINE), model, ("min_cut", None), QUICK)
+    return model, live_of(model)
 
 
 def test_a_write_through_what_may_be_a_copy_is_refused(tmp_path):
     """A file does not say whether memory lets `flatten` be a view; a program does."""
     module, inputs = Written([through_what_may_be_a_copy]), (torch.randn(4, 6),)
-    with pytest.raises(EngineError, match="aten::fill_ changes a tensor in place"):
+    with refused(match="aten::fill_ changes a tensor in place"):
         opened(module, inputs, tmp_path / "written.pt")
 
 
@@ -207,11 +203,7 @@ def test_writes_into_parts_are_as_in_pytorch(ending, functions, tmp_path):
     expected = *expected, *map(module.get_buffer, updated)
     for ours, theirs in zip(outputs, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
-    live.joint()
-    halves = live.step(model.input_names)
-    _, captures = halves.forward(values)
-    grads = dict(zip(halves.grad_outs, model.grad_outs(), strict=True))
-    ours = halves.backward({**values, **captures, **grads})
+    ours = backward(live, values, model.input_names, model.grad_outs())
     leaves = [x.clone().requires_grad_() for x in inputs]
     theirs = torch.autograd.grad(plain(*leaves), leaves, model.grad_outs())
     for name, gradient in zip(model.input_names, theirs, strict=True):

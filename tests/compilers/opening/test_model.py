@@ -125,12 +125,8 @@ class Several(nn.Module):
 
 
 def opens(path, module, x, known=lambda name: True):
-    if path.suffix == ".pt":
-        torch.jit.trace(module, x, check_trace=False).save(path)
-    elif path.suffix:
-        torch.export.save(torch.export.export(module, (x,)), path)
     if path.suffix:
-        model = load_model(source_from_file(path), quiet)
+        model = load_model(source_from_file(save(module, (x,), path)), quiet)
     else:
         model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
     with model.flat.naming_parts(model.module):

@@ -11,6 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import Opened, model_from_module, open_model
 from relascope.engine.pytorch.submodules import cut_out, load, module_rows
+from traces import save
 
 
 @dataclass
@@ -151,11 +152,7 @@ def test_a_tensor_that_is_given_twice_is_one_input_and_outputs_are_flat():
 @pytest.mark.parametrize("kind", ["pt", "pt2"])
 def test_of_files_as_of_modules(kind, tmp_path):
     opened = whole()
-    path = tmp_path / f"whole.{kind}"
-    if kind == "pt":
-        torch.jit.trace(opened.module, opened.inputs).save(path)
-    else:
-        torch.export.save(torch.export.export(opened.module, opened.inputs), path)
+    path = save(opened.module, opened.inputs, tmp_path / f"whole.{kind}")
     source = source_from_file(path, "" if kind == "pt2" else "x=2x4, y=4")
     read = open_model(source, quiet)
     like = Opened(opened.module, opened.names, read.inputs)
