@@ -23,6 +23,7 @@ from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import build
 from relascope.samples.weights import stir
+from traces import save
 
 PATH = "encoder.layer.3"
 
@@ -155,9 +156,8 @@ def test_what_is_offered_of_a_model_that_is_refused_opens(tmp_path: Path) -> Non
         nn.Sequential(_Run(torch.relu), nn.Linear(4, 4), drawn),
         nn.Sequential(nn.Linear(4, 4), nn.Tanh()),
     )
-    torch.jit.trace(module.eval(), torch.randn(2, 4), check_trace=False).save(tmp_path / "m.pt")
     programs = PipelineSession(load_engine(ENGINE)).programs
-    source = source_from_file(tmp_path / "m.pt")
+    source = source_from_file(save(module.eval(), (torch.randn(2, 4),), tmp_path / "m.pt"))
     with pytest.raises(EngineError, match="depends on values") as caught:
         programs.loaded(source, quiet)
     assert caught.value.instead == ("2", "1.0")

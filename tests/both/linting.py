@@ -7,6 +7,7 @@ from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.lint import lint
 from relascope.passes.lint.rules.adding import with_remedy
+from traces import save
 
 
 def check_example(session, name, hazard):
@@ -49,6 +50,5 @@ class Casts(torch.nn.Module):
 
 
 def traced(folder, module, shape):
-    file = folder / "traced.pt"
-    torch.jit.trace(module, torch.ones(*shape)).save(str(file))
+    file = save(module, (torch.ones(*shape),), folder / "traced.pt")
     return source_from_file(str(file), f"{'x'.join(map(str, shape))}:float32")

@@ -29,17 +29,13 @@ from relascope.engine.relay.tvm.cuda_stubs import (
 )
 
 
-def run(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def answer(code: str, tmp_path: Path, **environment: str):
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
     variables = {"PATH": str(empty), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
     )
-
-
-def answer(code: str, tmp_path: Path, **environment: str):
-    done = run(code, tmp_path, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -275,17 +271,11 @@ def refused(monkeypatch, folder: Path) -> EngineError:
     return error
 
 
-def test_the_setting_names_an_empty_folder(monkeypatch, tmp_path):
+def test_the_setting_names_no_tvm_with_relay(monkeypatch, tmp_path):
     error = refused(monkeypatch, tmp_path)
     assert "holds no tvm" in error.message
     assert error.where == str(tmp_path)
-
-
-def test_the_setting_names_no_folder(monkeypatch, tmp_path):
     assert "no folder" in refused(monkeypatch, tmp_path / "nowhere").message
-
-
-def test_the_setting_names_a_tvm_without_relay(monkeypatch, tmp_path):
     (tmp_path / "python" / "tvm").mkdir(parents=True)
     assert "no Relay" in refused(monkeypatch, tmp_path).message
 
@@ -304,21 +294,14 @@ def test_the_setting_names_a_tvm_with_a_broken_library(monkeypatch, tmp_path):
         assert caught.value.where == str(library)
 
 
-def test_other_machines_are_told_why(monkeypatch):
-    monkeypatch.delenv(finding.SETTING, raising=False)
-    monkeypatch.setattr(finding.platform, "machine", lambda: "aarch64")
-    error = finding.available()
-    assert error is not None
-    assert "x86-64" in error.message
-    assert finding.SETTING in error.hint
-
-
-def test_without_bitblas_the_command_is_given(monkeypatch):
+def test_machines_without_it_are_told_why(monkeypatch):
     monkeypatch.delenv(finding.SETTING, raising=False)
     monkeypatch.setattr(finding.importlib.util, "find_spec", lambda name: None)
+    assert "relascope install-relay" in finding.available().message
+    monkeypatch.setattr(finding.platform, "machine", lambda: "aarch64")
     error = finding.available()
-    assert error is not None
-    assert "relascope install-relay" in error.message
+    assert "x86-64" in error.message
+    assert finding.SETTING in error.hint
 
 
 BOOT_REFUSED = """

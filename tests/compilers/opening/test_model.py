@@ -16,6 +16,7 @@ from transformers import Qwen2MoeConfig
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 
 from answers import quiet, refused
+from gradients import Fn
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -45,14 +46,13 @@ def load(*args, **kwargs):
 
 
 def test_a_program_is_written_alike_for_every_device():
-    class Larger(nn.Module):
-        def forward(self, x):
-            y = nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
-            places = torch.arange(x.shape[-1], device=x.device)
-            return y, nn.functional.unfold(x, 2), x[..., places]
+    def larger(x):
+        y = nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
+        places = torch.arange(x.shape[-1], device=x.device)
+        return y, nn.functional.unfold(x, 2), x[..., places]
 
     x = torch.empty(1, 3, 6, 6, device="meta")  # as a GPU's tensors, not the CPU's
-    model = model_from_module(Larger(), ("x",), (x,), ModelSource("own"), quiet)
+    model = model_from_module(Fn(larger), ("x",), (x,), ModelSource("own"), quiet)
     trace = trace_to_fx(model, lambda name: not name.startswith(("upsample", "im2col", "unfold")))
     made = [n.meta["val"] for n in trace.graph.nodes if n.op == "call_function"]
     assert len(made) > 10 and {t.device.type for t in made} == {"cpu"}
@@ -143,12 +143,9 @@ ODD = {
 
 @pytest.mark.parametrize("read", [lambda x: x, lambda x: (x, x[:1]), lambda x: x.sum()])
 def test_rows_that_a_mask_chooses_are_refused_where_values_decide_a_result(read):
-    class Choosing(nn.Module):
-        def forward(self, x):
-            return read(x[x > 0])
-
+    choosing = Fn(lambda x: read(x[x > 0]))
     with refused("operator", "depends on values", where="aten::index at the top"):
-        opens(Path("model"), Choosing(), torch.randn(4, 4), lambda name: "index" not in name)
+        opens(Path("model"), choosing, torch.randn(4, 4), lambda name: "index" not in name)
 
 
 # PyTorch traces no torch.cond.
@@ -373,9 +370,6 @@ def test_integers_are_compared_exactly_at_any_size():
     assert replay.difference(theirs.numpy(), theirs.numpy()).max_abs == 0.0
 
 
-# What a person types.
-
-
 # Samples.
 
 
@@ -583,37 +577,32 @@ def test_running_statistics_are_put_back(tmp_path):
     assert all(torch.equal(b, before[n]) for n, b in model.module.named_buffers())
 
 
-class Waste(nn.Module):
-    def forward(self, x):
-        torch.nn.functional.dropout(x, 0.5, training=True)
-        return torch.nn.functional.scaled_dot_product_attention(x, x, x)  # which draws nothing
+def wasting(x):
+    nn.functional.dropout(x, 0.5, training=True)
+    return nn.functional.scaled_dot_product_attention(x, x, x)  # which draws nothing
 
 
-class Outside(nn.Module):
-    def forward(self, x):
-        return x * torch.poisson(x.abs())
+def outside(x):
+    return x * torch.poisson(x.abs())
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "where"),
+    ("run", "words", "where"),
     [
-        (Waste(), "outside the operators", "forward()"),
-        (Outside(), "aten::poisson draws random numbers", "aten::poisson at the top"),
+        (wasting, "outside the operators", "forward()"),
+        (outside, "aten::poisson draws random numbers", "aten::poisson at the top"),
     ],
 )
-def test_draws_that_masks_cannot_repeat_are_refused(module, words, where):
+def test_draws_that_masks_cannot_repeat_are_refused(run, words, where):
     source = ModelSource("module", training=True)
     with refused("operator", words, where=where):
-        model_from_module(module.train(), ("x",), (torch.randn(3, 4),), source, quiet)
+        model_from_module(Fn(run).train(), ("x",), (torch.randn(3, 4),), source, quiet)
 
 
 @pytest.mark.parametrize("draw", [random.random, numpy.random.rand])
 def test_random_numbers_of_others_are_said_to_stay(draw):
-    class Other(nn.Module):
-        def forward(self, x):
-            return x * draw()
-
-    opened = model_from_module(Other(), ("x",), (torch.ones(2),), ModelSource("module"), quiet)
+    other = Fn(lambda x: x * draw())
+    opened = model_from_module(other, ("x",), (torch.ones(2),), ModelSource("module"), quiet)
     assert any("random numbers, not PyTorch's" in note for note in opened.notes)
 
 
@@ -639,15 +628,6 @@ def test_scripted_functions_and_dict_outputs(tmp_path):
     assert all(map(torch.allclose, model.forward(), flat_tensors(module(*model.inputs))))
 
 
-class Applied(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 @pytest.mark.parametrize(
     ("function", "said", "where"),
     [
@@ -660,7 +640,7 @@ class Applied(nn.Module):
     ],
 )
 def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):
-    module, x = nn.Sequential(nn.Identity(), Applied(function)), torch.randn(2, 3)
+    module, x = nn.Sequential(nn.Identity(), Fn(function)), torch.randn(2, 3)
     with pytest.raises(EngineError, match=said) as caught:
         model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
     found, _, line = caught.value.where.partition(", ")
@@ -770,25 +750,19 @@ def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
 
 
 def test_inputs_without_names_are_as_many_as_there_are():
-    class Any(nn.Module):
-        def forward(self, *inputs):
-            return inputs[0] + inputs[1] * inputs[2]
-
-    inputs = tuple(torch.randn(2) for _ in range(3))
-    model = model_from_module(Any(), ("a", "b", "c"), inputs, ModelSource("any"), quiet)
-    assert torch.equal(model.forward()[0], Any()(*inputs))
+    module, inputs = Fn(lambda a, b, c: a + b * c), tuple(torch.randn(2) for _ in range(3))
+    model = model_from_module(module, ("a", "b", "c"), inputs, ModelSource("any"), quiet)
+    assert torch.equal(model.forward()[0], module(*inputs))
 
 
-class Turned(nn.Module):
+def turned(x):
     """Draws as many as PyTorch draws in another way where they lie in order."""
-
-    def forward(self, x):
-        return x.t() + torch.randn_like(x.t()) + torch.rand_like(x)
+    return x.t() + torch.randn_like(x.t()) + torch.rand_like(x)
 
 
 def test_draws_that_lie_in_another_order_are_repeated():
     source = ModelSource("module", seed=5)
-    model = model_from_module(Turned(), ("x",), (torch.zeros(40, 40),), source, quiet)
+    model = model_from_module(Fn(turned), ("x",), (torch.zeros(40, 40),), source, quiet)
     masks = [draw for _, draw in model.flat.draws()]
     made = draw_masks([replace(m, name=str(i)) for i, m in enumerate(masks)], 5)
     assert torch.equal(made["0"] + made["1"], model.forward()[0])
