@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph
 from relascope.engine.building.devices import default_target
 from relascope.engine.building.executables import Executable
 from relascope.engine.building.explain import explain
@@ -106,15 +105,13 @@ class LiveProgram:
             joint = importlib.import_module(name).keep_gradients(self.joint(), key)
             graph, exprs = self._backend.to_graph(joint)
             seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
-            split = self._backend.split(joint, graph, exprs, self._saved(seen))
+            strategy, budget = self._captures
+            where, hint = f"captures={strategy!r}, {budget=}", "Give another budget or strategy."
+            with refusing("usage", "The captures cannot be picked so: {}.", where, hint):
+                captures = cut(seen, strategy, budget).ids
+            split = self._backend.split(joint, graph, exprs, captures)
             self._steps[key] = self._backend.build(joint, split, self._target)
         return self._steps[key]
-
-    def _saved(self, joint: Graph | Joint) -> tuple[str, ...]:
-        strategy, budget = self._captures
-        where, hint = f"captures={strategy!r}, {budget=}", "Give another budget or strategy."
-        with refusing("usage", "The captures cannot be picked so: {}.", where, hint):
-            return cut(joint, strategy, budget).ids
 
     def _run(self, pipeline: str) -> Any:
         program = self.program

@@ -58,7 +58,6 @@ class OwnMemory:
 
     @property
     def kept(self) -> int:
-        """Bytes that stay between calls."""
         return sum(self.pools.values())
 
     def followed_by(self, other: "OwnMemory") -> "OwnMemory":

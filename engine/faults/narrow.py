@@ -301,7 +301,6 @@ def compared(
 
 
 def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
-    """Where values first differ."""
     same, differ = split_by_difference(start, later, limit)
     graph, before = start.graph, start.recorded
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
@@ -314,13 +313,10 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
 
 def split_by_difference(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
     """Ids of the nodes that are there after the passes, too, by whether their values differ."""
-    same: set[str] = set()
-    differ: set[str] = set()
-    for ident, value in start.recorded.items():
-        if ident in later:
-            gap = replay.difference(value, later[ident], start.floor)
-            (same if gap.max_rel <= limit else differ).add(ident)
-    return same, differ
+    common = start.recorded.keys() & later.keys()
+    gaps = {i: replay.difference(start.recorded[i], later[i], start.floor) for i in common}
+    same = {i for i, gap in gaps.items() if gap.max_rel <= limit}
+    return same, common - same
 
 
 def message_of(error: BaseException) -> EngineError:

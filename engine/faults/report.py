@@ -276,7 +276,6 @@ _CRASHES = {
 
 
 def _taken(facts: Facts) -> str:
-    """Seconds or MiB, where passes themselves take or keep too much."""
     shown = facts.account.shown
     if facts.where.kind == "long":
         return f"{shown.seconds or 0.0:.3g} s"
@@ -319,7 +318,7 @@ def files(facts: Facts) -> dict[str, bytes]:
 
 def _stored(facts: Facts) -> bytes:
     stored = {f"argument {n}": v for n, v in facts.extracted.values.items()}
-    stored |= {f"constant {n}": v for n, v in facts.written.constants.items()}
+    stored |= {f"constant program {n}": v for n, v in facts.written.constants.items()}
     left = {} if facts.left is None else facts.left.constants
     stored |= {f"constant after {n}": v for n, v in left.items()}
     buffer = io.BytesIO()

@@ -287,12 +287,8 @@ class PassProcess:
 
     def _read(self, engine: replay.Engine, name: str, text: str, stored: replay.Values) -> Any:
         """The module before or after the passes, from its text or the file `NAME.json`."""
-        json, first = self.folder / f"{name}.json", "constant after "
-        later = {n[len(first) :]: v for n, v in stored.items() if n.startswith(first)}
-        own = {n[9:]: v for n, v in stored.items() if n.startswith("constant ")}
-        constants = (
-            later if name == "after" else {n: v for n, v in own.items() if n[6:] not in later}
-        )
+        json, first = self.folder / f"{name}.json", f"constant {name} "
+        constants = {n[len(first) :]: v for n, v in stored.items() if n.startswith(first)}
         return engine.read(text, json.read_text() if json.exists() else "", constants)
 
     def _program(self, engine: replay.Engine, mod: Any, values: replay.Values) -> Any:

@@ -74,15 +74,13 @@ def take(
     stepped.check()
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     kernels = ask("kernels", source, pipeline, True)
-    request = BuildRequest(source, pipeline, target, threads)
     joint = graph.forward_outputs is not None
-    if joint:
-        request = with_cut(ask, request)
 
     def of(one: ModelSource) -> BuildRequest:
-        asked = replace(request, source=one)
+        asked = BuildRequest(one, pipeline, target, threads)
         return with_cut(ask, asked) if joint else asked
 
+    request = of(source)
     found = judged(ask, source, of, tolerance)
     times: CompileTimes = ask("compile_times", request, rounds, SECONDS)
     document: Document = {

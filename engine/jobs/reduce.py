@@ -204,10 +204,8 @@ class _ReduceSearch:
         return start.graph, (), None
 
     def look(self, where: Where, piece: Piece) -> PieceVerdict:
-        if piece in self.known and self.known[piece] is self.first:
-            return PieceVerdict(
-                Verdict.BAD, self.known[piece].outputs
-            )  # the whole, looked at before
+        if self.first is not None and self.known.get(piece) is self.first:  # the whole, again
+            return PieceVerdict(Verdict.BAD, self.first.outputs)
         shown = self._shown(where, piece)
         done = PieceTry(len(piece.nodes), len(piece.outputs), shown)
         self.log.append(done)

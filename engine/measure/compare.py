@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -197,8 +197,8 @@ def measure(
         runs |= {c.what: _run(c.built, backward) for c in ours}
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
         step = part(progress, start + share * index, start + share * (index + 1))
-        said = partial(_saying, step, phase.replace("_", " and "))
-        measured = timing.interleave(runs, repeats, waiting(model.device), said)
+        words = phase.replace("_", " and ")
+        measured = timing.interleave(runs, repeats, waiting(model.device), step, f"{words}, ")
         peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
         eager, name = measured[model.baseline], model.baseline
         rows.append(timing.row(name, phase, eager, None, None, peaks[name]))
@@ -221,10 +221,6 @@ def measure(
     found, notes = compared[ours[0].what], [*([waits] if waits else []), *notes]
     notes += timing.unsteady(rows)
     return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes), model.against)
-
-
-def _saying(progress: Progress, words: str, fraction: float, text: str) -> None:
-    progress(fraction, f"{words}, {text}")
 
 
 def _run(built: Built, backward: bool) -> Callable[[], object]:

@@ -266,9 +266,7 @@ class _Nearest:
             error = _error("", name, ours, tensor).max_rel
             if error <= _NEAR.get(ours.dtype, 0.0) and (best is None or error < best[0]):
                 best = error, name, tensor
-        if best is None:
-            return None
-        return best[1:]
+        return best and best[1:]
 
 
 def _error(

@@ -36,8 +36,9 @@ def interleave(
     repeats: int,
     wait: Callable[[], object],
     progress: Progress,
+    words: str = "",
 ) -> dict[str, Measured]:
-    """Time each contender in turns.
+    """Time each contender in turns; `words` begin what is said of its progress.
 
     Args:
         contenders: by name, a function that does one run from start to end.
@@ -47,7 +48,7 @@ def interleave(
     blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
     for index in range(repeats):
-        progress(index / repeats, f"round {index + 1} of {repeats}")
+        progress(index / repeats, f"{words}round {index + 1} of {repeats}")
         order = list(contenders)
         if index % 2:  # nobody always runs behind the same neighbour
             order.reverse()
@@ -69,11 +70,6 @@ def ratios(ours: Measured, rival: Measured) -> list[float]:
     return [statistics.median(a) / statistics.median(b) for a, b in pairs]
 
 
-def ratio_of_minima(ours: Measured, rival: Measured) -> float:
-    """Our best run over the rival's: less disturbed than a median, but a best run may be luck."""
-    return min(ours.runs) / min(rival.runs)
-
-
 def row(
     what: str,
     phase: str,
@@ -89,7 +85,8 @@ def row(
     by_median = None
     if rival is not None:
         known["ratio_q1"], by_median, known["ratio_q3"] = quartiles(ratios(measured, rival))
-        known["ratio_of_minima"] = ratio_of_minima(measured, rival)
+        # Less disturbed than a median, but a best run may be luck.
+        known["ratio_of_minima"] = min(measured.runs) / min(rival.runs)
     times = median, q1, q3, by_median
     return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
 

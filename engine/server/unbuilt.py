@@ -47,7 +47,6 @@ def forward_kernels(
 
 
 def building(what: str, request: BuildRequest) -> AbstractContextManager[None]:
-    """A unit of `engine.limits`."""
     return limited(what, str(request.pipeline), "engine", request)
 
 
