@@ -22,15 +22,13 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator of one module became.
+    """What one PyTorch operator of one module became, in the left graph and in the right one.
 
     Args:
-        scope: the module's path.
-        source: the framework's operator.
-        nodes: ids of each graph's nodes, the left one's first.
-        operators: of each graph, how often it calls which operator there; where it calls none,
-            how many items or tuples there are.
-        occurrences: in each graph, how many connected parts the nodes form.
+        nodes: their ids.
+        operators: how often each operator is called there; where none is, how many items or tuples
+            there are.
+        occurrences: how many connected parts the nodes form.
         paired: how many of them have a partner.
     """
 
@@ -54,7 +52,14 @@ class Alignment:
     def groups(self) -> tuple[MatchedGroup, ...]:
         """One a module and operator, in the left graph's order, then what only the right has."""
         left, right = self._sides
-        return tuple(self._group(key) for key in {**left.by_key, **right.by_key})
+
+        def group(key: Key) -> MatchedGroup:
+            ours, theirs = left.by_key.get(key, ()), right.by_key.get(key, ())
+            nodes = left.nodes_of(key), right.nodes_of(key)
+            called, counts = (left.called(key), right.called(key)), (len(ours), len(theirs))
+            return MatchedGroup(*key, nodes, called, counts, sum(o in self._partner for o in ours))
+
+        return tuple(map(group, {**left.by_key, **right.by_key}))
 
     def without_origin(self, side: int) -> tuple[str, ...]:
         """Ids of a graph's calls and functions that say of no operator that they came from it."""
@@ -73,13 +78,6 @@ class Alignment:
             for at, one in enumerate(self._sides)
         )
         return left, right
-
-    def _group(self, key: Key) -> MatchedGroup:
-        left, right = self._sides
-        paired = sum(o in self._partner for o in left.by_key.get(key, ()))
-        nodes = left.nodes_of(key), right.nodes_of(key)
-        counts = len(left.by_key.get(key, ())), len(right.by_key.get(key, ()))
-        return MatchedGroup(*key, nodes, (left.called(key), right.called(key)), counts, paired)
 
 
 class _ModelSide:

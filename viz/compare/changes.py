@@ -1,11 +1,11 @@
 """What one step of a pipeline changed, as rows: nodes with their origins, counts and sizes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, carry_identity, flat
+from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes import cost
 from relascope.passes.catalogue import info
@@ -86,8 +86,7 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
         for n in nodes
     ]
     named = ", ".join(titles[:_TOLD])
-    if len(titles) > _TOLD:
-        named += f" and {len(titles) - _TOLD} more"
+    named += f" and {len(titles) - _TOLD} more" if len(titles) > _TOLD else ""
     if origin.how is How.FOLDED and titles == ["constant"]:
         named = "a constant"
     text = f"{_BEGIN.get(origin.how, origin.how.value)} {named}"
@@ -102,13 +101,13 @@ def figures(graph: Graph) -> Row:
     """
     nodes = [*flat(graph)]
     priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
-    parameters = sum(n.bytes or 0 for n in nodes if n.kind is Kind.PARAMETER)
-    return {
-        "nodes": len(graph),
-        "parameter_bytes": parameters,
-        "constant_bytes": sum(n.bytes or 0 for n in nodes if n.kind is Kind.CONSTANT),
-        "flops": sum(cost.flops(graph).values()) if priced else None,
-    }
+    parameters, constants = (
+        sum(n.bytes or 0 for n in nodes if n.kind is kind)
+        for kind in (Kind.PARAMETER, Kind.CONSTANT)
+    )
+    flops = sum(cost.flops(graph).values()) if priced else None
+    sizes = {"parameter_bytes": parameters, "constant_bytes": constants}
+    return {"nodes": len(graph), **sizes, "flops": flops}
 
 
 def operator_rows(before: Graph, after: Graph) -> list[Row]:
@@ -146,20 +145,10 @@ def with_removed(before: Graph, matched: Matched) -> Graph:
 
 
 def step_details(
-    ask: Callable[..., Any],
-    ir: str,
-    source: ModelSource,
-    pipeline: Pipeline,
-    changes: bool,
-    text: bool,
+    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, changes: bool, text: bool
 ) -> list[Row]:
-    """What `step MODEL --changes --text` adds to the row of each step.
-
-    Args:
-        ask: asks the engine.
-        changes: add `changes`, and `before` and `after` with figures and counts of operators.
-        text: add `diff`, of the IR's text.
-    """
+    """What `step MODEL --changes --text` adds to the row of each step: `changes`, and `before` and
+    `after` with figures and counts of operators; `diff`, of the IR's text."""
     rows = []
     for index in range(len(pipeline)):
         start, row = start_of(ir, pipeline, index), Row()

@@ -46,14 +46,8 @@ class Rule(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two nodes that are each other's.
-
-    Args:
-        left, right: their ids.
-        rule: by what they were found.
-        sure: from 0 to 1, how much speaks for it; see `Matching`.
-        same: whether both are equal and read each other's; else one is the other one changed.
-    """
+    """Two nodes that are each other's, by their ids and the rule that found them; from 0 to 1, how
+    `sure` that is (see `Matching`), and whether both are equal and read each other's."""
 
     left: str
     right: str
@@ -85,14 +79,9 @@ class Matching:
     results: bool
 
     @cached_property
-    def by_left(self) -> dict[str, Pair]:
-        """Pairs by the left node's id."""
-        return {p.left: p for p in self.pairs}
-
-    @cached_property
-    def by_right(self) -> dict[str, Pair]:
-        """Pairs by the right node's id."""
-        return {p.right: p for p in self.pairs}
+    def by_side(self) -> tuple[dict[str, Pair], dict[str, Pair]]:
+        """Pairs by the left node's id, and by the right one's."""
+        return {p.left: p for p in self.pairs}, {p.right: p for p in self.pairs}
 
     @property
     def changed(self) -> tuple[Pair, ...]:
@@ -118,13 +107,11 @@ _MANY = 8  # of what a node reads, so much is held against what the other one re
 _FAR = 2  # nodes that only one side has, past which neighbours are looked for
 
 
-class _GraphSide:
+class _GraphSide(FlatBodies):
     """One graph, with what is compared of each node as numbers that both graphs share."""
 
     def __init__(self, graph: Graph, numbers: dict[Hashable, int], across: bool) -> None:
-        opened = FlatBodies(graph)
-        self.graph, self.nodes, self.reads = graph, opened.nodes, opened.reads
-        self.readers, self.outputs = opened.readers, opened.outputs
+        super().__init__(graph)
         self.uses: dict[str, list[tuple[str, int]]] = defaultdict(list)
         """Who reads a node, and as which argument."""
         for reader, read in self.reads.items():
@@ -132,16 +119,18 @@ class _GraphSide:
                 for place, source in enumerate(read):
                     self.uses[source].append((reader, place))
         self.place_in_order = {ident: i for i, ident in enumerate(self.nodes)}
-        self.inside = _inside(graph)
+        around = [node for g in graph.with_bodies() for node in g]
+        bodies = [(node.id, node.body) for node in around if node.body is not None]
+        self.inside = {n.id: i for i, body in bodies for n in body if n.id not in body.inputs}
+        """By a node in a fused function the function around it."""
         self.partner: dict[str, str] = {}
         """By a node that was taken its counterpart on the other side."""
+        self.gap: dict[str, int] = {}
 
         def number(of: Hashable) -> int:
             return numbers.setdefault(of, len(numbers))
 
-        self.word: dict[str, int] = {}
-        self.own: dict[str, int] = {}
-        self.named: dict[str, int] = {}
+        self.word, self.own, self.named = dict[str, int](), dict[str, int](), dict[str, int]()
         for ident, node in self.nodes.items():
             word = _word(node, across)
             attrs = "" if across else _attributes(node)
@@ -149,35 +138,23 @@ class _GraphSide:
             self.word[ident] = number(word)
             self.own[ident] = number(own)
             self.named[ident] = number((*own, node.kind, node.name or parameter_of(node)))
-        self.up = self._up(number)
-        self.down = self._down(number)
-
-    def _up(self, number: Callable[[Hashable], int]) -> dict[str, int]:
-        """A number for what each node computes, all the way up."""
-        up: dict[str, int] = {}
+        self.up, self.down = dict[str, int](), dict[str, int]()
+        """Numbers for what each node computes, all the way up; and is used for, all the way down,
+        itself included."""
         for ident in self.nodes:
-            read = tuple(up.get(r, r) for r in self.reads[ident])
-            up[ident] = number(("up", self.named[ident], read))
-        return up
-
-    def _down(self, number: Callable[[Hashable], int]) -> dict[str, int]:
-        """A number for what each node is used for, all the way down, and for itself."""
+            read = tuple(self.up.get(r, r) for r in self.reads[ident])
+            self.up[ident] = number(("up", self.named[ident], read))
         results = Counter(self.outputs)
-        down: dict[str, int] = {}
         for ident in reversed(self.nodes):
-            uses = sorted((down[reader], place) for reader, place in self.uses[ident])
-            about = (self.own[ident], results[ident], tuple(uses))
-            down[ident] = number(("down", *about))
-        return down
+            uses = tuple(sorted((self.down[reader], place) for reader, place in self.uses[ident]))
+            self.down[ident] = number(("down", self.own[ident], results[ident], uses))
 
     def place(self, ident: str) -> tuple[str, str]:
         """Where in the model it comes from: module, framework operator."""
         node = self.nodes[ident]
         return node.scope, node.source
 
-    def by_key(
-        self, key: Callable[["_GraphSide", str], Hashable], groups: bool
-    ) -> dict[Hashable, list[str]]:
+    def by_key(self, key: "_Key", groups: bool) -> dict[Hashable, list[str]]:
         """Free nodes by their key; fused groups alone, or all others."""
         found: dict[Hashable, list[str]] = defaultdict(list)
         for ident, node in self.nodes.items():
@@ -203,6 +180,9 @@ class _GraphSide:
         return [u for i in idents for u in self.uses[i] if u[0] not in self.partner]
 
 
+_Key = Callable[[_GraphSide, str], Hashable]
+
+
 def _word(node: Node, across: bool) -> str:
     """What a node must share with another to be taken for it by neighbours or order."""
     if parameter_of(node) or node.kind is Kind.PARAMETER:
@@ -219,20 +199,11 @@ def _attributes(node: Node) -> str:
     return json.dumps(dict(node.attrs), sort_keys=True, default=str)
 
 
-def _inside(graph: Graph) -> dict[str, str]:
-    """For every node in a fused function the function around it."""
-    around = [node for g in graph.with_bodies() for node in g]
-    bodies = [(node.id, node.body) for node in around if node.body is not None]
-    return {n.id: ident for ident, body in bodies for n in body if n.id not in body.inputs}
-
-
 class _NodeMatcher:
     def __init__(self, left: Graph, right: Graph) -> None:
         numbers: dict[Hashable, int] = {}
-        across = left.ir != right.ir
-        self.left = _GraphSide(left, numbers, across)
-        self.right = _GraphSide(right, numbers, across)
-        self.across = across
+        self.across = left.ir != right.ir
+        self.left, self.right = (_GraphSide(g, numbers, self.across) for g in (left, right))
         self.to, self.back = self.left.partner, self.right.partner
         self.rule: dict[str, Rule] = {}
         self.support: dict[tuple[str, str], float] = defaultdict(float)
@@ -257,7 +228,7 @@ class _NodeMatcher:
     # What is known without neighbours.
 
     def _sure(self) -> None:
-        keys: tuple[tuple[Rule, Callable[[_GraphSide, str], Hashable]], ...] = (
+        keys: tuple[tuple[Rule, _Key], ...] = (
             (Rule.VALUE, lambda s, i: (s.up[i], s.down[i], s.place(i))),
             (Rule.VALUE, lambda s, i: (s.up[i], s.place(i))),
             (Rule.VALUE, lambda s, i: s.up[i]),
@@ -272,7 +243,7 @@ class _NodeMatcher:
                 self._take(a, b, rule)
 
     def _classes(
-        self, key: Callable[[_GraphSide, str], Hashable], alike: bool = False, groups: bool = False
+        self, key: _Key, alike: bool = False, groups: bool = False
     ) -> Iterator[tuple[str, str]]:
         """Pairs of free nodes, or of fused `groups`, whose key only they have; if `alike`, also
         those whose key as many have on both sides, in order."""
@@ -287,13 +258,9 @@ class _NodeMatcher:
 
     # Neighbours.
 
-    def _propose(
-        self,
-        key: Callable[[_GraphSide, str], Hashable],
-        rule: Rule = Rule.PLACE,
-        alike: bool = False,
-    ) -> bool:
-        found = list(self._classes(key, alike))
+    def _propose(self, key: _Key, rule: Rule = Rule.PLACE) -> bool:
+        """Have what has the same key speak for a pair, in order where that rule says so."""
+        found = list(self._classes(key, rule is Rule.ORDER))
         for a, b in found:
             self._back_up(a, b, _NEAR_IN_ORDER if rule is Rule.ORDER else _NEAR, rule)
         return bool(found)
@@ -304,8 +271,7 @@ class _NodeMatcher:
             self._beside(a)
         while self.queue:
             points, _, _, a, b = heapq.heappop(self.queue)
-            free = a not in self.to and b not in self.back
-            now = self._points(a, b) if free else 0.0
+            now = self._points(a, b) if self._free(a, b) else 0.0
             if now < _LEAST or -points < now:
                 continue  # of one with more points by now there is another entry
             if -points > now:
@@ -341,8 +307,10 @@ class _NodeMatcher:
                     return
 
     def _may_be(self, a: str, b: str) -> bool:
-        free = a not in self.to and b not in self.back
-        return free and self.left.word[a] == self.right.word[b]
+        return self._free(a, b) and self.left.word[a] == self.right.word[b]
+
+    def _free(self, a: str, b: str) -> bool:
+        return a not in self.to and b not in self.back
 
     def _below(self, a: str, b: str) -> None:
         """Who reads both stands for each other where only one may, or those behind do."""
@@ -418,40 +386,34 @@ class _NodeMatcher:
 
     def _in_order(self) -> bool:
         """Propose what stands between the same pairs and is of the same kind, in order."""
-        gap_left, gap_right = self._gaps()
-
-        def gap(side: _GraphSide, ident: str) -> int:
-            return (gap_left if side is self.left else gap_right)[ident]
-
-        keys: tuple[Callable[[_GraphSide, str], Hashable], ...] = (
+        self._set_gaps()
+        keys: tuple[_Key, ...] = (
             lambda s, i: (s.up[i], s.down[i], s.place(i)),
             lambda s, i: (s.up[i], s.down[i]),
-            lambda s, i: (s.own[i], s.place(i), gap(s, i)),
-            lambda s, i: (s.word[i], s.place(i), gap(s, i)),
+            lambda s, i: (s.own[i], s.place(i), s.gap[i]),
+            lambda s, i: (s.word[i], s.place(i), s.gap[i]),
             lambda s, i: (s.own[i], s.place(i)),
-            lambda s, i: (s.own[i], gap(s, i)),
+            lambda s, i: (s.own[i], s.gap[i]),
             lambda s, i: s.own[i] if s.nodes[i].inputs else None,
         )
         size = len(self.to)
         for key in keys:
-            if self._propose(key, Rule.ORDER, alike=True):
+            if self._propose(key, Rule.ORDER):
                 self._grow()
                 if len(self.to) > size:
                     return True
         return False
 
-    def _gaps(self) -> tuple[dict[str, int], dict[str, int]]:
+    def _set_gaps(self) -> None:
         """For each node which pair stands before it, in the right graph's order."""
         rank = {b: i for i, b in enumerate(b for b in self.right.nodes if b in self.back)}
-        left, right, last = dict[str, int](), dict[str, int](), -1
-        for a in self.left.nodes:
-            last = rank[self.to[a]] if a in self.to else last
-            left[a] = last
-        last = -1
-        for b in self.right.nodes:
-            last = rank.get(b, last)
-            right[b] = last
-        return left, right
+        for side, ranks in (
+            (self.left, {a: rank[b] for a, b in self.to.items()}),
+            (self.right, rank),
+        ):
+            last = -1
+            for ident in side.nodes:
+                side.gap[ident] = last = ranks.get(ident, last)
 
     def _in_place(self) -> bool:
         """Take for each other what reads the same and has the same type, whatever it is called."""
@@ -490,7 +452,7 @@ class _NodeMatcher:
 
         place = self.left.place_in_order
         for one, other in sorted(shared, key=lambda p: (-overlap(p), place[p[0]])):
-            if one not in self.to and other not in self.back:
+            if self._free(one, other):
                 self._take(one, other, Rule.INSIDE)
                 self.overlap[one] = overlap((one, other))
         for a, b in list(self._classes(lambda s, i: (s.word[i], s.place(i)), groups=True)):
@@ -499,46 +461,36 @@ class _NodeMatcher:
     # What is said of it.
 
     def _result(self) -> Matching:
-        pairs = [self._pair(a, self.to[a]) for a in self.left.nodes if a in self.to]
+        pairs = tuple(self._pair(a, self.to[a]) for a in self.left.nodes if a in self.to)
+        removed = tuple(a for a in self.left.nodes if a not in self.to)
+        added = tuple(b for b in self.right.nodes if b not in self.back)
         results = tuple(self.to.get(o, "") for o in self.left.outputs) == self.right.outputs
-        return Matching(
-            self.left.graph,
-            self.right.graph,
-            tuple(pairs),
-            tuple(a for a in self.left.nodes if a not in self.to),
-            tuple(b for b in self.right.nodes if b not in self.back),
-            results,
-        )
+        return Matching(self.left.graph, self.right.graph, pairs, removed, added, results)
 
     def _pair(self, a: str, b: str) -> Pair:
         left, right, rule = self.left, self.right, self.rule[a]
-        reads = [self.to.get(r, r) for r in left.reads[a]]
+        reads = tuple(self.to.get(r, r) for r in left.reads[a])
         equal = left.named[a] == right.named[b]
-        same = equal and tuple(reads) == right.reads[b] and self.overlap.get(a, 1.0) == 1
+        same = equal and reads == right.reads[b] and self.overlap.get(a, 1.0) == 1
         if same and not self.across and left.up[a] == right.up[b]:
             return Pair(a, b, Rule.VALUE, 1.0, same)
-        if rule is Rule.INSIDE:
-            return Pair(a, b, rule, round(self.overlap[a], 2), same)
         if rule in (Rule.NAME, Rule.CONTENT):
             return Pair(a, b, rule, 0.99, same)
-        return Pair(a, b, rule, round(self._sureness(a, b, reads), 2), same)
+        sure = self.overlap[a] if rule is Rule.INSIDE else self._sureness(a, b, reads)
+        return Pair(a, b, rule, round(sure, 2), same)
 
-    def _sureness(self, a: str, b: str, reads: list[str]) -> float:
+    def _sureness(self, a: str, b: str, reads: tuple[str, ...]) -> float:
         left, right = self.left, self.right
-        ours, theirs = left.nodes[a], right.nodes[b]
-        parts = [
-            (0.3, 1.0 if left.own[a] == right.own[b] else 0.3 * (left.word[a] == right.word[b]))
-        ]
-        if ours.scope and theirs.scope:
+        alike = 1.0 if left.own[a] == right.own[b] else 0.3 * (left.word[a] == right.word[b])
+        parts = [(0.3, alike)]
+        if left.nodes[a].scope and right.nodes[b].scope:
             parts.append((0.2, float(left.place(a) == right.place(b))))
         if reads or right.reads[b]:
             parts.append((0.25, _agree(reads, right.reads[b])))
         served = [self.to.get(r, r) for r in left.readers[a]]
         if served or right.readers[b]:
             parts.append((0.25, _agree(served, right.readers[b])))
-        whole = sum(w for w, _ in parts)
-        share = sum(w * p for w, p in parts) / whole
-        return min(share, 0.98)
+        return min(sum(w * p for w, p in parts) / sum(w for w, _ in parts), 0.98)
 
 
 def _agree(ours: Iterable[str], theirs: Iterable[str]) -> float:

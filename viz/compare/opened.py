@@ -32,10 +32,6 @@ class FlatBodies:
                 for source in dict.fromkeys(read):
                     self.readers[source].append(reader)
 
-    def value(self, ident: str) -> str:
-        """The node that makes what readers of this one read."""
-        return self.made_by.get(ident, ident)
-
 
 KERNELS = (*OWN_KERNELS, "call_dps_packed")
 """Calls whose operator is a function's name, the program's own or a library's."""

@@ -60,10 +60,8 @@ class Origin:
     """Where one node came from, or where it went.
 
     Args:
-        id: of the node: of an added or changed one in the graph after, of a removed one in that
-            before the step.
+        id: of the node, a removed one in the graph before the step.
         what: "added", "removed" or "changed".
-        how: in which way.
         nodes: ids of the nodes that it came from (in the graph before, but for what is inserted
             behind, or reads, a node that is new) or went to (in the graph after). Empty for a dead
             node and for a new argument.
@@ -80,12 +78,8 @@ class Origin:
 
 
 def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:
-    """The origin of every node that a step added, removed or changed, in graph order.
-
-    Args:
-        before: the graph before the step. matched: the graph after it under the ids of the one
-        before (`core.identity.carry_identity`).
-    """
+    """The origin of every node that a step added, removed or changed, in graph order; `matched` is
+    the graph after it under the ids of the one before (`core.identity.carry_identity`)."""
     search = _OriginSearch(before, matched)
     search.merge()
     search.pair_by_inputs(alike=True)
@@ -179,7 +173,7 @@ class _OriginSearch:
         for ident in (*(n.id for n in flat(body) if n.id in self.removed), old):
             self.went[ident] = _Link(How.MOVED, (new,), True)
         self.came[new] = _Link(How.REPLACES, (old,), True)
-        self.becomes[old] = self.becomes[self.old.value(old)] = new
+        self.becomes[old] = self.becomes[self.old.made_by.get(old, old)] = new
         self.stands_for[new] = old
 
     # 3. Readers.
@@ -231,20 +225,16 @@ class _OriginSearch:
                 behind = _reaches(new, old, self.new.reads, self.added)
                 self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
         elif old in self.went:
-            if typed and self.becomes.get(old) == new:
-                self._confirm(old, new)
+            if typed and self.becomes.get(old) == new:  # a second witness
+                self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
+                if new in self.came and old in self.came[new].nodes:
+                    self.came[new] = replace(self.came[new], sure=True)
         elif now.kind is Kind.CONSTANT and old in self.constant:
             self._stand(old, new, How.FOLDED, typed)
         elif new not in self.added and self._computed_from(old, new):
             self._is_left_out(old, new, sure)
         else:
             self._stand(old, new, How.REPLACED, typed)
-
-    def _confirm(self, old: str, new: str) -> None:
-        """A second witness says that `new` stands for `old`."""
-        self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
-        if new in self.came and old in self.came[new].nodes:
-            self.came[new] = replace(self.came[new], sure=True)
 
     def _is_left_out(self, old: str, new: str, sure: bool) -> None:
         # Where it reads what is new, it may compute something else than before.
@@ -275,15 +265,12 @@ class _OriginSearch:
                 continue
             node = self.old.nodes[ident]
             if node.body is not None:
-                self.went[ident] = self._opened(node)
+                self.went[ident] = self._opened(node.body)
                 continue
             fates = [self.went[r] for r in self.old.readers[ident] if r in self.removed]
             links = [link for f in fates if (link := self._served(ident, f)).how is not How.DEAD]
-            if not links:
-                guess = end and ident in ends
-                self.went[ident] = _Link(How.REPLACED, end, False) if guess else _DEAD
-                continue
-            self.went[ident] = _joined(links)
+            guess = _Link(How.REPLACED, end, False) if end and ident in ends else _DEAD
+            self.went[ident] = _joined(links) if links else guess
 
     def _served(self, ident: str, fate: _Link) -> _Link:
         """Where a node went whose reader had this fate."""
@@ -294,8 +281,8 @@ class _OriginSearch:
             return _Link(How.REPLACED, fate.nodes, False)
         return fate
 
-    def _opened(self, node: Node) -> _Link:
-        inside = () if node.body is None else tuple(n.id for n in flat(node.body))
+    def _opened(self, body: Graph) -> _Link:
+        inside = [n.id for n in flat(body)]
         kept = _first(i for i in inside if i in self.new.nodes)
         to = kept or _first(n for i in inside if i in self.went for n in self.went[i].nodes)
         return _Link(How.REPLACED, to, bool(kept)) if to else _DEAD
@@ -317,14 +304,12 @@ class _OriginSearch:
     def _comes(self, node: Node, by_place: Mapping[tuple[str, str], list[str]]) -> _Link:
         if node.kind in (Kind.INPUT, Kind.PARAMETER):
             return _Link(How.ARGUMENT, (), True)
-        if node.source.startswith(_GRADIENT):
-            forward = by_place.get((node.scope, node.source.removeprefix(_GRADIENT)))
-            if forward:
-                return _Link(How.GRADIENT, tuple(forward[:MOST]), True)
+        forward = by_place.get((node.scope, node.source.removeprefix(_GRADIENT)))
+        if forward and node.source.startswith(_GRADIENT):
+            return _Link(How.GRADIENT, tuple(forward[:MOST]), True)
         serves = (self.came[r] for r in self.new.readers[node.id] if r in self.came)
         kinds = (How.REPLACES, How.FOLDS, How.INSERTED, How.GRADIENT)
-        links = [s for s in serves if s.how in kinds]
-        if links:
+        if links := [s for s in serves if s.how in kinds]:
             link = _joined(links)
             return replace(link, sure=link.sure and link.how is not How.GRADIENT)
         there = by_place.get((node.scope, node.source), ())
@@ -354,8 +339,7 @@ class _OriginSearch:
 
     def _weighs(self, ident: str) -> bool:
         """Whether a node before the step reads both what constants decide and what they do not."""
-        reads = {i in self.constant for i in self.old.reads[ident]}
-        return len(reads) > 1
+        return len({i in self.constant for i in self.old.reads[ident]}) > 1
 
     def _computed_from(self, ident: str, source: str) -> bool:
         """Whether a removed node was computed, through removed ones, from another."""
@@ -364,11 +348,11 @@ class _OriginSearch:
     def result(self) -> tuple[Origin, ...]:
         into: dict[str, list[str]] = defaultdict(list)
         found: list[Origin] = []
-        for ident in self.old.nodes:
-            link = self.went.get(ident)
-            if link is not None and link.how in (How.FOLDED, How.MOVED):
+        for ident in filter(self.went.__contains__, self.old.nodes):
+            link = self.went[ident]
+            if link.how in (How.FOLDED, How.MOVED):
                 into[link.nodes[0]].append(ident)
-            if link is not None and ident in self.removed:
+            if ident in self.removed:
                 found.append(Origin(ident, "removed", link.how, link.nodes, link.sure))
         for ident, node in self.new.nodes.items():
             if ident in self.added:

@@ -27,15 +27,8 @@ SURE = 0.9  # pairs that are less sure than this are counted as such
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """One pass of a run.
-
-    Args:
-        name: the pass's.
-        seconds: None where that is not known.
-        idle: whether it is known to have changed nothing.
-        state: of the program after it, a text that is equal where the program is; "" not known.
-        failure: why it failed; "" where it did not.
-    """
+    """One pass of a run; `idle`: it is known to have changed nothing; `state` is of the program
+    after it, a text that is equal where the program is, "" where that is not known."""
 
     name: str
     seconds: float | None
@@ -49,8 +42,6 @@ class ComparedRun:
     """What is compared.
 
     Args:
-        label: what people call it.
-        ir: "relay" or "relax".
         steps: in order; those that did not run are left out.
         graph: the program after a step by its index, -1 before all; None where it is not known.
         about: what else is to be said of it.
@@ -85,19 +76,16 @@ def compare(a: ComparedRun, b: ComparedRun) -> Row:
     code = a.about.get("code"), b.about.get("code")
     other_code = None not in code and code[0] != code[1]
     same = first is None and (end is None or bool(end["same"])) and not other_code
-    sides = {
-        side: {
-            "label": run.label,
-            "engine": run.ir,
-            "steps": len(run.steps),
-            "seconds": _sum(s.seconds for s in run.steps),
-            **run.about,
-        }
-        for side, run in (("a", a), ("b", b))
-    }
+    sides = {"a": _about(a), "b": _about(b)}
     found = {"same": same, "other_code": other_code, "steps": rows}
     document = {**sides, **found, "first_difference": first, "end": end}
     return {"verdict": verdict(document), **document}
+
+
+def _about(run: ComparedRun) -> Row:
+    seconds = [s.seconds for s in run.steps if s.seconds is not None]
+    taken = {"steps": len(run.steps), "seconds": sum(seconds) if seconds else None}
+    return {"label": run.label, "engine": run.ir, **taken, **run.about}
 
 
 def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
@@ -115,25 +103,21 @@ def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
 
 def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> Row:
     steps = {side: run.steps[at] for side, run, at in (("a", a, i), ("b", b, j)) if at is not None}
-    seconds = {side: steps[side].seconds if side in steps else None for side in "ab"}
+    times = {side: s.seconds for side, s in steps.items() if s.seconds is not None}
+    slower = None
+    if len(times) == 2:
+        less, more = sorted(times, key=times.__getitem__)
+        much = times[more] > SLOWER * times[less] and times[more] - times[less] > LEAST
+        slower = more if much else None
     return {
         "pass": next(iter(steps.values())).name,
         "a": i,
         "b": j,
         "only": None if len(steps) == 2 else next(iter(steps)),
-        **{f"{side}_seconds": time for side, time in seconds.items()},
-        "slower": _slower(seconds["a"], seconds["b"]),
+        **{f"{side}_seconds": times.get(side) for side in "ab"},
+        "slower": slower,
         **{f"{side}_failure": (side in steps and steps[side].failure) or None for side in "ab"},
     }
-
-
-def _slower(a: float | None, b: float | None) -> str | None:
-    """Which of two runs took longer over a step, if any did by much."""
-    if a is None or b is None:
-        return None
-    less, more = sorted((a, b))
-    much = more > SLOWER * less and more - less > LEAST
-    return ("a" if a > b else "b") if much else None
 
 
 def _first_difference(
@@ -180,14 +164,13 @@ def _same_text(a: ComparedRun, b: ComparedRun, at: Mapping[str, int]) -> bool | 
 
 def program_document(matching: Matching) -> Row:
     """Two graphs beside each other: nodes by kind, operators, kernels, bytes, FLOPs."""
-    left, right = matching.left, matching.right
-    changed = matching.changed
-    pairs = matching.pairs
+    left, right, pairs = matching.left, matching.right, matching.pairs
+    changed, was, now = len(matching.changed), kernels(left), kernels(right)
     return {
         "same": matching.same,
         "counts": {
-            "same": len(pairs) - len(changed),
-            "changed": len(changed),
+            "same": len(pairs) - changed,
+            "changed": changed,
             "added": len(matching.added),
             "removed": len(matching.removed),
             "unsure": sum(p.sure < SURE for p in pairs),
@@ -196,8 +179,13 @@ def program_document(matching: Matching) -> Row:
         "rules": dict(Counter(p.rule.value for p in pairs)),
         "nodes": node_rows(matching),
         "operators": [r for r in changes.operator_rows(left, right) if r["before"] != r["after"]],
-        "kernels": _counted(kernels(left), kernels(right), "kernel"),
-        "figures": {"a": _figures(left), "b": _figures(right)},
+        "kernels": [
+            {"kernel": k, "a": was[k], "b": now[k]} for k in {**was, **now} if was[k] != now[k]
+        ],
+        "figures": {
+            side: {**changes.figures(graph), "kernels": sum(counts.values())}
+            for side, graph, counts in (("a", left, was), ("b", right, now))
+        },
     }
 
 
@@ -211,32 +199,31 @@ def coloured_side(matching: Matching, side: int) -> Row:
     """What a `View` is given to show in colour what differs in the left graph (0) or the right."""
     outer = outer_nodes(matching.right if side else matching.left)
     style: dict[str, str] = {}
-    changed = [p.right if side else p.left for p in matching.changed]
-    gone = matching.added if side else matching.removed
-    for name, ids in (("changed", changed), ("added" if side else "removed", gone)):
-        for ident in ids:
-            if ident in outer:
-                style.setdefault(outer[ident], "changed")
-            else:
-                style[ident] = name
-    unsure = (p for p in matching.pairs if not p.same or p.sure < SURE)
-    said = ((p, f"{p.rule.value}, {100 * p.sure:.0f} % sure") for p in unsure)
+    pairs = [(p.right if side else p.left, p) for p in matching.pairs]
+    changed = [(ident, "changed") for ident, p in pairs if not p.same]
+    gone = (
+        [(i, "added") for i in matching.added]
+        if side
+        else [(i, "removed") for i in matching.removed]
+    )
+    for ident, name in changed + gone:
+        if ident in outer:
+            style.setdefault(outer[ident], "changed")
+        else:
+            style[ident] = name
+    unsure = ((ident, p) for ident, p in pairs if not p.same or p.sure < SURE)
     return {
         "highlight": style,
-        "notes": {p.right if side else p.left: text for p, text in said},
+        "notes": {i: f"{p.rule.value}, {100 * p.sure:.0f} % sure" for i, p in unsure},
         "shines_through": ("changed", "removed", "added", "aligned"),
         "colours": "What differs",
     }
 
 
-def _figures(graph: Graph) -> Row:
-    return {**changes.figures(graph), "kernels": sum(kernels(graph).values())}
-
-
 def node_rows(matching: Matching) -> list[Row]:
     """One row a node that only one graph has, or that is another in the other one."""
-    left = {n.id: n for n in flat(matching.left)}
-    right = {n.id: n for n in flat(matching.right)}
+    left, right = ({n.id: n for n in flat(g)} for g in (matching.left, matching.right))
+    texts = _texts(matching)
     rows: list[Row] = [
         {
             "what": "changed",
@@ -246,12 +233,10 @@ def node_rows(matching: Matching) -> list[Row]:
             "scope": left[p.left].scope or right[p.right].scope,
             "rule": p.rule.value,
             "sure": p.sure,
+            "text": texts.get(p.left, ""),
         }
         for p in matching.changed
     ]
-    texts = _texts(matching)
-    for row in rows:
-        row["text"] = texts.get(row["a"], "")
     for what, ids, nodes, side in (
         ("removed", matching.removed, left, "a"),
         ("added", matching.added, right, "b"),
@@ -284,16 +269,6 @@ def kernels(graph: Graph) -> Counter[str]:
         elif node.kind is Kind.CALL and node.attrs.get("call") in KERNELS:
             found[kernel_name(node)] += 1
     return found
-
-
-def _counted(was: Mapping[str, int], now: Mapping[str, int], name: str) -> list[Row]:
-    rows = [{name: k, "a": was.get(k, 0), "b": now.get(k, 0)} for k in {**was, **now}]
-    return [r for r in rows if r["a"] != r["b"]]
-
-
-def _sum(seconds: Any) -> float | None:
-    known = [s for s in seconds if s is not None]
-    return sum(known) if known else None
 
 
 def verdict(document: Row) -> str:

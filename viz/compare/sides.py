@@ -20,12 +20,8 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
 
 
 def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> ComparedRun:
-    """A model through a pipeline; as it is imported where that has no steps.
-
-    Args:
-        ask: asks the engine; what it raises while there is no answer comes through.
-        stepped: as of `engine.jobs.step.step`.
-    """
+    """A model through a pipeline, `stepped` as of `engine.jobs.step.step`; as it is imported where
+    that has no steps. What `ask` raises while there is no answer comes through."""
     indices, steps = [-1], []
     for index, record in enumerate(stepped.records):
         if record.enabled:

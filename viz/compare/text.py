@@ -121,11 +121,8 @@ class Stretch:
 
 
 def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
-    """Two texts side by side; of each at most `MOST_LINES` lines.
-
-    Args:
-        work: that is left for this; by default enough for one pair of texts.
-    """
+    """Two texts side by side, of each at most `MOST_LINES` lines; `work` is what is left for this,
+    by default enough for one pair."""
     work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
@@ -143,23 +140,15 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
         for a, b in _paired(was[i:i_end], now[j:j_end], work):
             one, other = "" if a is None else was[i + a], "" if b is None else now[j + b]
             left, right = _words(one, other, work)
-            rows.append(
-                (
-                    None if a is None else (i + a + 1, left),
-                    None if b is None else (j + b + 1, right),
-                )
-            )
+            before = None if a is None else (i + a + 1, left)
+            rows.append((before, None if b is None else (j + b + 1, right)))
         found.append(Stretch(False, rows))
     return found
 
 
 def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
-    """What stands side by side, as the browser's `text_diff.js` takes it.
-
-    Args:
-        titles: of the two sides.
-        same: what is said where nothing differs.
-    """
+    """What stands side by side, as the browser's `text_diff.js` takes it; `same` is said where
+    nothing differs."""
     return {
         "titles": titles,
         "sameText": same,
@@ -204,9 +193,8 @@ def _opcodes(
     head = next((k for k in range(short) if was[k] != now[k]), short)
     rest = short - head
     tail = next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
-    inner = _LineMatcher(
-        was[head : len(was) - tail], now[head : len(now) - tail], work, True
-    ).get_opcodes()
+    middle = was[head : len(was) - tail], now[head : len(now) - tail]
+    inner = _LineMatcher(*middle, work, True).get_opcodes()
     found = [("equal", 0, head, 0, head)] if head else []
     found += [(kind, i + head, e + head, j + head, f + head) for kind, i, e, j, f in inner]
     if tail:

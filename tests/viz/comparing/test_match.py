@@ -101,7 +101,7 @@ def test_a_fused_group_goes_to_what_holds_most_of_it():
     right = graph_of(["x", group("g", "exp", "x", small), "l log g; s sqrt l"])
     found = match(left, right)
     assert pairs(found) == {"x": "x", "f.1": "g.1", "f.2": "l", "f": "g", "s": "s"}
-    pair = found.by_left["f"]
+    pair = found.by_side[0]["f"]
     assert (pair.rule, pair.sure, pair.same) == (Rule.INSIDE, 0.5, False)
     assert {p.left for p in found.changed} == {"f"}
 

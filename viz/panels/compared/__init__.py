@@ -71,8 +71,7 @@ class _Comparison:
         return None if ident is None else outer_nodes(self.graphs[side]).get(ident, ident)
 
     def pair(self, side: int, ident: str) -> Pair | None:
-        matching = self.matching
-        return (matching.by_right if side else matching.by_left).get(ident)
+        return self.matching.by_side[side].get(ident)
 
 
 def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None:
