@@ -41,7 +41,7 @@ LINES = {
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,
-    "viz": 26220,
+    "viz": 25955,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -1,7 +1,7 @@
 """A report of a fault with a page beside its text: the same sections, and the module drawn."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from relascope.core.graph import Graph
 from relascope.engine.protocol.fault import Report
@@ -47,7 +47,7 @@ def _sheet(report: Report) -> Sheet:
         row = StepListRow(_SIDES[1], "", added=more, removed=less, changed=other)
         rows.append(replace(row, nodes=len(after)))
     steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
-    listing = {"list": "steps", "rows": [{**asdict(row), "idle": row.idle} for row in rows]}
+    listing = {"list": "steps", "rows": [row.data for row in rows]}
     steps_tab(file, StepsSheet(steps, _Sides(report), listing, len(steps) - 1), PLAIN)
     return file
 

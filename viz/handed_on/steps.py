@@ -5,7 +5,7 @@ step stands behind a key, whose graph and text an engine or a recording has.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from relascope.core.graph import Graph
@@ -223,7 +223,7 @@ def steps_of(
         pair = start_of(ir, pipeline, index), index
         title = f"Step {index + 1} of {len(pipeline)}: {row.title}"
         steps.append(StepSheet(title, [("", pair, "")], said))
-    shown = [{**asdict(row), "idle": row.idle, "fixed": True} for row in listed]
+    shown = [row.data | {"fixed": True} for row in listed]
     answers = _Engine(ask, source, pipeline)
     return StepsSheet(steps, answers, {"list": "steps", "rows": shown}, len(pipeline))
 

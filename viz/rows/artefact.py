@@ -26,17 +26,13 @@ TYPED = (
 
 def document(found: Artefact, code: bool = True) -> Row:
     """What `compile MODEL` prints; with each kernel's code where that is wished."""
-    return {
-        **fields(found, "target library_bytes code_bytes build_seconds notes files"),
-        "kernels": [
-            {
-                **fields(k, "name phase bytes launches"),
-                "lines": {language: text.count("\n") + 1 for language, text in k.code},
-                **({"code": dict(k.code)} if code else {}),
-            }
-            for k in found.kernels
-        ],
-    }
+    kernels = []
+    for kernel in found.kernels:
+        lines = {language: text.count("\n") + 1 for language, text in kernel.code}
+        more = {"code": dict(kernel.code)} if code else {}
+        kernels.append({**fields(kernel, "name phase bytes launches"), "lines": lines, **more})
+    names = "target library_bytes code_bytes build_seconds notes files"
+    return {**fields(found, names), "kernels": kernels}
 
 
 def compiled_sections(document: Row) -> list[Section]:

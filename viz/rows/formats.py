@@ -19,11 +19,14 @@ def sandbox_words(restrictions: Sequence[str]) -> str:
     return f"runs sandboxed: {', '.join(restrictions)}" if restrictions else "runs unsandboxed"
 
 
+_THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+
+
 def flops(count: float | None) -> str:
     """Floating point operations in a unit that reads well."""
     if count is None:
         return "unknown"
-    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for unit, factor in _THOUSANDS[1:]:
         if count >= factor:
             return f"{count / factor:.3g} {unit}"
     return f"{count:.0f}"
@@ -33,10 +36,8 @@ def rate_text(rate: float | None, unit: str) -> str:
     """A rate in a unit that reads well: `73.4 GFLOP/s`; "unknown" where it is."""
     if rate is None:
         return "unknown"
-    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if rate >= factor:
-            return f"{rate / factor:.3g} {letter}{unit}"
-    return f"{rate:.3g} {unit}"
+    letter, factor = next((one for one in _THOUSANDS if rate >= one[1]), ("", 1.0))
+    return f"{rate / factor:.3g} {letter}{unit}"
 
 
 def number(count: int) -> str:

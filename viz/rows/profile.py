@@ -42,12 +42,19 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
         "estimated_peak_bytes first_bad"
     )
     kernels = [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))]
+    notes = list(profile.notes)
+    if over := _beaten(kernels):
+        notes.append(
+            f"{'One kernel is' if over == 1 else f'{over} kernels are'} quicker than the peaks "
+            "allow: the machine was busy while they were measured. Measure them again when it is "
+            "quiet."
+        )
     return {
         **fields(profile, names),
         "phases": [_phase(profile, p) for p in profile.phases],
         "kernels": kernels,
         "error": worst(profile.comparisons),
-        "notes": [*profile.notes, *_beaten(kernels)],
+        "notes": notes,
     }
 
 
@@ -73,28 +80,16 @@ def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> 
     return replace(profile, kernels=tuple(kernels))
 
 
-def _beaten(kernels: Iterable[Row]) -> list[str]:
-    """What to say where kernels were quicker than what was measured as the machine's best."""
-    over = sum((k["of_peak"] or 0) > BEATEN for k in kernels)
-    if not over:
-        return []
-    which = "One kernel is" if over == 1 else f"{over} kernels are"
-    return [
-        f"{which} quicker than the peaks allow: the machine was busy while they were measured. "
-        "Measure them again when it is quiet."
-    ]
-
-
-def is_beaten(document: Row) -> bool:
-    """Whether kernels were quicker than the peaks allow, so that no share of them is known."""
-    return bool(_beaten(document["kernels"]))
+def _beaten(kernels: Iterable[Row]) -> int:
+    """How many kernels were quicker than the peaks allow, so that no share of them is known."""
+    return sum((k["of_peak"] or 0) > BEATEN for k in kernels)
 
 
 def peak_texts(document: Row) -> list[tuple[str, ...]]:
     """At how much of the machine's peak each phase runs, as `figures` takes it. Where kernels have
     beaten the peaks, these are none, and no share of them is told."""
     told = [p for p in document["phases"] if p["of_peak"] is not None]
-    if is_beaten(document):
+    if _beaten(document["kernels"]):
         return [("not known: kernels beat it", f"{p['name']}, of peak", "unsure") for p in told]
     return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at") for p in told]
 
@@ -138,31 +133,24 @@ def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) 
 
 def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
     """What a call reads, and what it makes: `1×64×32×32, 64×64×3×3 → 1×64×32×32`."""
-    given = [t.shape for i in node.edges if i in by_id for t in by_id[i].outputs]
-    read, made = (
-        ", ".join(map(shape_text, shapes)) for shapes in (given, [t.shape for t in node.outputs])
-    )
-    return f"{read} → {made}"
+    read = [t.shape for i in node.edges if i in by_id for t in by_id[i].outputs]
+    made = [t.shape for t in node.outputs]
+    return " → ".join(", ".join(map(shape_text, shapes)) for shapes in (read, made))
 
 
 def computing(document: Row, operator: str) -> list[int]:
-    """The kernels that compute an operator, in order of execution, by their indices.
+    """The kernels of a `profile_document` that compute an operator, in order of execution, by their
+    indices; EngineError, kind "usage", where there are none.
 
     Args:
-        document: of `profile_document`.
         operator: its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
-
-    Raises:
-        EngineError: kind "usage"; there are none, and what there is.
     """
-    found, known = [], []
-    for kernel in document["kernels"]:
-        known += kernel["operators"]
-        if any(f".{title}".endswith(f".{operator}") for title in kernel["operators"]):
-            found.append(kernel["index"])
+    kernels, end = document["kernels"], f".{operator}"
+    found = [k["index"] for k in kernels if any(f".{o}".endswith(end) for o in k["operators"])]
     if not found:
-        message = f"No kernel of this program computes {operator}."
-        hint = f"They compute {', '.join(sorted(set(known))) or 'what is not known'}."
+        known = ", ".join(sorted({o for k in kernels for o in k["operators"]}))
+        message, hint = f"No kernel of this program computes {operator}.", "They compute {}."
+        hint = hint.format(known or "what is not known")
         raise EngineError("usage", message, "--operator", hint)
     return found
 
@@ -183,6 +171,7 @@ def profile_sections(document: Row) -> list[Section]:
         notes.append(f"The first kernel that puts out NaN or infinity is {name}.")
     said = [*([chosen_text(document)] if "chosen" in document else ()), *phase_texts(document)]
     none = ["no node of the graph"]
+    rows = [{**k, "operators": k["operators"] or none} for k in listed_kernels(document)]
     return [
         figures(
             (document["machine"], ""),
@@ -194,11 +183,7 @@ def profile_sections(document: Row) -> list[Section]:
         figures(*peak_texts(document), large=True),
         *(sentence(note, True) for note in notes),
         *map(sentence, (*said, peaks_text(document["peaks"]))),
-        table(
-            "",
-            [{**k, "operators": k["operators"] or none} for k in listed_kernels(document)],
-            _KERNELS,
-        ),
+        table("", rows, _KERNELS),
     ]
 
 
@@ -232,7 +217,7 @@ def heat(profile: Profile) -> dict[str, float]:
 
 def phase_texts(document: Row) -> list[str]:
     """Where the time of each phase went, in sentences."""
-    beaten = is_beaten(document)
+    beaten = bool(_beaten(document["kernels"]))
     return [_phase_text(p, beaten) for p in document["phases"]]
 
 
@@ -274,15 +259,12 @@ def peaks_text(peaks: Row | None) -> str:
     if peaks is None:
         return "The machine's peaks were not measured."
     threads = f", {peaks['threads']} threads" if peaks["threads"] else ""
-    products = ", ".join(
-        f"{rate_text(rate, 'FLOP/s')} in {dtype}" for dtype, rate in peaks["flops"]
-    )
     rates = [rate for _, rate in peaks["bandwidth"]]
-    return (
-        f"The machine's peaks, measured with PyTorch ({peaks['device']}{threads}): "
-        f"{products + ', ' if products else ''}{rate_text(rates[0], 'B/s')} within its caches, "
-        f"{rate_text(rates[-1], 'B/s')} from memory."
-    )
+    told = [f"{rate_text(rate, 'FLOP/s')} in {dtype}" for dtype, rate in peaks["flops"]]
+    told.append(f"{rate_text(rates[0], 'B/s')} within its caches")
+    told.append(f"{rate_text(rates[-1], 'B/s')} from memory")
+    about = f"measured with PyTorch ({peaks['device']}{threads})"
+    return f"The machine's peaks, {about}: {', '.join(told)}."
 
 
 def share_text(share: float | None) -> str:

@@ -51,22 +51,19 @@ def _bad(row: Row) -> bool:
 
 def pass_rows(recording: Recording) -> list[Row]:
     """One row a run of a pass, in the order in which they began."""
-    whole = whole_seconds(recording)
-    return [_row(one, whole) for one in recording.passes]
-
-
-def _row(one: PassRun, whole: float) -> Row:
-    touched = one.touched
-    return {
-        **fields(one, "number depth"),
-        "pass": one.name,
-        **fields(one, "opt_level seconds own_seconds"),
-        "functions": None if one.before is None else len(one.before),
-        "touched": None if touched is None else list(touched),
-        **fields(one, "failure kind"),
-        "ended": one.seconds is not None,
-        "slow": (one.own_seconds or 0.0) > SLOW * whole,
-    }
+    slow = SLOW * whole_seconds(recording)
+    return [
+        {
+            **fields(one, "number depth"),
+            "pass": one.name,
+            **fields(one, "opt_level seconds own_seconds"),
+            "functions": None if one.before is None else len(one.before),
+            **fields(one, "touched failure kind"),
+            "ended": one.seconds is not None,
+            "slow": (one.own_seconds or 0.0) > slow,
+        }
+        for one in recording.passes
+    ]
 
 
 def as_columns(rows: Sequence[Row]) -> Row:
@@ -116,13 +113,8 @@ def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) 
         if row[name] is not None
     ]
     inside = (around or insides(rows))[at]
-    parts = [
-        f"pass {number(at)} of {number(len(rows))}",
-        f"level {row['opt_level']}",
-        *times,
-        *([f"in {' › '.join(inside)}"] if inside else []),
-    ]
-    return ", ".join(parts)
+    parts = [f"pass {number(at)} of {number(len(rows))}", f"level {row['opt_level']}", *times]
+    return ", ".join(parts + ([f"in {' › '.join(inside)}"] if inside else []))
 
 
 def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -154,17 +146,15 @@ def became(function: str, old: str | None, new: str | None, row: Row, ended: boo
 
 def gaps(document: Row) -> list[str]:
     """What a `recording_document` lacks, and where its compile stopped, a sentence each."""
-    found = []
-    if not document["whole"]:
-        said = "The recording ends in the middle of a line: the compile was ended as it wrote it."
-        found.append(said)
-    if document["stopped"]:
-        found.append(f"The compile went on, but its recording ended: {document['stopped'][:500]}")
-    if document["end"]:
-        found.append(document["end"])
-    if not document["totals"]:
-        found.append("No pass was run while this was recorded.")
-    return found
+    cut = "The recording ends in the middle of a line: the compile was ended as it wrote it."
+    stopped = document["stopped"]
+    found = (
+        not document["whole"] and cut,
+        stopped and f"The compile went on, but its recording ended: {stopped[:500]}",
+        document["end"],
+        not document["totals"] and "No pass was run while this was recorded.",
+    )
+    return [said for said in found if said]
 
 
 def recording_document(recording: Recording, rows: Sequence[Row]) -> Row:
@@ -183,15 +173,13 @@ def runs_table(rows: Sequence[Row]) -> Section:
     for row in rows:
         failure, touched = row["failure"], row["touched"]
         last = None if failure is None else (failure or "failed").splitlines()[-1][:200]
-        cells.append(
-            {
-                **row,
-                "pass": "  " * min(row["depth"], 40) + row["pass"],
-                "changed": None if touched is None else len(touched),
-                "names": functions_text(touched or ()),
-                "failed": last if last or row["ended"] else "did not end",
-            }
-        )
+        more = {
+            "pass": "  " * min(row["depth"], 40) + row["pass"],
+            "changed": None if touched is None else len(touched),
+            "names": functions_text(touched or ()),
+            "failed": last if last or row["ended"] else "did not end",
+        }
+        cells.append(row | more)
     return table("", cells, _RUNS)
 
 
@@ -218,11 +206,8 @@ UNDER_WAY = "The recording ends while this pass runs: the compile was ended in i
 
 def passes_filter(row: Row, only: str | None) -> bool:
     """Whether a filter of `FILTERS` lets a row of `pass_rows` through; None lets all."""
-    if only == "changed":
-        return bool(row["touched"])
-    if only == "slow":
-        return bool(row["slow"])
-    return only is None or row["failure"] is not None or not row["ended"]
+    lets = {"changed": row["touched"], "slow": row["slow"], "failed": _bad(row), None: True}
+    return bool(lets[only])
 
 
 def total_rows(rows: Sequence[Row]) -> list[Row]:
@@ -235,17 +220,11 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
     for name, of in runs.items():
         times = [r["own_seconds"] or 0.0 for r in of]
         touched = Counter(function for r in of for function in r["touched"] or ())
-        found.append(
-            {
-                "pass": name,
-                "runs": len(of),
-                "own_seconds": sum(times),
-                "longest": max(times),
-                "share": sum(times) / whole if whole else 0.0,
-                "changed": sum(bool(r["touched"]) for r in of),
-                "functions": functions_text([function for function, _ in touched.most_common()]),
-            }
-        )
+        row = {"pass": name, "runs": len(of), "own_seconds": sum(times), "longest": max(times)}
+        row["share"] = sum(times) / whole if whole else 0.0
+        row["changed"] = sum(bool(r["touched"]) for r in of)
+        row["functions"] = functions_text([function for function, _ in touched.most_common()])
+        found.append(row)
     return sorted(found, key=lambda r: -r["own_seconds"])
 
 
@@ -264,17 +243,17 @@ def step_diff(recording: Recording, number: int) -> str:
     if not 0 <= number < len(recording.passes):
         message = f"There is no pass {number}: the recording has {len(recording.passes)}."
         raise EngineError("usage", message, str(number), "They are counted from 0.")
-    run, parts = recording.passes[number], []
+    run = recording.passes[number]
     if run.touched is None:
         message = f"What pass {number}, {run.name}, changed is not known. "
         raise EngineError("file", message + no_module(run), recording.path.name)
-    for name in run.touched:
-        old, new = (
-            recording.text(side[name]) if side and name in side else ""
-            for side in (run.before, run.after)
-        )
-        parts.append(text_diff(old, new, (f"{name} before", f"{name} after")))
-    return "\n".join(parts)
+
+    def diff(name: str) -> str:
+        sides = (run.before or {}, run.after or {})
+        old, new = (recording.text(side[name]) if name in side else "" for side in sides)
+        return text_diff(old, new, (f"{name} before", f"{name} after"))
+
+    return "\n".join(map(diff, run.touched))
 
 
 def functions_text(names: Sequence[str]) -> str:

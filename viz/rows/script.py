@@ -14,7 +14,8 @@ def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") ->
     """Python code that loads the model, by its file's `label` where it is no sample, runs the
     passes one by one, and compares with PyTorch."""
     name = source.model if _is_named(source) else label or source.model
-    return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *_END])
+    end = "", "sys.exit(0 if run.check() else 1)", ""
+    return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *end])
 
 
 def _is_named(source: ModelSource) -> bool:
@@ -44,8 +45,8 @@ def arguments(source: ModelSource, label: str) -> list[str]:
 
 def training_arguments(source: ModelSource) -> list[str]:
     """Those that ask for training, and for another gradient than TVM's."""
-    training = ["--training"] if source.training else []
-    return training + (["--gradient", source.gradient] if source.gradient != "tvm" else [])
+    gradient = ["--gradient", source.gradient] if source.gradient != "tvm" else []
+    return ["--training"] * source.training + gradient
 
 
 _HEAD = '''"""{name} in {title}, {mode}, pass by pass; written by relascope.
@@ -79,9 +80,6 @@ def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str) -> str:
         ir=ir,
         source=made,
     )
-
-
-_END = ("", "sys.exit(0 if run.check() else 1)", "")
 
 
 def _source(source: ModelSource, name: str) -> str:

@@ -80,11 +80,8 @@ def _text(section: Section) -> str:
     if kind == "figures":
         return "; ".join(f"{value} {label}".strip() for value, label in section["items"])
     if kind == "chart":
-        return (
-            "\n".join((section["title"], section["text"], section["note"]))
-            if section["text"]
-            else ""
-        )
+        shown = (section[part] for part in ("title", "text", "note"))
+        return "\n".join(shown) if section["text"] else ""
     if not section["rows"]:
         return ""
     rows, most = section["rows"], section["most"]

@@ -1,7 +1,7 @@
 """The rows of a pipeline's steps and what one changed, as the page and a file show them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from relascope.core.graph import Graph
@@ -11,7 +11,7 @@ from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline, is_tvms
 from relascope.viz.compare import changes
 from relascope.viz.compare.runs import SURE
-from relascope.viz.rows import Row, formats, sections
+from relascope.viz.rows import Row, fields, formats, sections
 from relascope.viz.rows.sections import Section, table
 
 CHANGED = "what; node: op; where it came from, or went: text; module: scope; id"
@@ -26,8 +26,6 @@ class StepListRow:
 
     Args:
         fixed: it cannot be switched off or taken out.
-        looking: its pass is for looking only.
-        parameters: those that it was given, as its text has them.
         failure: why it failed, or what a bisection blames it for.
         waiting: it was not run, as only the steps before it were asked for.
         error: after it, against what the program computes, where that is known.
@@ -53,6 +51,11 @@ class StepListRow:
     def idle(self) -> bool:
         """Whether it ran and changed nothing."""
         return (self.added, self.removed, self.changed) == (0, 0, 0)
+
+    @property
+    def data(self) -> Row:
+        """As the list in the browser takes it."""
+        return asdict(self) | {"idle": self.idle}
 
 
 def rows(
@@ -82,18 +85,11 @@ def rows(
             row = replace(row, waiting=True)
         elif records is not None:
             done = records[index]
-            failure = done.error
-            row = replace(
-                row,
-                added=done.added,
-                removed=done.removed,
-                changed=done.changed,
-                nodes=done.nodes,
-                time=formats.milliseconds(done.seconds) if step.enabled and not failure else "",
-                failure=" ".join(filter(None, (failure.message, failure.hint)))
-                if failure
-                else row.failure,
-            )
+            row = replace(row, **fields(done, "added removed changed nodes"))
+            if error := done.error:
+                row = replace(row, failure=" ".join(filter(None, (error.message, error.hint))))
+            elif step.enabled:
+                row = replace(row, time=formats.milliseconds(done.seconds))
         result.append(row)
     return result
 
@@ -124,19 +120,16 @@ def side_text(side: str, about: Row) -> str:
 def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
     """Steps of two runs beside each other, as of `viz.compare.runs.compare`; `first` differs."""
 
-    def words(row: Row) -> str:
+    shown = []
+    for row in rows:
         said = ["parts here"] if _is_first(row, first) else []
         said += [f"only {row['only'].upper()}"] if row["only"] else []
         said += [f"took longer in {row['slower'].upper()}, run once"] if row["slower"] else []
         said += [f"fails in {s.upper()}" for s in ("a", "b") if row[f"{s}_failure"]]
-        return ", ".join(said)
-
-    shown = []
-    for row in rows:
         a, b = (None if row[s] is None else 1e3 * row[s] for s in ("a_seconds", "b_seconds"))
         ratio = b / a if a and b is not None else None
-        cells = {"what differs": words(row), "A ms": a, "B ms": b, "B over A": ratio}
-        shown.append({"pass": row["pass"], **cells})
+        times = {"A ms": a, "B ms": b, "B over A": ratio}
+        shown.append({"pass": row["pass"], "what differs": ", ".join(said), **times})
     return table("Steps beside each other", shown, most=_DIFFERENT)
 
 

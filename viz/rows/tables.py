@@ -27,7 +27,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
-from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Capture, Cut, Joint, cut, cut_of
+from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
@@ -103,15 +103,12 @@ def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
 
 def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
     """One row a module, as `modules MODEL` prints them; types as text."""
-    return [
-        {
-            **fields(m, "path parameters calls seconds"),
-            "class": m.kind,
-            "inputs": [str(t) for t in m.inputs],
-            "outputs": [str(t) for t in m.outputs],
-        }
-        for m in modules
-    ]
+
+    def row(m: ModuleRow) -> Row:
+        types = {"inputs": [*map(str, m.inputs)], "outputs": [*map(str, m.outputs)]}
+        return {**fields(m, "path parameters calls seconds"), "class": m.kind, **types}
+
+    return [*map(row, modules)]
 
 
 def modules_table(modules: Iterable[Row]) -> Section:
@@ -141,12 +138,8 @@ def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]
 
     def row(ident: str, value: float | str) -> Row:
         told = value if isinstance(value, str) or isfinite(value) else str(value)  # as JSON can
-        return {
-            "value": told,
-            "node": nodes[ident].title,
-            "module": nodes[ident].scope,
-            "id": ident,
-        }
+        node = nodes[ident]
+        return {"value": told, "node": node.title, "module": node.scope, "id": ident}
 
     def order(one: Row) -> tuple[bool, Any]:
         text = isinstance(one["value"], str)
@@ -158,12 +151,11 @@ def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]
 def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:
     """The counts of `graph MODEL`; of an imported model also the arguments, inputs first, and what
     the import did, one row an operator of PyTorch's or a sort of tensors."""
-    held = [n.bytes or 0 for n in graph if n.kind is Kind.PARAMETER]
     counts = {
         "nodes": len(graph),
         "edges": graph.edge_count,
         "operators": graph.operators,
-        "parameter_bytes": sum(held),
+        "parameter_bytes": sum(n.bytes or 0 for n in graph if n.kind is Kind.PARAMETER),
     }
     if info is None:
         return counts
@@ -182,8 +174,13 @@ def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:
 
 def graph_sections(document: Row) -> list[Section]:
     """What `graph_facts` says: figures, and tables of operators, arguments and the import."""
-    kinds = {True: "input", False: "parameter"}
-    arguments = [{**a, "kind": kinds[a["input"]]} for a in document.get("arguments", ())]
+    arguments = [
+        {**a, "kind": "input" if a["input"] else "parameter"} for a in document.get("arguments", ())
+    ]
+    changes = [
+        {**c, "modules": _few(c["modules"]), "became": c["became"] or None}
+        for c in document.get("changes", ())
+    ]
     parameters, seconds = document.get("parameters"), document.get("seconds")
     return [
         figures(
@@ -196,14 +193,7 @@ def graph_sections(document: Row) -> list[Section]:
         ),
         table("Operators", [{"operator": o, "calls": n} for o, n in document["operators"].items()]),
         table("Arguments", arguments, "name; kind; shape; dtype; bytes", most=10),
-        table(
-            "What the import did",
-            [
-                {**c, "modules": _few(c["modules"]), "became": c["became"] or None}
-                for c in document.get("changes", ())
-            ],
-            IMPORTED,
-        ),
+        table("What the import did", changes, IMPORTED),
     ]
 
 
@@ -246,18 +236,18 @@ def cut_document(cut: Cut) -> Row:
     measured. `held` is `passes.cuts.depth.Depth`.
     """
     by_id = cut.joint.graph.by_id
-
-    def row(capture: Capture) -> Row:
-        return {**plain(capture), "reader_labels": [by_id[r].title for r in capture.readers]}
-
+    captures, masks = (
+        [{**plain(c), "reader_labels": [by_id[r].title for r in c.readers]} for c in saved]
+        for saved in (cut.captures, cut.masks)
+    )
     names = (
         "strategy bytes peak_bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
         "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share spared"
     )
     return {
         **fields(cut, names),
-        "captures": [row(c) for c in cut.captures],
-        "masks": [row(m) for m in cut.masks],
+        "captures": captures,
+        "masks": masks,
         "by_hand": {
             "save": sorted(cut.wish.save),
             "recompute": sorted(cut.wish.recompute),
@@ -312,27 +302,20 @@ def cut_sections(document: Row) -> list[Section]:
         f"{size(rivals['pytorch_min_cut_bytes'])}, and with {BEST} "
         f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}".strip()
     )
+    left, ids = "Read by the backward and not saved, and why", [r["id"] for r in spared]
     sections = [
         figures((title, ""), *cut_figures(document)),
         *(sentence(text) for text in (document["cap"], beside) if text),
         table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
-        table(
-            "Read by the backward and not saved, and why",
-            spared,
-            SPARED,
-            [r["id"] for r in spared],
-            most=10,
-        ),
+        table(left, spared, SPARED, ids, most=10),
     ]
     if "frontier" in document:
         now = title, document["bytes"], document["net_share"]
         note = PROVEN if document["proven"] else STOPPED
         told = "Bytes kept against time added"
         sections.append(chart(told, "frontier", document, rivals, now, note=note))
-    sections.append(
-        chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD)
-    )
-    return [*sections, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
+    held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD)
+    return [*sections, held, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:
@@ -346,11 +329,8 @@ def torch_saved_document(saved: TorchSaved) -> Row:
 
 
 def frontier_document(joint: Joint) -> Row:
-    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies.
-
-    `share` and `net_share` are a cut's; `proven` says whether the frontier has every cut that is
-    best at some price.
-    """
+    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
+    `proven` says whether the frontier has every cut that is best at some price."""
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
@@ -389,17 +369,17 @@ def alignment_document(alignment: Alignment) -> Row:
         }
         for g in alignment.groups
     ]
-    calls = [g.operators for g in alignment.graphs]
-    names = sorted({*calls[0], *calls[1]}, key=lambda op: (-sum(c.get(op, 0) for c in calls), op))
+    ours, theirs = (Counter(g.operators) for g in alignment.graphs)
+    names = sorted(ours | theirs, key=lambda op: (-ours[op] - theirs[op], op))
     return {
         "operators": _by_operator(groups, left, right),
         "groups": groups,
         "calls": [
             {
                 "operator": op,
-                left: calls[0].get(op, 0),
-                right: calls[1].get(op, 0),
-                "only": left if op not in calls[1] else right if op not in calls[0] else None,
+                left: ours[op],
+                right: theirs[op],
+                "only": None if ours[op] and theirs[op] else left if ours[op] else right,
             }
             for op in names
         ],
@@ -415,10 +395,10 @@ def alignment_document(alignment: Alignment) -> Row:
 
 def alignment_sections(document: Row) -> list[Section]:
     """What `alignment_document` says: in figures, and in a table each of `ALIGNED`."""
-    groups, facts = document["groups"], list[tuple[str, str]]()
-    facts.append((number(sum(g["only"] is None for g in groups)), "PyTorch operators in both"))
+    only = Counter(g["only"] for g in document["groups"])
+    facts = [(number(only[None]), "PyTorch operators in both")]
     for ir, lost in document["unmatched"].items():
-        facts.append((number(sum(g["only"] == ir for g in groups)), f"only in {ir.capitalize()}"))
+        facts.append((number(only[ir]), f"only in {ir.capitalize()}"))
         if lost:
             facts.append((number(len(lost)), f"{ir.capitalize()} nodes that name no origin"))
     sides = "Relay: relay; Relax: relax; only in: only"
@@ -431,15 +411,12 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
     """Groups of all modules together, one row a PyTorch operator."""
     rows: dict[str, Row] = {}
     for group in groups:
-        counts: Row = {left: Counter(), right: Counter()}
-        new: Row = {"source": group["source"], "modules": 0, **counts, "only": None}
+        new: Row = {"source": group["source"], "modules": 0, left: Counter(), right: Counter()}
         row = rows.setdefault(group["source"], new)
         row["modules"] += 1
         for side in (left, right):
             row[side].update(group[side])
-    for row in rows.values():
-        if not (row[left] and row[right]):
-            row["only"] = left if row[left] else right
+        row["only"] = None if row[left] and row[right] else left if row[left] else right
     return list(rows.values())
 
 
@@ -471,19 +448,22 @@ def gradient_row(ask: Ask, source: ModelSource, pipeline: Pipeline, target: str 
 
 def gradient_sections(rows: Sequence[Row]) -> list[Section]:
     """What `gradients MODEL` says of the ways, as `gradient_row` has them."""
-    told = (("", _gradients_beside(rows)), ("Operators", _operators_beside(rows)))
+    names = sorted({o for r in rows for o in r["operators"]})
+    counts = [
+        {"operator": o, **{r["gradient"]: r["operators"].get(o, 0) for r in rows}} for o in names
+    ]
     return [
         table(title, ({GRADIENTS.get(k, k): v for k, v in line.items()} for line in lines))
-        for title, lines in told
+        for title, lines in (("", _gradients_beside(rows)), ("Operators", counts))
     ]
 
 
 def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
     """The same with a column for each way, and a line for each figure, as people compare them."""
-    figures = {f"{half}_nodes": f"of the {half}" for half in ("forward", "backward")}
+    figures = "nodes", "of the forward", "of the backward"
     lines: list[Row] = [
         {"": text, **{r["gradient"]: number(r[key]) for r in rows}}
-        for key, text in {"nodes": "nodes", **figures}.items()
+        for key, text in zip(("nodes", "forward_nodes", "backward_nodes"), figures, strict=True)
     ]
     for index, strategy in enumerate(s["strategy"] for s in rows[0]["strategies"]):
         kept = {r["gradient"]: r["strategies"][index] for r in rows}
@@ -496,20 +476,10 @@ def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
     return lines
 
 
-def _operators_beside(rows: Sequence[Row]) -> list[Row]:
-    """How often each operator stands in the joint graph of each way."""
-    names = sorted({o for r in rows for o in r["operators"]})
-    return [
-        {"operator": o, **{r["gradient"]: r["operators"].get(o, 0) for r in rows}} for o in names
-    ]
-
-
 def worst(comparisons: Iterable[Comparison]) -> Row | None:
     """The largest errors of a comparison with PyTorch, or None where nothing was compared."""
     found = list(comparisons)
-    if not found:
-        return None
-    return _errors(found, max(found, key=lambda c: c.max_rel))
+    return _errors(found, max(found, key=lambda c: c.max_rel)) if found else None
 
 
 def _errors(found: Sequence[Comparison], worst: Comparison) -> Row:
@@ -535,17 +505,11 @@ def judged_row(judged: Judged) -> Row:
 
 def node_error_rows(inside: Inside) -> list[Row]:
     """One row a node with a counterpart in PyTorch, the largest error over its limit first."""
-    by_id = inside.graph.by_id
-    rows = [
-        {
-            **fields(e, "id max_abs max_rel counterpart"),
-            "op": by_id[e.id].title,
-            "scope": by_id[e.id].scope,
-            **plain(e.spread),
-            "ratio": plain(inside.ratio(e.id)),
-        }
-        for e in inside.errors.values()
-    ]
+    rows = []
+    for e in inside.errors.values():
+        node, ratio = inside.graph.by_id[e.id], plain(inside.ratio(e.id))
+        about = {"op": node.title, "scope": node.scope, **plain(e.spread), "ratio": ratio}
+        rows.append({**fields(e, "id max_abs max_rel counterpart"), **about})
     return sorted(rows, key=lambda r: -float(r["ratio"]))
 
 
@@ -569,29 +533,19 @@ def inside_document(found: Sequence[Inside]) -> Row:
 
 def inside_sections(document: Row) -> list[Section]:
     """What `inside_document` says of a step: the verdict, and the farthest nodes."""
-    return [
-        sentence(document["verdict"]),
-        *(
-            table(
-                f"{one['dtype']}: {len(one['nodes'])} nodes compared; "
-                f"{len(one['without_counterpart'])} without a counterpart",
-                one["nodes"],
-                INSIDE,
-                most=5,
-            )
-            for one in document["compared"]
-        ),
-    ]
+    shown = [sentence(document["verdict"])]
+    for one in document["compared"]:
+        title = f"{one['dtype']}: {len(one['nodes'])} nodes compared; "
+        title += f"{len(one['without_counterpart'])} without a counterpart"
+        shown.append(table(title, one["nodes"], INSIDE, most=5))
+    return shown
 
 
 def error_text(inside: Inside, ident: str) -> str:
     """A node's error in a line, as it is told where the node is pointed at."""
     error, ratio = inside.errors[ident], inside.ratio(ident) or 0.0
-    wrong = [
-        f"{count} {what}"
-        for count, what in ((error.spread.nans, "NaN"), (error.spread.infinities, "Inf"))
-        if count
-    ]
+    odd = {"NaN": error.spread.nans, "Inf": error.spread.infinities}
+    wrong = [f"{count} {what}" for what, count in odd.items() if count]
     numbers = f"error {error.max_abs:.1e}, {error.max_rel:.1e} of the scale, {ratio:.2g} of limit"
     return "; ".join([numbers, *wrong, f"held against {error.counterpart}"])
 
@@ -616,11 +570,10 @@ def accuracy_document(
 
 def accuracy_sections(document: Row) -> list[Section]:
     """What `check MODEL` says: every stage; of several kinds of inputs each, and what failed."""
-    stages, kinds = document["stages"], document["inputs"]
-    if len(kinds) > 1:
-        stages = [s for s in stages if not s["passed"]]
+    kinds = document["inputs"] if len(document["inputs"]) > 1 else []
+    stages = [s for s in document["stages"] if not (kinds and s["passed"])]
     return [
-        table("", kinds if len(kinds) > 1 else (), _KINDS),
+        table("", kinds, _KINDS),
         table("", map(finding, stages), FOUND),
         sentence(document["verdict"]),
     ]
@@ -682,15 +635,15 @@ def tries_table(log: Iterable[Row]) -> Section:
     """The tries of a bisection, as `try_row` has them: which steps were on, and what came of it."""
     rows = []
     for row in log:
-        last, often = row["last"], row["runs"] > 1
+        last = row["last"]
         step = f"{last.get('number', last['index'] + 1)} {last['pass']}"
         first = "" if last["count"] is None else f", the first {last['count']}"
-        if row["ratio"] is None:
-            place = {"up_to": step + first, "without": None}
-        else:
-            place = {"up_to": None, "without": step if last["index"] >= 0 else "nothing"}
-        row = {**row, "outcome": "types"} if (row["error"] or {}).get("kind") == "type" else row
-        rows.append({**row, **place, **({} if often else {"runs": None, "bad": None})})
+        more: Row = {"up_to": step + first, "without": None}
+        if row["ratio"] is not None:
+            more = {"up_to": None, "without": step if last["index"] >= 0 else "nothing"}
+        if (row["error"] or {}).get("kind") == "type":
+            more["outcome"] = "types"
+        rows.append(row | more | ({} if row["runs"] > 1 else {"runs": None, "bad": None}))
     return table("", rows, TRIES)
 
 
@@ -699,7 +652,7 @@ def _step_at(pipeline: Pipeline, index: int) -> Row:
     if index == IMPORT:
         return {"index": index, "pass": "import"}
     step = pipeline.steps[index]
-    if step.name == recorded.NAME:
-        number, name = recorded.number_of(step), recorded.entry("", step).title
-        return {"index": index, "number": number, "pass": name}
-    return {"index": index, "pass": step.name}
+    if step.name != recorded.NAME:
+        return {"index": index, "pass": step.name}
+    name = recorded.entry("", step).title
+    return {"index": index, "number": recorded.number_of(step), "pass": name}

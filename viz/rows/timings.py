@@ -15,7 +15,6 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.viz.rows import Row, fields
-from relascope.viz.rows.columns import renamed
 from relascope.viz.rows.formats import milliseconds
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
@@ -109,15 +108,6 @@ def label(target: str, row: TimeRow) -> str:
     return f"{row.what.partition(', ')[2] if row.target else row.what}, {phase}"
 
 
-def _shown_rows(timed: Sequence[TimeRow], said: Sequence[TimingVerdict | None]) -> list[Row]:
-    """One row a line of a timing as people read it, with its verdict, without empty columns."""
-    told = [
-        {"phase": PHASES.get(r.phase, r.phase), "said": v.text if v else "baseline"}
-        for r, v in zip(timed, said, strict=True)
-    ]
-    return renamed([row | more for row, more in zip(plain(timed), told, strict=True)], _SHOWN)
-
-
 def short(text: str, targets: Iterable[Target]) -> str:
     """A text in which each known target is told by whose kernels it takes."""
     for target in sorted(targets, key=lambda t: -len(t.name)):
@@ -162,12 +152,16 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
         (milliseconds(run["build_seconds"]), "to build"),
     ]
     named = [replace(r, what=short(r.what, targets)) for r in rows]
+    lines = [
+        {**plain(r), "phase": PHASES.get(r.phase, r.phase), "said": v.text if v else "baseline"}
+        for r, v in zip(named, said, strict=True)
+    ]
     against = f"Against {run['against']}, tensor by tensor"
     return [
         figures(*facts),
         figures(*headline, large=True),
         *(sentence(short(note, targets), True) for note in run["notes"]),
-        table("", _shown_rows(named, said)),
+        table("", lines, _SHOWN),
         chart("", "times", named),
         table(against, run["comparisons"], COMPARED, most=5),
     ]

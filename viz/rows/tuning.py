@@ -38,15 +38,10 @@ def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row
 
 def tasks_table(tasks: Sequence[Row]) -> Section:
     """The rows of `task_rows`, for people."""
-    rows = [
-        {
-            **t,
-            "shapes": shapes_text(t["shapes"], t["dtypes"]),
-            "gain": gain(t["before_ms"], t["best_ms"]),
-            "built": _BUILT[t["uses_record"]],
-        }
-        for t in tasks
-    ]
+    rows = []
+    for t in tasks:
+        text, faster = shapes_text(t["shapes"], t["dtypes"]), gain(t["before_ms"], t["best_ms"])
+        rows.append({**t, "shapes": text, "gain": faster, "built": _BUILT[t["uses_record"]]})
     return table("", rows, _TASKS)
 
 

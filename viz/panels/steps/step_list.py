@@ -9,7 +9,7 @@ last of it alone.
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
@@ -108,16 +108,10 @@ def step_list(
     """Draw the rows, the chosen one by its index, and the buttons that walk them; `passes` has name
     and title of each that can be added."""
     session, done = _counted()
-    listed = [asdict(r) | {"idle": r.idle} for r in rows]
+    shown = {"selected": selected, "rows": [r.data for r in rows], "passes": passes}
     component.small("step_list", _HTML)(
         key=_KEY,
-        data={
-            "selected": selected,
-            "rows": listed,
-            "passes": passes,
-            "session": session,
-            "done": done,
-        },
+        data={**shown, "session": session, "done": done},
         on_log_change=lambda: catch_up(pipeline),
     )
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 from relascope.core.errors import EngineError
@@ -78,13 +79,8 @@ class BaselineDifference:
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs.
-
-    Args:
-        differences: in the order of `KINDS`.
-        notes: what is to be known first: what was not held, and why.
-        skipped: kinds that were not held.
-    """
+    """What differs, in the order of `KINDS`; what is to be known first: what was not held, and why;
+    and the kinds that were not held."""
 
     differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()
@@ -98,8 +94,7 @@ class Compared:
     def to_json(self) -> Document:
         """As JSON values."""
         rows = [{**asdict(d), "sentence": d.sentence} for d in self.differences]
-        notes, skipped = list(self.notes), list(self.skipped)
-        return {"differences": rows, "notes": notes, "not_held": skipped}
+        return {"differences": rows, "notes": [*self.notes], "not_held": [*self.skipped]}
 
 
 def compare(then: Document, now: Document) -> Compared:
@@ -173,14 +168,13 @@ def write(document: Document) -> str:
 
 def _json(value: Any, depth: int) -> str:
     short = json.dumps(value, ensure_ascii=False)
-    nested = isinstance(value, dict | list) and value
-    if not nested or (depth and len(short) + 2 * depth <= 96):
+    if not (isinstance(value, dict | list) and value) or (depth and len(short) + 2 * depth <= 96):
         return short
-    space, end = "  " * (depth + 1), "  " * depth
-    if isinstance(value, list):
-        return "[\n" + ",\n".join(space + _json(v, depth + 1) for v in value) + f"\n{end}]"
-    named = (f"{space}{json.dumps(k)}: {_json(v, depth + 1)}" for k, v in value.items())
-    return "{\n" + ",\n".join(named) + f"\n{end}}}"
+    inner = [_json(v, depth + 1) for v in (value.values() if isinstance(value, dict) else value)]
+    if isinstance(value, dict):
+        inner = [f"{json.dumps(k)}: {text}" for k, text in zip(value, inner, strict=True)]
+    space = "\n" + "  " * depth
+    return f"{short[0]}{space}  " + f",{space}  ".join(inner) + f"{space}{short[-1]}"
 
 
 def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -264,11 +258,7 @@ def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
 
 def _paths(scopes: Iterable[str]) -> set[str]:
     """Modules that something is in, and those around them."""
-    found: set[str] = set()
-    for scope in scopes:
-        parts = scope.split(".")
-        found.update(".".join(parts[: i + 1]) for i in range(len(parts)))
-    return found - {""}
+    return {".".join(p) for s in scopes if s for p in accumulate([[n] for n in s.split(".")])}
 
 
 def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -278,35 +268,32 @@ def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
     gone, made = list((was - kernels).elements()), list((kernels - was).elements())
     if not gone and not made:
         return
-    lost, gained, new = _regrouped(gone, made)
+    told = _regrouped(gone, made)
     count, before = len(now["kernels"]), len(then["kernels"])
     said = [f"{count} kernels instead of {before}"] if count != before else []
     grouped: dict[tuple[str, str], list[str]] = {}
-    for words, found in (
-        ("is no longer fused with ", lost),
-        ("is now fused with ", gained),
-        ("is now a kernel by itself", new),
-    ):
-        for (operators, scope), other in found:
-            grouped.setdefault((operators, words + other), []).append(scope)
+    for words, (operators, scope) in told:
+        grouped.setdefault((operators, words), []).append(scope)
     for (operators, words), scopes in grouped.items():
         said += [f"{operators}{_in(like, 'of')} {words}" for like in _alike(scopes)]
     if not said:  # the same kernels, of other operators
         return
+    lost = any(words.startswith(_LOST) for words, _ in told)
     better = "better" if then["operators"] == now["operators"] else "other"
     verdict = "worse" if lost or count > before else better
     yield BaselineDifference("fusion", verdict, _listed(said), "kernels", str(before), str(count))
 
 
 Kernel = tuple[str, ...]
-_Told = list[tuple[tuple[str, str], str]]  # ((operators, their module), with what)
+_LOST = "is no longer fused with"
 
 
-def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> tuple[_Told, _Told, _Told]:
-    """What is no longer fused, what is now, and what is a kernel of new operators alone."""
+def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str, tuple[str, str]]]:
+    """What became of operators, in words, and these with their module: what is no longer fused,
+    what is now, and what is a kernel of new operators alone."""
     free = [Counter(k) for k in made]
     sources: list[list[Kernel]] = [[] for _ in made]
-    lost: _Told = []
+    lost, gained, new = [], [], []
     for kernel in gone:
         left, pieces = Counter(kernel), list[tuple[int, Kernel]]()
         while True:
@@ -322,15 +309,13 @@ def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> tuple[_Told, _
             sources[index].append(piece)
         pieces.sort(key=lambda p: kernel.index(p[1][0]))
         for _, piece in pieces[1:]:
-            lost.append((_label(piece), f"`{_split(_heaviest(pieces[0][1]))[0]}`"))
-    gained: _Told = []
-    new: _Told = []
+            lost.append((f"{_LOST} `{_heaviest(pieces[0][1])}`", _label(piece)))
     for kernel, parts, rest in zip(made, sources, free, strict=True):
         for part in parts[1:]:
-            gained.append((_label(part), f"`{_split(_heaviest(parts[0]))[0]}`"))
+            gained.append((f"is now fused with `{_heaviest(parts[0])}`", _label(part)))
         if not parts and rest:
-            new.append((_label(kernel), ""))
-    return lost, gained, new
+            new.append(("is now a kernel by itself", _label(kernel)))
+    return [*lost, *gained, *new]
 
 
 def _in_order(kernel: Kernel, taken: Counter[str]) -> Kernel:
@@ -344,18 +329,14 @@ def _in_order(kernel: Kernel, taken: Counter[str]) -> Kernel:
 
 def _heaviest(kernel: Kernel) -> str:
     """The operator that a kernel is known by: its product, or else its first."""
+    operators = [label.partition(" @")[0] for label in kernel]
     words = ("dense", "matmul", "conv", "attention", "einsum")
-    return next((k for k in kernel if any(w in _split(k)[0] for w in words)), kernel[0])
-
-
-def _split(label: str) -> tuple[str, str]:
-    operator, _, scope = label.partition(" @")
-    return operator, scope
+    return next((o for o in operators if any(w in o for w in words)), operators[0])
 
 
 def _label(kernel: Kernel) -> tuple[str, str]:
     """A kernel's operators in words, and the module that most of them are in."""
-    parts = [_split(k) for k in kernel]
+    parts = [label.partition(" @")[::2] for label in kernel]
     scope = Counter(s for _, s in parts).most_common(1)[0][0]
     operators = ", ".join(f"`{o}`" for o in dict.fromkeys(o for o, _ in parts[:4]))
     more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
@@ -387,17 +368,16 @@ def _held(one: Document) -> str:
 def _other_captures(old: Document, one: Document) -> str:
     held = f"{one['count']} captures, {size(one['bytes'])}"
     said = [f"{held} instead of {_held(old)}"] if _held(one) != _held(old) else []
-    was, saved = (_counted(cut["of"]) for cut in (old, one))
+    was, saved = (
+        Counter({(op, scope): n for scope, ops in cut["of"].items() for op, n in ops.items()})
+        for cut in (old, one)
+    )
     for words, found in (("now saved", saved - was), ("no longer saved", was - saved)):
         if found:
             labels = [f"`{op}`{_in([scope], 'of')}" for op, scope in found]
             rest = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
             said.append(f"{words}: {', '.join(labels[:3])}{rest}")
     return "; ".join(said)
-
-
-def _counted(of: Document) -> Counter[tuple[str, str]]:
-    return Counter({(op, scope): n for scope, ops in of.items() for op, n in ops.items()})
 
 
 def _flops(then: Document, now: Document) -> Iterator[BaselineDifference]:
@@ -445,7 +425,9 @@ def _by(was: float, now: float) -> str:
 
 def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, times = then["compile"], now["compile"]
-    pace = _pace(was, times)
+    # How much longer the same work takes than it did; at least 1, for luck is no news.
+    before = was["yardstick"]["best_ms"]
+    pace = max(1.0, times["yardstick"]["best_ms"] / before) if before else 1.0
     old, new = (_by_name(d["passes"]) for d in (was, times))
     pairs = [(f"the pass `{k[0]}`", LEAST_MS, old[k], new[k]) for k in new if k in old]
     if was["build"].get("anew"):
@@ -459,12 +441,6 @@ def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
                 middle = f"medians {_ms(after['median_ms'])} and {_ms(before['median_ms'])}"
                 row = name, _ms(before["best_ms"]), _ms(b), f"{FACTOR:g} times, and {_ms(least)}"
                 yield BaselineDifference("compile", verdict, f"{said} ({runs}; {middle})", *row)
-
-
-def _pace(was: Document, now: Document) -> float:
-    """How much longer the same work takes than it did; at least 1, for luck is no news."""
-    before = was["yardstick"]["best_ms"]
-    return max(1.0, now["yardstick"]["best_ms"] / before) if before else 1.0
 
 
 def _by_name(passes: Mapping[str, Document]) -> dict[tuple[str, int], Document]:
