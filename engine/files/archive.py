@@ -26,14 +26,8 @@ _ENDS_HINT = "It may be cut short or changed: get it again, or write it again."
 
 
 class Archive:
-    """A file's members.
-
-    Args:
-        path: of the file.
-
-    Raises:
-        EngineError: kind "file"; it is no archive, or what its directory declares is refused.
-    """
+    """The members of a file; an EngineError of kind "file" where it is no archive, or what its
+    directory declares is refused."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,12 +72,8 @@ class Archive:
             raise self.refused("", said)
 
     def refused(self, member: str, why: str, hint: str = "") -> EngineError:
-        """That this file is not opened.
-
-        Args:
-            member: whose fault it is; "" for a member that cannot be named, or all of them.
-            why: continues a sentence about it.
-        """
+        """That this file is not opened: `why` continues a sentence about a member, "" for one that
+        cannot be named, or all of them."""
         what = f"its member {member[:200]!r}" if member else "a member of it"
         if not member and why.startswith("are "):
             what = "its members together"

@@ -290,12 +290,9 @@ _FRAMES = re.compile(r'File "((?!<)(?![^"\n]*/site-packages/torch/)[^"\n]+)", li
 
 
 def place_of(operator: str, stack: str, trace: str) -> str:
-    """Where an operator of a program stands, for an error's `where`.
-
-    Args:
-        stack: the modules around it, as torch writes them: "key,path,type;…".
-        trace: the lines that led to it in the model's source, outermost first.
-    """
+    """Where an operator of a program stands, for an error's `where`: `stack` has the modules around
+    it, as torch writes them ("key,path,type;…"), `trace` the lines of the model's source that led
+    to it, outermost first."""
     path = stack.split(";")[-1].split(",")[1:2]
     where = f"{operator} in {path[0][:200]}" if path and path[0] else f"{operator} at the top"
     return at_line(where, lines_in(trace))

@@ -39,14 +39,9 @@ def rename(graph: onnx.GraphProto | onnx.FunctionProto, names: Mapping[str, str]
 def chosen_branch(
     node: onnx.NodeProto, condition: bool
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """The nodes and tensors of the branch that an If takes, as they stand in its place.
-
-    What the branch names is named after the If's first result: other branches may have such names.
-
-    Args:
-        node: an If.
-        condition: what it reads.
-    """
+    """The nodes and tensors of the branch that an If takes where it reads `condition`, as they
+    stand in its place. What the branch names is named after the If's first result: other branches
+    may have such names."""
     wanted = "then_branch" if condition else "else_branch"
     branch = onnx.GraphProto()
     branch.CopyFrom(next(a.g for a in node.attribute if a.name == wanted))
@@ -179,11 +174,8 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
 
 
 def refused(ir: str, form: Form) -> str:
-    """What a node is that is refused; "" where it is not, as far as is known.
-
-    Args:
-        ir: "relay" or "relax".
-    """
+    """What a node is that is refused in "relay" or "relax"; "" where it is not, as far as is
+    known."""
     for op, of, what, is_it in _RULES:
         if op == form.node.op_type and of in (ir, "both") and is_it(form):
             return f"{op} {what}"
@@ -288,11 +280,8 @@ operator of the same name has the attributes of the one replaced."""
 
 
 def rewritten(form: Form, prefix: str) -> list[onnx.NodeProto]:
-    """Nodes in place of one of which importers make something else; none where it stays.
-
-    Args:
-        prefix: of the names of what they make; nothing else bears it.
-    """
+    """Nodes in place of one of which importers make something else; none where it stays. Only names
+    of what they make begin with the prefix."""
     node = form.node
     head, asked, write = _WAYS.get(node.op_type, ("", None, None))
     if asked is None or write is None or not asked(form):

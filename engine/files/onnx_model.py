@@ -139,16 +139,8 @@ class OnnxModel:
     notes: tuple[str, ...]
 
     def check_results(self, index: int, found: Iterable[TensorType | str | None]) -> None:
-        """Check what an importer makes of a node against the types that ONNX gives it.
-
-        Args:
-            index: of the node.
-            found: types of its results; None for one that is not known yet, text for what is no
-                static tensor.
-
-        Raises:
-            EngineError: kind "operator".
-        """
+        """Check (kind "operator") what an importer makes of a node, by its index, against the types
+        that ONNX gives it: None is a type that is not known yet, text what is no static tensor."""
         node = self.model.graph.node[index]
         for kind, name in zip(found, node.output, strict=False):
             wanted = self.types.get(name)
@@ -216,11 +208,8 @@ def _graphs(*outer: Any) -> Iterator[Any]:
 
 
 def _load(tensor: onnx.TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
-    """Check what a tensor declares, and read its data from a file in the model's folder.
-
-    Args:
-        packed: the files that came with the model in one archive.
-    """
+    """Check what a tensor declares, and read its data from a file in the model's folder, or of
+    those packed with the model in one archive."""
     where = f"{path.name}: {tensor.name[:200]}"
     if min(tensor.dims, default=0) < 0 or math.prod(tensor.dims) > _MOST_ELEMENTS:
         shape = "x".join(map(str, tensor.dims))[:200]
@@ -406,11 +395,8 @@ def _has(node: onnx.NodeProto, known: Collection[str]) -> bool:
 def _check_known(
     model: onnx.ModelProto, known: Collection[str], ir: str, later: bool = False
 ) -> None:
-    """Name all operators that the importer does not have.
-
-    Args:
-        later: whether those may still go that are computed here or written as others.
-    """
+    """Name all operators that the importer does not have; not those, `later`, that may still be
+    computed here or written as others."""
     strange = [
         node
         for graph in _graphs(model.graph)

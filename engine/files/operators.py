@@ -36,11 +36,7 @@ _FOREIGN = re.compile(
 
 @cache
 def allowed(kind: str) -> bool:
-    """Whether a file may use an operator.
-
-    Args:
-        kind: such as "aten::linear".
-    """
+    """Whether a file may use an operator, such as "aten::linear"."""
     space, _, name = kind.partition("::")
     if kind in DYNAMIC_INT8:
         return True

@@ -23,13 +23,8 @@ _ORDER = ("relay", "script", "json")
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a file holds.
-
-    Args:
-        format: name of the program's, in `engine.files.formats`.
-        text: of the program.
-        params: by name; empty where none came with it.
-    """
+    """What a file holds: a program in one of `engine.files.formats`, and the parameters by name
+    that came with it."""
 
     format: str
     text: str
@@ -155,11 +150,7 @@ def reader_failed(name: str, how: str) -> EngineError:
 
 
 def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
-    """That TVM does not take a file.
-
-    Args:
-        said: lines of what it says.
-    """
+    """That TVM does not take a file, by the lines of what it says."""
     telling = [s for s in said if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
     last = (telling or list(said) or ["it does not say why"])[-1]
     beyond = "IndexError: " in last  # of its own containers: no check of the file

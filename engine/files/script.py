@@ -33,12 +33,8 @@ class PartRefused(Exception):
 
 @dataclass
 class Script:
-    """A checked text.
-
-    Args:
-        text: of the module alone, without imports.
-        metadata: TVM's JSON of the constants that it refers to; "" where there are none.
-    """
+    """A checked text of a module alone, without imports, and TVM's JSON of the constants that it
+    refers to; "" where there are none."""
 
     text: str
     metadata: str
@@ -282,15 +278,9 @@ class _ScriptGrammar:
 
 
 def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str) -> Script:
-    """TVMScript of a Relax module as TVM's parser may read it.
-
-    Args:
-        known: whether a path such as ("R", "nn", "relu") is an operator or type.
-        name: of the file.
-
-    Raises:
-        EngineError: kind "file"; names the line.
-    """
+    """TVMScript of a Relax module, of the file `name`, as TVM's parser may read it: `known` tells
+    whether a path such as ("R", "nn", "relu") is an operator or type. What is refused (kind "file")
+    has its line."""
     own = f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
     hint = _HINT + own
     try:

@@ -269,11 +269,8 @@ class _TraceGrammar:
             raise PartRefused(one, f"names {_line(one)}")
 
     def expression(self, one: ast.expr | None, depth: int = 0, constant: bool = False) -> None:
-        """Check an expression.
-
-        Args:
-            constant: torch computes it as it reads the file, so there may be nothing to compute.
-        """
+        """Check an expression; torch computes a `constant` as it reads the file, so there may be
+        nothing to compute."""
         inner: list[ast.expr | None] = []
         match one:
             case None | ast.Constant():

@@ -42,14 +42,8 @@ def read_array(data: bytes) -> np.ndarray:
 
 
 def read_params(data: bytes, name: str) -> dict[str, np.ndarray]:
-    """Arrays by their names, as `tvm.runtime.save_param_dict` writes them.
-
-    Args:
-        name: of the file.
-
-    Raises:
-        EngineError: kind "file"; says what is wrong with it.
-    """
+    """Arrays by their names, as `tvm.runtime.save_param_dict` writes them, of the file `name`; what
+    is wrong with it is said (kind "file")."""
     try:
         source = _Bytes(data)
         magic, _, count = source.numbers("QQQ")

@@ -46,13 +46,9 @@ DROPPING = tuple(f"aten::{name}" for name in (_ATTENTION, *_RECURRENT))
 
 
 def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask | None:
-    """What an operator draws: without a name, shape and dtype; None if nothing, or nothing that a
-    method of a tensor repeats.
-
-    Args:
-        schema: of the operator, in place or not.
-        given, named: its arguments, as plain values where they are known.
-    """
+    """What an operator, in place or not, draws with arguments that are plain values where they are
+    known: without a name, shape and dtype; None if nothing, or nothing that a method of a tensor
+    repeats."""
     name = schema.name.removeprefix("aten::").removesuffix("_")
     values = dict(zip((a.name for a in schema.arguments), given, strict=False)) | dict(named)
     if name == _ATTENTION:

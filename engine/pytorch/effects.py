@@ -13,11 +13,8 @@ _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
 
 
 class Effects:
-    """Compares a module before and after one forward().
-
-    Attributes:
-        new: by name, the buffers that forward() replaces.
-    """
+    """Compares a module before and after one forward(); `new` has the buffers that this replaces,
+    by name."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module

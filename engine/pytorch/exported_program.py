@@ -100,10 +100,8 @@ class Exported:
             hint = "Export a module whose inputs are tensors and numbers."
             raise EngineError("input", message, strange[0], hint)
         types = {n: _type(v) for n, v in self.values.items()}
-        self.inputs = with_rows(
-            (Input(n, t, seen=self._seen(n)) for n, t in types.items()),
-            rows_of_program(program.graph),
-        )
+        inputs = (Input(n, t, seen=self._seen(n)) for n, t in types.items())
+        self.inputs = with_rows(inputs, rows_of_program(program.graph))
 
     def _take_flat(self) -> None:
         """Have the program take tensors by position and return a tuple; other inputs are fixed."""

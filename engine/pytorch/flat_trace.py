@@ -6,7 +6,7 @@ Here both give whole paths, and each parameter keeps its name.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -100,12 +100,15 @@ class FlatTrace:
         name = next((v.debugName() for v in node.outputs()), "")
         return self.origins.get(name) or TraceOrigin("", node.kind(), -1)
 
-    def insert(self, kind: str, inputs: list[Any], before: Any, origin: TraceOrigin) -> Any:
-        """The result of a new operator, which stands before a node.
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The graph's inputs by the names of the model's own, of parameters and of buffers, where
+        all of these differ."""
+        return dict(zip((*self.input_names, *self.tensors), self.graph.inputs(), strict=True))
 
-        Args:
-            origin: where it comes from; it gets an ordinal of its own.
-        """
+    def insert(self, kind: str, inputs: list[Any], before: Any, origin: TraceOrigin) -> Any:
+        """The result of a new operator, which stands before a node; the origin gets an ordinal of
+        its own."""
         node = self.graph.create(kind, inputs, 1)
         node.insertBefore(before)
         made = node.output()
@@ -127,12 +130,8 @@ class FlatTrace:
         return [(node, draw) for node in self.graph.nodes() for draw in draws_in_trace(node)]
 
     def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
-        """Submodules without some operators, and beside some submodules, the largest first.
-
-        Args:
-            module: the traced one.
-            places: names of operators, and paths of submodules.
-        """
+        """Submodules of the traced module without some operators, and beside some submodules
+        (`places` has the names of both), the largest first."""
         count: Counter[str] = Counter()
         inside = {""}  # modules that are looked into, for they cannot be taken whole
         for origin in {o.ordinal: o for o in self.origins.values()}.values():
@@ -316,11 +315,14 @@ class _Flattener:
             return next(v for v, t in zip(self.inputs, self.tensors, strict=True) if t is given)
         if not isinstance(given, list | tuple):
             return self.graph.insertConstant(given)
+        return self.container(given, kind, self.argument)
+
+    def container(self, parts: Sequence[Any], kind: Any, made: Callable[[Any, Any], Any]) -> Any:
+        """A tuple or list; `made` makes a value of a part and its type."""
         tuples = kind.kind() == "TupleType"
-        kinds = kind.elements() if tuples else [kind.getElementType()] * len(given)
-        parts = [self.argument(g, k) for g, k in zip(given, kinds, strict=True)]
-        name = f"prim::{'Tuple' if tuples else 'List'}Construct"
-        return self.add(name, parts, kind)
+        kinds = kind.elements() if tuples else [kind.getElementType()] * len(parts)
+        values = [made(p, k) for p, k in zip(parts, kinds, strict=True)]
+        return self.add(f"prim::{'Tuple' if tuples else 'List'}Construct", values, kind)
 
     def watched(self, path: str) -> list[TraceCall]:
         self.watching = path
@@ -383,8 +385,7 @@ class _Flattener:
         }
 
         def resolve(value: Any) -> Any:
-            found = values[value.debugName()]
-            return self.whole(found, value.type()) if isinstance(found, dict) else found
+            return self.whole(values[value.debugName()], value.type())
 
         for node in graph.nodes():
             kind = node.kind()
@@ -402,10 +403,8 @@ class _Flattener:
                 result = self.attribute(resolve(node.input()), node.s("name"))
                 values[node.output().debugName()] = result
             elif kind == "prim::CallMethod":
-                whole = self.watching is not None
-                target, *rest = [
-                    resolve(v) if whole else values[v.debugName()] for v in node.inputs()
-                ]
+                seen = resolve if self.watching is not None else lambda v: values[v.debugName()]
+                target, *rest = map(seen, node.inputs())
                 (values[node.output().debugName()],) = self.call(target.path, node.s("name"), rest)
             elif kind == "prim::CallFunction":
                 self.call_function(node, scope, values)
@@ -413,16 +412,14 @@ class _Flattener:
                 self.copy(node, scope, values, resolve)
         return [resolve(v) for v in graph.outputs()]
 
-    def whole(self, parts: dict[Any, Any], kind: Any) -> Any:
+    def whole(self, value: Any, kind: Any) -> Any:
         """A tuple or list of the arguments as one value, where an operator reads it as such."""
+        if not isinstance(value, dict):
+            return value
         if kind.kind() not in ("TupleType", "ListType"):
             message = "An argument that is a dict is read as a whole."
             raise EngineError("operator", message, "forward()", "Read it key by key.")
-        tuples = kind.kind() == "TupleType"
-        types = kind.elements() if tuples else [kind.getElementType()] * len(parts)
-        pairs = zip(parts.values(), types, strict=True)
-        made = [self.whole(p, t) if isinstance(p, dict) else p for p, t in pairs]
-        return self.add(f"prim::{kind.kind().removesuffix('Type')}Construct", made, kind)
+        return self.container([*value.values()], kind, self.whole)
 
     def copy(
         self, node: Any, scope: str, values: dict[str, Any], resolve: Callable[[Any], Any]

@@ -165,17 +165,9 @@ def _is_tensor(value: Any) -> bool:
 
 
 def check_in_place(flat: FlatTrace, buffers: Collection[str], note: Callable[[str], None]) -> None:
-    """Refuse a change in place that something reads through another view.
-
-    A change of an input is noted: the program computes with it, but does not carry it out.
-
-    Args:
-        buffers: by name; what becomes of them is known.
-        note: takes a sentence for people.
-
-    Raises:
-        EngineError: kind "operator"; names the changing operator and its module.
-    """
+    """Refuse (kind "operator") a change in place that something reads through another view. A
+    change of what is no buffer is noted: the program computes with it, but does not carry it
+    out."""
     changing = [n for n in flat.graph.nodes() if changes_in_place(n.kind())]
     if not changing:
         return
@@ -193,13 +185,9 @@ def check_in_place(flat: FlatTrace, buffers: Collection[str], note: Callable[[st
 
 
 def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]:
-    """The operators that change a whole buffer in place, such as a counter of batches.
-
-    Returns:
-        By the debug name of the operator's result, which is the new value, the buffer's name.
-    """
-    arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
-    owner = {value.debugName(): name for name, value in arguments if name in buffers}
+    """The names of buffers that are changed in place as a whole, such as a counter of batches, by
+    the debug name of the operator's result, which is the new value."""
+    owner = {v.debugName(): name for name, v in flat.arguments.items() if name in buffers}
     found = {}
     for node in flat.graph.nodes():
         if changes_in_place(node.kind()):
@@ -210,14 +198,9 @@ def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]
 
 
 def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
-    """Write a trace's changes in place as pure operators, where something else sees the storage.
-
-    If one cannot be written so, the trace stays. A partly written buffer changes as a whole, at the
-    end.
-
-    Returns:
-        Sentences for people, of the inputs and parameters that are changed.
-    """
+    """Write a trace's changes in place as pure operators, where something else sees the storage. If
+    one cannot be written so, the trace stays. A partly written buffer changes as a whole, at the
+    end. Returns sentences for people, of the inputs and parameters that are changed."""
     for node in list(flat.graph.nodes()):
         _turn(flat.graph, node)
     if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
@@ -254,8 +237,7 @@ class _InPlaceRewriter:
 
     def __init__(self, flat: FlatTrace, buffers: Collection[str]) -> None:
         self.flat, self.graph, self.buffers = flat, flat.graph, buffers
-        arguments = zip((*flat.input_names, *flat.tensors), flat.graph.inputs(), strict=True)
-        self.arguments = {v.debugName(): n for n, v in arguments}
+        self.arguments = {v.debugName(): n for n, v in flat.arguments.items()}
         self.nodes = list(self.graph.nodes())
         self.values = {v.debugName(): v for n in self.nodes for v in n.outputs()}
         self.values |= {v.debugName(): v for v in self.graph.inputs()}
@@ -444,11 +426,8 @@ class _InPlaceRewriter:
         before: Any,
         origin: TraceOrigin | None = None,
     ) -> Any:
-        """A new node's result, of the type of `like` where that is known.
-
-        Args:
-            origin: where it comes from, if not from what `before` does.
-        """
+        """A new node's result, of the type of `like` where that is known; it comes from what
+        `before` does, if no origin is given."""
         origin = replace(origin or self.flat.origin(before), further=True)
         made = self.flat.insert(kind, inputs, before, origin)
         if like is not None:

@@ -238,13 +238,9 @@ class Model:
     def eager(
         self, backward: bool, module: Callable[..., Any] | None = None
     ) -> Callable[[], object]:
-        """One run of PyTorch's own, as a function to be timed.
-
-        Args:
-            backward: take the gradients of all floating inputs and parameters too; else only
-                outputs, with autograd recording if the model is trained.
-            module: runs instead of the model's, such as one of torch.compile.
-        """
+        """One run of PyTorch's own, or of another module such as one of torch.compile, to be timed:
+        with the gradients of all floating inputs and parameters (`backward`), or only outputs,
+        which autograd records if the model is trained."""
         training = self.source.training
         run = self.run if module is None else module
         inputs = tuple(
@@ -265,14 +261,9 @@ class Model:
         leaves: Sequence[torch.Tensor],
         grad_outs: Sequence[torch.Tensor],
     ) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of leaves, None where no output depends on one.
-
-        Args:
-            grad_outs: of the floating ones among the outputs.
-
-        Raises:
-            EngineError: kind "operator"; no output depends on anything that has a gradient.
-        """
+        """Gradients of leaves, None where no output depends on one; `grad_outs` are of the floating
+        ones among the outputs. If none of these depends on anything that has a gradient, that is an
+        EngineError of kind "operator"."""
         floats = [o for o in outputs if o.is_floating_point()]
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
@@ -436,16 +427,9 @@ def model_from_module(
     allowed: Callable[[str], bool] = lambda kind: True,
     call: TraceCall | None = None,
 ) -> Model:
-    """Trace a module that is here already, in its mode.
-
-    Args:
-        source: to remember as its source; `training` says whether dropout may be on.
-        differentiable: whether a gradient may be taken; None where the source says it is trained.
-        names, inputs, notes, allowed, call: as of `Opened`.
-
-    Raises:
-        EngineError: kind "input" or "operator", as `load_model` does.
-    """
+    """Trace a module that is here already, in its mode. The source is remembered; its `training`
+    says whether dropout may be on, and whether a gradient may be taken, if `differentiable` does
+    not. The rest is as of `Opened`; raises what `load_model` does."""
     said = list(notes)
     drawn = None
     if isinstance(module, torch.jit.ScriptModule):
@@ -637,12 +621,8 @@ def _check_draws(
     states: tuple[torch.Tensor, ...],
     watch: Watch,
 ) -> None:
-    """Refuse a model whose random numbers the draws of its trace do not explain.
-
-    Args:
-        states: of torch's generators after the run, which those draws alone must lead to as well.
-        watch: of that run.
-    """
+    """Refuse a model whose random numbers the draws of its trace do not explain: these alone must
+    lead to the states that torch's generators had after the run that was watched, as well."""
     draws = flat.draws()
     with seeded(source.seed):
         for _, draw in draws:

@@ -147,12 +147,8 @@ def given(
     kwargs: Mapping[str, Any],
     kept: Callable[[str, Any], Any] = constant,
 ) -> Given:
-    """Take a call apart.
-
-    Args:
-        forward: a module's.
-        kept: by name, what every run gets in place of a leaf that is no tensor; may raise.
-    """
+    """Take a call of a module's forward() apart; `kept` gives, or refuses, what every run gets in
+    place of a leaf that is no tensor, by its name."""
     signature = _signature(forward, args, kwargs)
     names: dict[int, str] = {}
     tensors: list[torch.Tensor] = []
@@ -215,10 +211,7 @@ def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
 
 def taking(module: torch.nn.Module, call: Given, path: str = "") -> torch.nn.Module:
     """A module as one that takes tensors and returns a tuple of tensors; shares all but its hooks.
-
-    Args:
-        path: where it is a submodule, which may return anything beside tensors.
-    """
+    One with a path is a submodule, which may return anything beside tensors."""
     piece: torch.nn.Module = type(module).__new__(type(module))
     hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
     piece.__dict__.update({**module.__dict__, **hooks})

@@ -32,11 +32,8 @@ class Reference:
 
 
 def run_inside(model: Model, gradients: bool) -> Reference:
-    """Run a model's trace once, on the CPU, with its source's seed, mode and inputs.
-
-    Args:
-        gradients: find the gradients too, with the outputs weighted by `model.grad_outs()`.
-    """
+    """Run a model's trace once, on the CPU, with its source's seed, mode and inputs; for gradients,
+    outputs are weighted by `model.grad_outs()`."""
     graph, values = _handing_out(model)
     run = torch._C._create_function_from_graph("inside", graph)
     given = dict(zip(model.flat.input_names, model.inputs, strict=True))

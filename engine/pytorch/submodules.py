@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -70,14 +70,18 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         arguments = dict(zip(names, call.arguments, strict=True))
         about = given(lambda **_: None, (), arguments, lambda name, value: value)
         return _opened(whole, modules[0], about, len(found), path, call)
-    watch = _Watch(source.call, path)
-    with _running(path), _hooked(modules, watch.before, None):
+    calls: list[tuple[torch.nn.Module, Given] | None] = []
+
+    def before(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        wanted, keep = len(calls) + 1 == source.call, partial(_copied, path)
+        calls.append((module, given(module.forward, args, kwargs, keep)) if wanted else None)
+
+    with _running(path), _hooked(modules, before, None):
         _run(whole, source)
-    _check_calls(whole.module, path, watch.calls, source.call)
-    assert watch.module is not None
-    assert watch.given is not None
-    piece = taking(watch.module, watch.given, path)
-    return _opened(whole, piece, watch.given, watch.calls, path, None)
+    _check_calls(whole.module, path, len(calls), source.call)
+    chosen = calls[source.call - 1]
+    assert chosen is not None
+    return _opened(whole, taking(*chosen, path), chosen[1], len(calls), path, None)
 
 
 def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
@@ -117,24 +121,6 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
         seconds = sum(c.seconds for c in calls) if calls else None
         rows.append(ModuleRow(path, kind, count, len(calls), *types, seconds))
     return tuple(rows)
-
-
-@dataclass
-class _Watch:
-    """Keeps the arguments of a call, counted from 1, of the module `path`."""
-
-    call: int
-    path: str
-    calls: int = 0
-    module: torch.nn.Module | None = None
-    given: Given | None = None
-
-    def before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        self.calls += 1
-        if self.calls == self.call:
-            self.module = module
-            keep = partial(_copied, self.path)
-            self.given = given(module.forward, args, kwargs, keep)
 
 
 def _opened(

@@ -39,11 +39,8 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
 def all_unknown(
     frontend: str, found: Sequence[tuple[str, TraceOrigin]], model: Model
 ) -> EngineError:
-    """The same of all those of a model, with submodules that have none of them.
-
-    Args:
-        found: operators, each with what it stands for and where; at least one.
-    """
+    """The same of all those of a model, each with what it stands for and where, with submodules
+    that have none of them."""
     inner: dict[str, dict[str, None]] = {}
     places: dict[str, dict[int, str]] = {}
     for operator, origin in found:

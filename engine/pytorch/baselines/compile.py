@@ -22,16 +22,9 @@ class CannotCompile(Exception):
 
 
 def compiled(model: Model, name: str) -> Callable[..., Any]:
-    """The model's module under torch.compile, which compiles in its first run, or as ONNX
-    Runtime's.
-
-    Args:
-        name: in `engine.protocol.times.BASELINES`.
-
-    Raises:
-        CannotCompile: the model is TorchScript, which is compiled already; or ONNX Runtime is not
-            installed, or does not run it.
-    """
+    """The model's module under a contender of `engine.protocol.times.BASELINES`: torch.compile,
+    which compiles in its first run, or ONNX Runtime. Raises CannotCompile where it takes no
+    TorchScript, is not installed, or does not run it."""
     if model.against != PYTORCH:
         raise CannotCompile("the program came without PyTorch")
     if name not in _TOLD:

@@ -49,14 +49,8 @@ def session(model: bytes) -> Any:
 def runner(
     model: bytes, names: Sequence[str]
 ) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
-    """What runs a model on inputs by name.
-
-    Args:
-        names: of the inputs in the model, in the order of the mapping's values.
-
-    Raises:
-        Exception: as `session`.
-    """
+    """What runs a model on inputs by name; `names` are those in the model, in the order of the
+    values."""
     made = session(model)
     taken = {i.name for i in made.get_inputs()}  # inputs that nothing reads may be gone
 

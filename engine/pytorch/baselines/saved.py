@@ -38,11 +38,8 @@ def _min_cut_or_why(
 
 
 def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """Bytes that autograd saves in one forward, with floating inputs that want a gradient.
-
-    Args:
-        module: in train mode for dropout; a forward changes its buffers, as any.
-    """
+    """Bytes that autograd saves in one forward, with floating inputs that want a gradient. For
+    dropout the module is in train mode; a forward changes its buffers, as any."""
     given = _wanting(inputs)
     free = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
     kept: dict[int, torch.Tensor] = {}  # the tensors live on, so that no address comes twice
@@ -60,12 +57,9 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 def min_cut_storages(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor], budget: float = 1.0
 ) -> list[int]:
-    """Bytes of each storage that AOTAutograd's min-cut partitioner saves, without the compiler's
-    fusion: of Inductor's decompositions, after its passes over the joint graph.
-
-    Args:
-        budget: PyTorch's `activation_memory_budget`, 1 by default.
-    """
+    """Bytes of each storage that AOTAutograd's min-cut partitioner saves within PyTorch's
+    `activation_memory_budget`, without the compiler's fusion: of Inductor's decompositions, after
+    its passes over the joint graph."""
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition

@@ -7,7 +7,7 @@ row.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -57,14 +57,9 @@ def hint_of(names: Iterable[str]) -> str:
 def assigned(
     given: Iterable[tuple[str, Kept]], names: Sequence[str], where: str = ""
 ) -> dict[str, Kept]:
-    """What belongs to which input: by name, and what has none in order.
-
-    Args:
-        where: a file that gives them; "" where the person does.
-
-    Raises:
-        EngineError: kind "input"; there is no such input, or there are more than inputs.
-    """
+    """What belongs to which input: by name, and what has none in order. Where there is no such
+    input, or more than inputs, that is an EngineError of kind "input"; `where` is a file that gives
+    them, "" where the person does."""
     given = [*given]
     listed = ", ".join(names) or "no inputs"
     found = {n: one for n, one in given if n}
@@ -202,12 +197,8 @@ def _is_mask(name: str, kind: TensorType) -> bool:
 
 
 def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """A random input.
-
-    Args:
-        kind: its type; an `InputType` says the range.
-        dtype: of floating inputs that are float32 or float64.
-    """
+    """A random input of a type, of which an `InputType` says the range; float32 and float64 become
+    `dtype`."""
     own = dtype_in_run(getattr(torch, kind.dtype), dtype)
     shape = [int(d) for d in kind.shape]
     ranged = range_of(one, kind)
@@ -232,23 +223,14 @@ _VIEW_NAMES = """
 _VIEWS = frozenset(_VIEW_NAMES.split())
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """How to read the values of a kind of graph.
+class _Reader(NamedTuple):
+    """How to read the values of a kind of graph."""
 
-    Args:
-        name: of the operator that makes a value, without its space and overload.
-        first: that operator's first argument.
-        shape: of a tensor; empty where unknown.
-        fixed: the value of a number.
-        items: of a list.
-    """
-
-    name: Callable[[Any], str]
-    first: Callable[[Any], Any]
-    shape: Callable[[Any], Sequence[Any]]
-    fixed: Callable[[Any], Any]
-    items: Callable[[Any], Iterable[Any]]
+    name: Callable[[Any], str]  # of the operator that makes a value, without space and overload
+    first: Callable[[Any], Any]  # argument of that operator
+    shape: Callable[[Any], Sequence[Any]]  # of a tensor
+    fixed: Callable[[Any], Any]  # the value of a number
+    items: Callable[[Any], Iterable[Any]]  # of a list
 
     def rows(self, operator: str, args: list[Any]) -> Iterator[tuple[Any, Any]]:
         """(value, rows) for what an operator looks up by the value."""
@@ -291,27 +273,23 @@ _PROGRAM = _Reader(
 
 def rows_of_trace(flat: FlatTrace) -> dict[str, int]:
     """How many rows what a trace looks up by its inputs has at least, by the inputs' names."""
-    inputs = {v.debugName(): n for v, n in zip(flat.graph.inputs(), flat.input_names, strict=False)}
-    found: dict[str, int] = {}
-    for node in flat.graph.nodes():
-        operator = node.kind().removeprefix("aten::")
-        for value, rows in _TRACE.bases(operator, [*node.inputs()]):
-            _least(found, inputs.get(value.debugName()), rows)
-    return found
+    names = {v.debugName(): n for v, n in zip(flat.graph.inputs(), flat.input_names, strict=False)}
+    calls = ((n.kind().removeprefix("aten::"), [*n.inputs()]) for n in flat.graph.nodes())
+    bases = (pair for call in calls for pair in _TRACE.bases(*call))
+    return _least((names.get(value.debugName(), ""), rows) for value, rows in bases)
 
 
 def rows_of_program(graph: torch.fx.Graph) -> dict[str, int]:
     """The same of an exported program's graph."""
-    found: dict[str, int] = {}
-    for node in graph.nodes:
-        for value, rows in _PROGRAM.bases(_PROGRAM.name(node), [*node.args]):
-            _least(found, value.name if isinstance(value, torch.fx.Node) else None, rows)
-    return found
+    bases = (pair for n in graph.nodes for pair in _PROGRAM.bases(_PROGRAM.name(n), [*n.args]))
+    return _least((getattr(value, "name", ""), rows) for value, rows in bases)
 
 
-def _least(found: dict[str, int], name: str | None, rows: int) -> None:
-    if name is not None:
-        found[name] = min(rows, found.get(name, rows))
+def _least(found: Iterable[tuple[str, int]]) -> dict[str, int]:
+    least: dict[str, int] = {}
+    for name, rows in found:
+        least[name] = min(rows, least.get(name, rows))
+    return least
 
 
 def with_rows(inputs: Iterable[Input], rows: dict[str, int]) -> tuple[Input, ...]:

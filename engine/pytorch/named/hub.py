@@ -45,11 +45,8 @@ def _classes() -> dict[str, str]:
 
 
 def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
-    """(name, class, whether its weights are here) of what can be opened.
-
-    Args:
-        classes: all classes of a type; else those that match a pattern with a capital letter.
-    """
+    """(name, class, whether its weights are here) of what can be opened; of classes all, or those
+    that match a pattern with a capital letter."""
     if not _here():
         return
     yield from _cached_names()

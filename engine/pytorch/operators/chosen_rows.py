@@ -31,12 +31,8 @@ class ChosenRows:
     parts: int = 0
 
     def then(self, name: str, given: list[Any]) -> "ChosenRows | Callable[..., Tensor] | None":
-        """What an operator makes of them: the same, a function of tensor and mask, or neither.
-
-        Args:
-            name: such as "view.default".
-            given: its arguments after the first.
-        """
+        """What an operator, such as "view.default", makes of them with further arguments: the same,
+        a function of tensor and mask, or neither."""
         axes = self.mask.meta["val"].dim()
         row = [*self.tensor.meta["val"].shape[axes:]]
         if name in ("view.default", "reshape.default") and not self.parts:

@@ -296,11 +296,8 @@ def makes_pairs(name: str, given: Any) -> bool:
 
 
 def in_pairs(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """An operator's results, complex ones as tuples of their parts.
-
-    Args:
-        args, kwargs: with pairs of tensors in place of complex ones.
-    """
+    """An operator's results, complex ones as tuples of their parts; arguments have pairs of tensors
+    in place of complex ones."""
 
     def inside(value: Any) -> Any:
         if isinstance(value, ComplexPair):

@@ -39,12 +39,8 @@ def name_of(op: Any) -> str:
 
 
 def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any]]:
-    """PyTorch functions by the ATen operators that they compose.
-
-    Args:
-        known: those that the frontend has stay whole.
-        apart: but the operator itself, and the max pools that one is made of.
-    """
+    """PyTorch functions by the ATen operators that they compose. What the frontend knows stays
+    whole, but, `apart`, for the operator itself, and the max pools that one is made of."""
     pools = name_of(op).startswith("max_pool")
     table = {
         o: made
@@ -484,14 +480,10 @@ def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
 
 
 def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Tensor]:
-    """xlogy, or xlog1py, with the gradients that PyTorch gives at the edge, beyond it, and of NaN.
-
-    The value has the second argument's gradient; the first's is the slope of a difference that is
-    zero. An infinite or NaN slope is made of quotients, which leave a zero gradient zero.
-
-    Args:
-        edge: where the logarithm is minus infinity.
-    """
+    """xlogy, or xlog1py, with the gradients that PyTorch gives at the edge, where the logarithm is
+    minus infinity, beyond it, and of NaN. The value has the second argument's gradient; the first's
+    is the slope of a difference that is zero. An infinite or NaN slope is made of quotients, which
+    leave a zero gradient zero."""
 
     def run(x: Any, y: Any) -> Tensor:
         given = (v if isinstance(v, Tensor) else torch.full([], v) for v in (x, y))

@@ -25,11 +25,7 @@ Product = Callable[..., Tensor]
 
 def written_out(schema: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]] | None:
     """What an operator of `DYNAMIC_INT8` computes, and what that takes; None of another operator.
-
-    Args:
-        schema: of the operator.
-        args: of the operator, with packed parameters as objects of PyTorch's.
-    """
+    Packed parameters among the arguments are objects of PyTorch's."""
     if schema.name not in DYNAMIC_INT8:
         return None
     if "linear" in schema.name:

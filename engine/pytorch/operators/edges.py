@@ -52,15 +52,9 @@ which of a trace's nodes of them are meant."""
 
 
 def refused_gradient(model: Model, *others: str) -> EngineError | None:
-    """The error of kind "operator" where a gradient is taken through an operator whose own is not
-    PyTorch's, with its module; None where all are right.
-
-    Args:
-        others: operators that are such in one IR alone.
-    """
-    flat = model.flat
-    names = (*flat.input_names, *flat.tensors)
-    given = zip(names, flat.graph.inputs(), strict=True)
+    """The error (kind "operator", with the module) where a gradient is taken through an operator
+    whose own is not PyTorch's; None where all are right. `others` are such in one IR alone."""
+    flat, given = model.flat, model.flat.arguments.items()
     reached = {v.debugName() for n, v in given if n not in model.buffers and _floating(v)}
     for node in flat.graph.nodes():
         kind = node.kind().removeprefix("aten::").removesuffix("_")

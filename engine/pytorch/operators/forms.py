@@ -50,11 +50,7 @@ def in_form(op: Any) -> Form:
 
 def form_of(name: str, given: Given, training: bool) -> Form | None:
     """What an operator, such as "add.Tensor", is written as with these arguments; None where it
-    stays.
-
-    Args:
-        training: whether a gradient may be taken.
-    """
+    stays. In `training` a gradient may be taken."""
     base, _, overload = name.partition(".")
     op = getattr(getattr(_aten, base, None), overload, None)
     if name in draws.COMPOSED:
