@@ -281,24 +281,20 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
     """TVMScript of a Relax module, of the file `name`, as TVM's parser may read it: `known` tells
     whether a path such as ("R", "nn", "relu") is an operator or type. What is refused (kind "file")
     has its line."""
-    own = f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
-    hint = _HINT + own
+    place, hint = name, _HINT
     try:
         return _ScriptGrammar(known).module(ast.parse(text))
     except PartRefused as wrong:
-        line = getattr(wrong.at, "lineno", 0)
-        what = ast.unparse(wrong.at).strip().splitlines()[0][:60] if wrong.at else "it"
-        where = f"line {line}: {what!r}" if line else what
-        message = f"{name} is not read as TVMScript: {where} {wrong.why}."
-        place = f"{name}:{line}" if line else name
-        raise EngineError("file", message, place, (wrong.hint or _HINT) + own) from wrong
-    except (RecursionError, MemoryError) as wrong:
-        message = f"{name} is not read as TVMScript: it is nested too deeply."
-        raise EngineError("file", message, name, hint) from wrong
+        why, hint, line = f"it {wrong.why}", wrong.hint or _HINT, getattr(wrong.at, "lineno", 0)
+        if wrong.at is not None and line:
+            what = ast.unparse(wrong.at).strip().splitlines()[0][:60]
+            why, place = f"line {line}: {what!r} {wrong.why}", f"{name}:{line}"
+    except (RecursionError, MemoryError):
+        why = "it is nested too deeply"
     except (SyntaxError, ValueError) as wrong:
-        said = getattr(wrong, "msg", str(wrong))
-        message = f"{name} is not read as TVMScript: line {getattr(wrong, 'lineno', 1)}: {said}."
-        raise EngineError("file", message, name, hint) from wrong
+        why = f"line {getattr(wrong, 'lineno', 1)}: {getattr(wrong, 'msg', wrong)}"
+    hint += f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
+    raise EngineError("file", f"{name} is not read as TVMScript: {why}.", place, hint)
 
 
 def dotted(one: ast.AST) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from traceback import walk_tb
@@ -14,7 +14,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgument
 from torch.utils import _pytree as pytree
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import TensorType
 from relascope.core.place import variables
 from relascope.engine.files import exported
@@ -202,8 +202,10 @@ class Exported:
                 message = f"{before} {other}, and {place} makes it {value}."
                 raise EngineError("input", message, where, f"{_title(of[symbol])} is one size.")
             if value < of[symbol].least or value > (of[symbol].most or value):
-                message = f"{_title(of[symbol])} is {value}, and the program takes "
-                raise EngineError("input", f"{message}{range_text(of[symbol])}.", where)
+                bounds = "{} and more" if of[symbol].most is None else "{} to {}"
+                bounds = bounds.format(of[symbol].least, of[symbol].most)
+                message = f"{_title(of[symbol])} is {value}, and the program takes {bounds}."
+                raise EngineError("input", message, where)
         return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
 
     def _check_type(self, name: str, kind: TensorType, saved: bool) -> None:
@@ -282,14 +284,12 @@ class Exported:
             _run_as_code(path, inner, sizes)
         return module, tuple(inputs)
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as wrong:  # torch raises whatever it stumbles on
-            message = f"PyTorch {torch.__version__} cannot load this program: {_why(wrong)}."
-            hint = "Write it with torch.export.save of this version, or save a torch.jit trace."
-            raise EngineError("file", message, self.path.name, hint) from wrong
+    def _reading(self) -> AbstractContextManager[None]:
+        """Report what torch stumbles on."""
+        message = f"PyTorch {torch.__version__} cannot load this program: "
+        hint = "Write it with torch.export.save of this version, or save a torch.jit trace."
+        where = self.path.name
+        return reporting(lambda e: EngineError("file", f"{message}{_why(e)}.", where, hint))
 
 
 def _why(wrong: Exception) -> str:
@@ -302,10 +302,6 @@ def _why(wrong: Exception) -> str:
                 return f"a tensor in it has sizes that no tensor has: [{said}]"
     lacks = re.fullmatch(r"(\w+)\.__init__\(\) missing .*?: (.*)", str(wrong))
     return f"a {lacks[1]} in it has no {lacks[2]}" if lacks else plainly(wrong)
-
-
-def range_text(size: OpenSize) -> str:
-    return f"{size.least} and more" if size.most is None else f"{size.least} to {size.most}"
 
 
 def _title(size: OpenSize) -> str:

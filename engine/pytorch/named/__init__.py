@@ -9,8 +9,10 @@ import difflib
 import fnmatch
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import psutil
 import torch
@@ -135,17 +137,9 @@ def _told(name: str) -> AbstractContextManager[None]:
 
 
 def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
-    linspace = torch.linspace
-
-    def on_cpu(*args: object, **how: object) -> torch.Tensor:  # whose values are read
-        return linspace(*args, **{"device": "cpu", **how})  # type: ignore[call-overload]
-
-    try:
-        torch.linspace = on_cpu
-        with torch.device("meta"):
-            return make()
-    finally:
-        torch.linspace = linspace
+    on_cpu = partial(torch.linspace, device="cpu")  # for its values are read
+    with patch.object(torch, "linspace", on_cpu), torch.device("meta"):
+        return make()
 
 
 def _count(library: str, name: str) -> int | None:

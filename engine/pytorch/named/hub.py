@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,6 @@ def inputs(module: Any, source: ModelSource) -> Call:
 
 
 def _here() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("transformers") is not None
 
 

@@ -1,6 +1,7 @@
 """Inputs for a model of transformers, made from its configuration."""
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -46,9 +47,8 @@ def sample_inputs(
     for name in wanted:
         result[name] = _MAKERS[name](config, sizes)
         if name == "input_ids" and "attention_mask" in accepts:
-            mask = torch.ones(sizes["batch"], sizes["tokens"], dtype=torch.int64)
-            mask[:, sizes["tokens"] - sizes["tokens"] // 4 :] = 0
-            result["attention_mask"] = mask
+            result["attention_mask"] = mask = torch.ones_like(result[name])
+            mask[:, tokens - tokens // 4 :] = 0
     return result
 
 
@@ -69,10 +69,7 @@ def _longest(config: Any, decoder: bool) -> int:
 
 
 def _normal(*shape: int) -> torch.Tensor:
-    elements = 1
-    for size in shape:
-        elements *= int(size)
-    if elements > _MOST:
+    if math.prod(map(int, shape)) > _MOST:
         message = f"An input of {' x '.join(map(str, shape))} is too large."
         raise EngineError("input", message, "config.json", "Give smaller sizes.")
     return torch.randn(*map(int, shape))
