@@ -37,7 +37,7 @@ LINES = {
     "bench": 3594,
     "commands": 3453,
     "core": 1381,
-    "engine": 42545,
+    "engine": 42304,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,
