@@ -132,7 +132,7 @@ def environment(request, wheel, tmp_path_factory) -> Environment:
 def test_the_wheel_brings_one_name_and_every_file_of_it(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {name.partition("/")[0] for name in names} == {"relascope", "relascope-0.2.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"relascope", "relascope-0.3.0.dist-info"}
     here = {
         str(Path("" if room == "relascope" else "relascope") / path.relative_to(ROOT))
         for room in (*ROOMS, "relascope")
