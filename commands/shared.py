@@ -155,7 +155,6 @@ class Command:
     def request(self) -> BuildRequest:
         """What is built and how it is run, as the options say; the program whole."""
         source = self.source
-        self._client.expect(source)
         repeats = getattr(self.args, "repeats", BuildRequest.repeats)
         return BuildRequest(source, self.pipeline, self.target, self.args.threads, repeats)
 

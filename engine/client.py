@@ -77,10 +77,6 @@ class EngineClient:
         """
         self._supervisor.limits = limits
 
-    def expect(self, *arguments: Any) -> None:
-        """Have a process that starts before they come be one that may serve these arguments."""
-        self._supervisor.expect("", arguments)
-
     def warm(self) -> Job:
         """Start the process and have it import what it needs, by asking it to describe itself."""
         return self.submit("describe")

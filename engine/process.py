@@ -10,11 +10,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,13 +27,14 @@ import psutil
 
 from relascope.core.errors import EngineError, ending
 from relascope.core.graph import Graph
+from relascope.core.memo import Memo
 from relascope.core.place import IMPORT_ROOT, with_import_root
 from relascope.core.scratch import Scratch
 from relascope.engine import kept_builds, wire
 from relascope.engine.limits import Unit, Usage
 from relascope.engine.protocol import records
 from relascope.engine.protocol.source import EVERYTHING, ModelSource
-from relascope.engine.sandbox import READABLE
+from relascope.engine.sandbox import READABLE, Access
 from relascope.engine.turns import shared_file
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
@@ -65,17 +71,20 @@ class Wants:
         opened = self.opened.union(*map(kept_builds.strangers, sources), [""] if beside else [])
         return Wants(self.folders | named, _allowed(files, sources), opened)
 
-    def options(self) -> list[str]:
-        """Of the process's command line; the folders are made where they can be."""
+    def access(self, folder: str) -> Access:
+        """Of the process's sandbox; the folders are made where they can be.
+
+        Args:
+            folder: of the process's own.
+        """
         with contextlib.suppress(RuntimeError, OSError):  # a user without a home
             records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
         kept_builds.root()
-        for folder in self.folders:
+        for named in self.folders:
             with contextlib.suppress(OSError):  # the writer reports it
-                os.makedirs(folder, exist_ok=True)
-        there = [os.path.abspath(f) for f in self.folders if os.path.isdir(f)]
-        reads = (f"--reads={f}" for f in sorted(self.files))
-        return [*(f"--writes={f}" for f in there), *reads]
+                os.makedirs(named, exist_ok=True)
+        there = (Path(f).absolute() for f in self.folders if os.path.isdir(f))
+        return Access(Path(folder), tuple(there), tuple(map(Path, sorted(self.files))))
 
 
 def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[str]:
@@ -127,6 +136,72 @@ class TooLarge(Exception):
     """An answer of more than `wire.MOST_BYTES`."""
 
 
+class ForkServer:
+    """A process that has imported what the engines of an IR do, and forks theirs.
+
+    It ends when nothing refers to it.
+    """
+
+    def __init__(self, ir: str, session: str | None, environ: Mapping[str, str]) -> None:
+        self.imported = True
+        self._lock = threading.Lock()
+        self._conn, theirs = Pipe()
+        command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
+        folder = Scratch()
+        command += ["--ir", ir, "--fd", str(theirs.fileno()), "--folder", folder.name]
+        command += ["--session", session] if session else []
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        # A group of its own: Ctrl-C in the terminal is the app's affair.
+        how: dict[str, Any] = {**streams, "cwd": IMPORT_ROOT, "start_new_session": True}
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(command, pass_fds=[fd], env=environ, **how)
+        weakref.finalize(self, _end_server, self._conn, self._process, folder)
+
+    def usable(self) -> bool:
+        """Whether it is there, and could import what it is to; what failed may be mended since."""
+        return self.imported and self._process.poll() is None
+
+    def start(self, access: Access, files: Sequence[int]) -> None:
+        """Have a process start in a sandbox with open files: its socket, its log, where it is said
+        how it ends, and what `engine.turns` shares."""
+        with self._lock:
+            self._conn.send((access, len(files)))
+            for file in files:
+                send_handle(self._conn, file, self._process.pid)
+
+    def reap(self, pid: int) -> None:
+        """Forget a process that has ended: its number may be another's."""
+        with self._lock, contextlib.suppress(OSError):
+            self._conn.send(pid)
+
+
+def _end_server(conn: Connection, process: subprocess.Popen[bytes], folder: Scratch) -> None:
+    conn.close()
+    process.kill()
+    process.wait()
+    folder.cleanup()
+
+
+_PASSING = "PYTEST_CURRENT_TEST"
+"""A variable that is another in each test, and that no import reads."""
+
+_servers: Memo[ForkServer] = Memo(4)
+
+
+def _fork_server(ir: str, session: str | None) -> ForkServer:
+    """The fork server of an IR, in this environment."""
+    environ = {n: v for n, v in os.environ.items() if n != _PASSING}
+    environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
+    key = (sys.executable, ir, session, *sorted(environ.items()))
+    make = partial(ForkServer, ir, session, environ)
+    found = _servers.get(key, make)
+    if not found.usable():
+        found = make()
+        _servers.put(key, found)
+    return found
+
+
 class EngineProcess:
     """A process, its socket, and the file that its output goes to."""
 
@@ -140,22 +215,16 @@ class EngineProcess:
         self.log: IO[bytes] = open(name, "a+b", buffering=0)  # noqa: SIM115
         os.unlink(name)
         self.conn, theirs = Pipe()
-        command = [sys.executable, "-X", "faulthandler", "-m", "relascope.engine.worker"]
-        command += ["--ir", ir, "--fd", str(theirs.fileno())]
-        command += ["--session", session] if session else []
-        command += ["--folder", self.folder.name, *wants.options()]
-        turns = shared_file()
-        command += ["--turns", str(turns)] if turns >= 0 else []
+        self._status, status = Pipe(duplex=False)
+        self._known = threading.Lock()  # guards what the status says
+        self._pid, self._killed = 0, False
+        self._code: int | None = None  # its exit status, or a signal's number below 0
+        turns = [t for t in (shared_file(),) if t >= 0]
         self.had_run_out = 0  # `out_of_memory` before its last request
-        path = with_import_root(os.environ.get("PYTHONPATH", ""))
+        files = [theirs.fileno(), self.log.fileno(), status.fileno(), *turns]
         try:
-            # A group of its own: Ctrl-C in the terminal is the app's affair, and the group is how
-            # to end what the child itself started.
-            streams = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
-            place = {"cwd": IMPORT_ROOT, "env": {**os.environ, "PYTHONPATH": path}}
-            how: dict[str, Any] = {**streams, **place, "start_new_session": True}
-            passed = [f for f in (theirs.fileno(), turns) if f >= 0]
-            self.process = subprocess.Popen(command, pass_fds=passed, **how)
+            self._server = _fork_server(ir, session)
+            self._server.start(wants.access(self.folder.name), files)
         except BaseException:
             self.conn.close()
             self.log.close()
@@ -163,25 +232,48 @@ class EngineProcess:
             raise
         finally:
             theirs.close()
+            status.close()
 
     def serves(self, wants: Wants) -> bool:
         """Whether its sandbox allows what a request needs, also of files that were replaced."""
         return self.wants == wants and self.readable == _identities(wants.files)
 
+    def _look(self, seconds: float = 0.0) -> None:
+        """Take what the fork server says of it, waiting so long at most."""
+        with self._known:
+            while self._code is None and self._status.poll(seconds):
+                try:
+                    said = self._status.recv()
+                except (EOFError, OSError):  # the fork server is gone
+                    said = -signal.SIGKILL
+                if isinstance(said, tuple):
+                    self._pid, self._server.imported = said
+                    if self._killed:
+                        self._kill()
+                else:
+                    self._code = said
+
+    @property
+    def pid(self) -> int:
+        """0 while it is not known."""
+        self._look()
+        return self._pid
+
     def running(self) -> bool:
-        """Whether it is; without reaping it, so that its number stays its own until `end`."""
-        if not hasattr(os, "waitid"):  # macOS before Python 3.13
-            return self.process.poll() is None
-        try:
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self.process.pid, flags) is None
-        except ChildProcessError:
-            return False
+        """Whether it is; its number stays its own until `end`."""
+        self._look()
+        return self._code is None and not (self._killed and not self._pid)
 
     def kill(self) -> None:
+        self._killed = True
         if self.running():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self._kill()
+
+    def _kill(self) -> None:
+        """End it with what it started, if its number is known."""
+        for kill in (os.killpg, os.kill) if self._pid else ():  # it may have no group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._pid, signal.SIGKILL)
 
     def send(
         self,
@@ -227,7 +319,7 @@ class EngineProcess:
         return what, number, *rest
 
     def usage(self) -> Usage:
-        return usage(self.process.pid)
+        return usage(self.pid)
 
     def output(self) -> str:
         size = os.fstat(self.log.fileno()).st_size
@@ -245,10 +337,13 @@ class EngineProcess:
         deadline = time.monotonic() + _GRACE
         while self.running() and time.monotonic() < deadline:
             time.sleep(0.005)
-        # Also what it started and left behind.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        status = self.process.wait()
+        self._killed = True
+        self._kill()  # also what it started and left behind
+        if self._pid:
+            self._look(_GRACE)
+            self._server.reap(self._pid)
+        status = -signal.SIGKILL if self._code is None else self._code
+        self._status.close()
         output = self.output()
         self.log.close()
         self.folder.cleanup()

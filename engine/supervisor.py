@@ -244,7 +244,7 @@ class Supervisor:
             message = f"The arguments of {method} cannot be sent to the engine: {error}"
             raise EngineError("usage", message, method, "Pass plain data.") from error
         with self.changed:
-            self.expect(method, (*args, *kwargs.values()))
+            self.wants = self.wants.with_(method, (*args, *kwargs.values()))
             job = Job(self, next(self.numbers), method, payload)
             job.wants = self.wants
             if self.closed:
@@ -256,10 +256,6 @@ class Supervisor:
                 self.thread.start()
             self.changed.notify_all()
         return job
-
-    def expect(self, method: str, arguments: tuple[Any, ...]) -> None:
-        with self.changed:
-            self.wants = self.wants.with_(method, arguments)
 
     def cancel(self, job: Job) -> None:
         if not job._finish(error=EngineError("cancelled", f"{job.method} was cancelled.")):
@@ -280,7 +276,7 @@ class Supervisor:
 
     def pid(self) -> int | None:
         process = self.process
-        return process.process.pid if process is not None and process.running() else None
+        return process.pid or None if process is not None and process.running() else None
 
     def close(self) -> None:
         """End everything now. The process keeps nothing, so it gets no time to tidy up."""
@@ -425,7 +421,9 @@ class Supervisor:
                         self.process.kill()
                         self.process.end()
                         self.process = None
-                    self.process = self.process or EngineProcess(self.ir, self.session, job.wants)
+                    if self.process is None:
+                        job._report(0.0, "starting the engine")
+                        self.process = EngineProcess(self.ir, self.session, job.wants)
                     return self.process
                 return None
             finally:

@@ -1,8 +1,9 @@
-"""The child process of an engine: `python -m relascope.engine.worker --ir relay --fd N`.
+"""The processes of an engine: `python -m relascope.engine.worker --ir relay --fd N`.
 
-It answers requests on the socket N of `engine.process`, one at a time and in order. The main thread
-only reads, to notice the parent's end at any time; a thread with a large stack works, because TVM's
-C++ visitors recurse over the graph.
+It imports what takes seconds, once, and forks a process for each sandbox that `engine.process` asks
+for on socket N; with no child for some minutes, it ends. A child answers requests on a socket
+of its own, one at a time and in order. Its main thread only reads, to notice the app's end at any
+time; a thread with a large stack works, because TVM's C++ visitors recurse over the graph.
 
 Requests are pickled `(id, method, payload, crossed, shelf)`, with a payload of pickled `(args,
 kwargs)`, the units that crossed a limit, and the shelf of `engine.kept_builds`. Back come, by
@@ -14,6 +15,7 @@ end. `("records", id, action, path, text)` asks the app to add records of tuning
 """
 
 import argparse
+import contextlib
 import gc
 import importlib
 import os
@@ -27,6 +29,8 @@ import threading
 import traceback
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,51 +44,135 @@ from relascope.engine.registry import REGISTRY
 from relascope.engine.turns import TURNS, beside
 from relascope.passes.catalogue.user import enter_named
 
+_IDLE = 300.0  # s
 STACK_BYTES = 1 << 30  # of address space: only what is used takes memory
 
 _Request = tuple[int, str, bytes, dict[Unit, EngineError], str]
 
 
 def main() -> None:
+    """Import what engines do, and fork a process for each sandbox that is asked for."""
     parser = argparse.ArgumentParser(prog="python -m relascope.engine.worker")
     parser.add_argument("--ir", required=True)
     parser.add_argument("--fd", required=True, type=int)
     parser.add_argument("--session", default="", help="module:Class, instead of the IR's own")
-    parser.add_argument("--turns", type=int, default=-1, help="the file of `engine.turns`")
-    parser.add_argument("--folder", default="", help="of its own, for what it leaves")
-    parser.add_argument("--writes", action="append", default=[], help="another to write to")
-    parser.add_argument("--reads", action="append", default=[], help="a file or folder to read")
+    parser.add_argument("--folder", required=True, help="for what it leaves")
     options = parser.parse_args()
+    os.set_inheritable(options.fd, False)
+    session = options.session or REGISTRY[options.ir].session
+    _leave_in(options.folder)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool may not start here
+    _ForkServer(Connection(options.fd), session).serve()
 
-    if options.folder:
-        # Whatever is imported at the start may have asked for the folder already.
-        tempfile.tempdir = os.environ["TMPDIR"] = options.folder
-        for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
-            os.environ.setdefault(name, options.folder)
-        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its pool may not start here
-        writes, reads = tuple(map(Path, options.writes)), tuple(map(Path, options.reads))
-        own = Path(options.folder)
-        sandbox.enter(sandbox.Access(own, writes, reads))
-        os.chdir(options.folder)  # TVM makes another where it is
+
+def _leave_in(folder: str, before: str = "") -> None:
+    """Have this process and what it imports leave files in a folder, in place of the one before."""
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
+    for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
+        if os.environ.get(name, before) == before:
+            os.environ[name] = folder
+
+
+class _ForkServer:
+    """Forks engines' processes, tells how they ended, and reaps them when it is asked to."""
+
+    def __init__(self, conn: Connection, session: str) -> None:
+        self.conn, self.session = conn, session
+        self.children: dict[int, Connection] = {}
+        self.ended, self.wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        signal.set_wakeup_fd(self.wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.imported = _imported(session)
+
+    def serve(self) -> None:
+        while ready := wait_for([self.conn, self.ended], None if self.children else _IDLE):
+            if self.ended in ready:
+                os.read(self.ended, 4096)
+                self.tell_ends()
+            if self.conn in ready:
+                try:
+                    message = self.conn.recv()
+                except (EOFError, OSError):
+                    return
+                if isinstance(message, int):
+                    os.waitpid(message, os.WNOHANG)
+                else:
+                    self.fork(*message)
+
+    def fork(self, access: sandbox.Access, files: int) -> None:
+        answers, log, status, *turns = (recv_handle(self.conn) for _ in range(files))
+        child = os.fork()
+        if not child:
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for other in (self.conn, *self.children.values()):
+                    other.close()
+                for file in (self.ended, self.wake, status):
+                    os.close(file)
+                # Compilers print; the caller's standard output is not theirs.
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                os.close(log)
+                _begin(self.session, access, answers, *turns)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        for file in (answers, log, *turns):
+            os.close(file)
+        self.children[child] = Connection(status, readable=False)
+        with contextlib.suppress(OSError):  # nobody waits for it any more
+            self.children[child].send((child, self.imported))
+
+    def tell_ends(self) -> None:
+        for child in list(self.children):
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            if (end := os.waitid(os.P_PID, child, flags)) is not None:
+                code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+                with contextlib.suppress(OSError):
+                    self.children.pop(child).send(code)
+
+
+def _imported(session: str) -> bool:
+    """Import a session's module to fork with; where that fails, or may not be forked, engines'
+    processes do, each by itself."""
+    if sys.platform != "linux":
+        return False
+    try:
+        importlib.import_module(session.partition(":")[0])
+    except BaseException:
+        return False
+    # What is there now is neither looked at nor, which would copy it, written to.
+    gc.collect()
+    gc.freeze()
+    return True
+
+
+def _begin(session: str, access: sandbox.Access, answers: int, turns: int = -1) -> None:
+    """Be an engine's process."""
+    os.setsid()
+    _leave_in(str(access.folder), tempfile.gettempdir())
+    sandbox.enter(access)
+    os.chdir(access.folder)  # TVM makes another where it is
     # Torch and TVM are a million objects, which would be looked at again and again.
     gc.set_threshold(50_000, 20, 20)
-    # Compilers print; the caller's standard output is not theirs.
-    os.dup2(2, 1)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
-    os.set_inheritable(options.fd, False)
-    TURNS.file = options.turns
+    os.set_inheritable(answers, False)
+    TURNS.file = turns
     if TURNS.file >= 0:
         os.set_inheritable(TURNS.file, False)
-    conn = Connection(options.fd)
+    conn = Connection(answers)
     requests: queue.Queue[_Request] = queue.Queue()
-    worker = _Worker(conn, options.session or REGISTRY[options.ir].session, requests)
+    worker = _Worker(conn, session, requests)
     _start(worker)
     while True:
         try:
             message = conn.recv()
             (worker.replies if message[0] == "records" else requests).put(message)
         except (EOFError, OSError):
-            _parent_gone(options.folder)
+            _parent_gone(access.folder)
 
 
 def _start(worker: "_Worker") -> None:
@@ -99,12 +187,10 @@ def _start(worker: "_Worker") -> None:
     threading.stack_size(0)
 
 
-def _parent_gone(folder: str) -> NoReturn:
+def _parent_gone(folder: Path) -> NoReturn:
     """End at once, in the middle of whatever is being done, with all that we started."""
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    if os.getpgrp() == os.getpid():  # as the client starts us: the group is ours
-        os.killpg(0, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 

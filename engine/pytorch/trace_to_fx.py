@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import torch
+import torch._dynamo.config  # FakeTensorMode would, a second long, in each engine that is forked
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,

@@ -1,5 +1,6 @@
 """A child process is asked, watched, cancelled, and named when it dies."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -9,10 +10,12 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from place import ROOT, SESSIONS
 from relascope.core.errors import EngineError
+from relascope.core.memo import Memo
 from relascope.engine import process as process_of_engine
 from relascope.engine import wire
 from relascope.engine.building.explain import explain
@@ -100,7 +103,7 @@ def test_a_file_that_crosses_its_limit_fails_before_another_process_starts(clien
     class Counted(EngineProcess):
         def __init__(self, *about):
             super().__init__(*about)
-            started.append((self.process.pid, *map(lambda job: job.done, jobs)))
+            started.append((self.pid, *map(lambda job: job.done, jobs)))
 
     monkeypatch.setattr("relascope.engine.supervisor.EngineProcess", Counted)
     jobs = []
@@ -547,6 +550,58 @@ def test_a_session_that_cannot_start_says_why_each_time():
         error = failure(lambda: client.call("describe"))
         assert "no_such_module" in error.message
         assert "could not start" in error.hint
+
+
+def test_processes_are_forked_from_one_that_has_imported_what_they_need(client, monkeypatch):
+    client.warm().result(LONG)
+    server = psutil.Process(client.pid).parent()
+    assert server.parent().pid == os.getpid()
+    with EngineClient("fake", FAKE) as other:
+        other.warm().result(LONG)
+        assert psutil.Process(other.pid).parent() == server
+        assert os.getpgid(other.pid) == other.pid != os.getpgid(client.pid)
+        assert not set(open_files(other.pid)) & set(open_files(server.pid)) - {"/dev/null"}
+    assert wait_until(lambda: len(server.children()) == 1), "what has ended is reaped"
+
+
+def test_a_fork_server_ends_when_nothing_refers_to_it(client, monkeypatch):
+    monkeypatch.setattr(process_of_engine, "_servers", Memo(1))
+    client.warm().result(LONG)
+    server = psutil.Process(client.pid).parent()
+    # What it imported may depend on the environment.
+    monkeypatch.setenv("RELASCOPE_LIMIT_SECONDS", "7")
+    with EngineClient("fake", FAKE) as other:
+        assert other.call("environment", "RELASCOPE_LIMIT_SECONDS") == "7"
+        assert psutil.Process(other.pid).parent() != server
+        assert client.call("count") == 1 and server.is_running()
+        client.close()
+        gc.collect()
+        assert wait_until(lambda: not server.is_running())
+
+
+def open_files(pid):
+    """Sockets and pipes that a process has open, and files."""
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.readlink(file)
+
+
+def test_where_the_fork_server_dies_its_processes_do_and_the_next_request_has_another(client):
+    assert client.call("count") == 1
+    server, pid = psutil.Process(client.pid).parent(), client.pid
+    server.kill()
+    assert wait_until(lambda: not client.alive)
+    assert client.call("count") == 1
+    assert not running(pid) and psutil.Process(client.pid).parent() != server
+
+
+def test_what_could_not_be_imported_is_imported_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with EngineClient("late", "late_session:Session") as client:
+        assert "late_session" in failure(lambda: client.call("count")).message
+        code = "class Session:\n    def count(self, progress):\n        return 7\n"
+        (tmp_path / "late_session.py").write_text(code)
+        assert client.call("count") == 7
 
 
 def test_a_process_that_cannot_start_is_an_error(client, monkeypatch):
