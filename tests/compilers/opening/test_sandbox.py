@@ -89,11 +89,10 @@ def test_an_engine_reads_what_it_is_to_open(tmp_path):
         path.write_bytes(b"data")
     source = ModelSource("mlp", tensors=((str(mine), ""),))
     with EngineClient(*SESSION) as client:
-        client.expect(source)
-        assert client.call("readable", [str(mine), str(other)]) == (str(mine),)
+        assert client.call("readable", [str(mine), str(other)], source) == (str(mine),)
         # Another file is another process's; the first is not forgotten.
-        client.expect(ModelSource(str(other), digest="0"))
-        assert client.call("readable", [str(mine), str(other)]) == (str(mine), str(other))
+        source = ModelSource(str(other), digest="0")
+        assert client.call("readable", [str(mine), str(other)], source) == (str(mine), str(other))
 
 
 def test_own_code_reads_everything_and_no_strangers_file_is_opened_beside_it():

@@ -26,7 +26,7 @@ class OpeningSession:
         """The folder of temporary files, and that of Triton."""
         return tempfile.gettempdir(), os.environ["TRITON_HOME"]
 
-    def readable(self, paths, *, progress):
+    def readable(self, paths, source=None, *, progress):
         found = []
         for path in paths:
             try:
