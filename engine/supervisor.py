@@ -158,7 +158,6 @@ class _Exchange:
                     self._check()
 
     def _handle(self, what: str, number: int | None, *rest: Any) -> tuple[str, Any] | None:
-        """The answer, if it is one."""
         if what == "progress":
             self._report(*rest)
         elif what == "waits":

@@ -89,5 +89,4 @@ def record(
 
 
 def as_target_says(function: OnDevice, target: str) -> Compiled:
-    """The function itself, or recorded."""
     return Recorded(function, target) if GRAPHS in target.split() else function

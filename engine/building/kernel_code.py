@@ -58,7 +58,6 @@ def _reached(head: str, body: str, inner: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:
-    """The lines of some functions in an assembler's file, by symbol."""
     wanted = {**{n: n for n in names}, **{f"_{n}": n for n in names}}  # macOS writes a line before
     lines: dict[str, list[str]] = {}
     inside: list[str] | None = None

@@ -57,7 +57,6 @@ class Launches:
 
 
 def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
-    """A launch with what a compiler made of its function, where there is that."""
     if made is None:
         return launch
     return replace(launch, registers=made.count, spilled_bytes=made.spilled_bytes)

@@ -13,8 +13,6 @@ _LARGE = 1 << 17  # bytes, from which an allocator takes pages from the system
 
 
 class BufferPool:
-    """Memory of large tensors on the CPU, by what they are called."""
-
     def __init__(self) -> None:
         self._arrays: dict[Hashable, np.ndarray] = {}
         self._lent: dict[Hashable, weakref.ref[np.ndarray]] = {}

@@ -114,16 +114,13 @@ def gaps(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.nan_to_num(gap, nan=np.inf)
 
 
-def ratio(before: Callable[[], None], after: Callable[[], None], seconds: float = 0.5) -> float:
-    """How many times as long one takes as the other: the median of runs in turns.
-
-    Args:
-        seconds: to spend on it, at least; at least five runs of each are made.
-    """
+def ratio(before: Callable[[], None], after: Callable[[], None]) -> float:
+    """How many times as long one takes as the other: the median of five runs in turns at least,
+    and of half a second."""
     for run in (before, after):
         run()
     found: list[float] = []
-    until = time.perf_counter() + seconds
+    until = time.perf_counter() + 0.5
     while len(found) < 5 or (time.perf_counter() < until and len(found) < 500):
         begun = time.perf_counter()
         before()

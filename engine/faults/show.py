@@ -249,7 +249,6 @@ class PassProcess:
         return FIXED
 
     def _compared(self, left: replay.Runner, right: replay.Runner, stored: replay.Values) -> int:
-        """The status where what the passes make is run beside what they were given."""
         fault = self.fault
         if fault.kind == "slow":
             found, limit = replay.ratio(left, right), fault.limit
@@ -298,7 +297,6 @@ class PassProcess:
         return made(mod, parameters, fault.inputs, fault.outputs)
 
     def _failed(self, error: BaseException) -> int:
-        """The status where the passes, or what is made of them, raised."""
         known, name = self.fault.error, type(error).__name__
         if isinstance(error, replay.Malformed):
             print(error)

@@ -199,7 +199,6 @@ def captures(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Document:
 
 
 def error(found: Judged, against: str) -> Document:
-    """The tensor that is nearest to its limit, or farthest over it."""
     worst = found.worst
     return {
         "verdict": found.verdict,

@@ -189,20 +189,19 @@ class _FaultSearch:
         self.against, self.also = PYTORCH, tuple[str, ...]()
 
     def run(self, part: Pipeline) -> Try:
-        done = _try(self.ask, replace(self.question, pipeline=part))
+        done = tried(self.ask, replace(self.question, pipeline=part))
         self.log.append(done)
         self.tell(done)
         return done
 
     def begin(self, at: Question) -> Try:
-        """The whole pipeline, under the limit that its precision needs."""
+        """The whole pipeline, anew."""
         self.log.clear()
         self.question = at
         whole = self.run(self.pipeline)
-        if whole.outcome == "wrong" and at.test is None:
+        if whole.outcome == "wrong":
             fitted = at.tolerance.fitted(self.ask("load", at.source))
-            if fitted != at.tolerance:
-                return self.begin(replace(at, tolerance=fitted))
+            self.question = replace(at, tolerance=fitted)
         return whole
 
     def whole(self) -> Try:
@@ -244,7 +243,7 @@ class _FaultSearch:
         if double is not None and double.passed and found.suspects == (IMPORT,):
             # Float32 rounds by more than the limit wherever one looks: a fault hides behind that.
             wide = replace(question, source=replace(question.source, dtype=DTYPES[1]))
-            if _try(self.ask, wide).outcome == "wrong":
+            if tried(self.ask, wide).outcome == "wrong":
                 beyond = bisect(self.ask, self.ir, wide, self.tell)
                 return replace(beyond, log=(*self.log, *beyond.log))
         return Bisection(question, kind, found, tuple(self.log), double, None, self.against)
@@ -288,7 +287,7 @@ def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[s
         mixed = len({side for _, side in source.sides}) > 1
         if mixed and _is_recorded(question.pipeline):
             continue  # in a recorded module values may have other names
-        done = tried(ask, replace(question, source=source), question.pipeline)
+        done = tried(ask, replace(question, source=source))
         if done.outcome == "good":
             good.append(at_run(source))
         elif (error := unfit(ask, source, question.target)) is None:
@@ -318,14 +317,6 @@ def _unbuilt(error: EngineError | None) -> bool:
     return error is not None and error.kind == "target" and error.message.startswith(UNBUILT)
 
 
-def tried(ask: Ask, question: Question, pipeline: Pipeline) -> Try:
-    done = _try(ask, replace(question, pipeline=pipeline))
-    if done.outcome == "wrong":
-        tolerance = question.tolerance.fitted(ask("load", question.source))
-        done = _try(ask, replace(question, pipeline=pipeline, tolerance=tolerance))
-    return done
-
-
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     """With the steps switched off that are only for looking, and so change nothing."""
     for index, step in enumerate(pipeline):
@@ -334,7 +325,8 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def _try(ask: Ask, question: Question) -> Try:
+def tried(ask: Ask, question: Question) -> Try:
+    """Try the whole pipeline of a question, under the limit that its precision needs."""
     on = [i for i, step in enumerate(question.pipeline) if step.enabled]
     done = Try(question.pipeline, on[-1] if on else IMPORT, "good")
     if question.test is not None:
@@ -352,6 +344,8 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
     source, runs = question.source, question.runs
     found = ask("check", BuildRequest(source, question.pipeline, question.target, runs=runs))
     limit = question.tolerance.limit(source.dtype)
+    if any(map(limit.over, found)):
+        limit = question.tolerance.fitted(ask("load", source)).limit(source.dtype)
     each = len(found) // runs
     bad = sum(any(map(limit.over, found[i : i + each])) for i in range(0, len(found), each))
     worst, outcome = limit.worst(found), "wrong" if bad else "good"
@@ -396,7 +390,6 @@ def _taken(ask: Ask, question: Question) -> PassCost | None:
 
 
 def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisection:
-    """The pass after which most memory stayed, where that is more than it may be."""
     taken, pipeline = _taken(ask, question), question.pipeline
     over = taken is not None and taken.kept > question.memory * MIB
     last = taken.keeper if taken is not None else IMPORT
@@ -437,11 +430,11 @@ def _slow(
     paces = {i: known[what] for i in free if (what := f"{ir}, without {i}") in known}
     most = max(paces.values(), default=1.0)
 
-    def tried(part: Pipeline, index: int, ratio: float) -> Try:
+    def timed(part: Pipeline, index: int, ratio: float) -> Try:
         return Try(part, index, "slow" if ratio > question.factor else "good", ratio=ratio)
 
-    done = tried(pipeline, IMPORT, most)
-    log = (done, *(tried(pipeline.switched(i, False), i, pace) for i, pace in paces.items()))
+    done = timed(pipeline, IMPORT, most)
+    log = (done, *(timed(pipeline.switched(i, False), i, pace) for i, pace in paces.items()))
     for one in log:
         tell(one)
     taken = _taken(ask, question)
@@ -527,7 +520,6 @@ def _tried(result: Bisection) -> str:
 
 
 def _took(ir: str, result: Bisection) -> str:
-    """The longest pass, and the one after which most memory stayed."""
     taken, pipeline = result.taken, result.question.pipeline
     if taken is None:
         return ""
@@ -542,7 +534,6 @@ def _took(ir: str, result: Bisection) -> str:
 
 
 def _too_much(result: Bisection) -> str:
-    """What a pass takes too much of, and what it may take."""
     question, taken = result.question, result.taken
     assert taken is not None, "or no pass would be blamed for it"
     if result.kind == "long":

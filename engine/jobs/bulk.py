@@ -132,11 +132,11 @@ def _found(ask: Ask, task: Task) -> Row:
 
 
 def _tried(ask: Ask, question: Question) -> Row:
-    done, at = bisect.tried(ask, question, question.pipeline), ""
+    done, at = bisect.tried(ask, question), ""
     others = done.outcome == "good" and question.test is None
     bad, _ = bisect.elsewhere(ask, question) if others else (None, ())
     if bad is not None:
-        done = bisect.tried(ask, replace(question, source=bad), question.pipeline)
+        done = bisect.tried(ask, replace(question, source=bad))
         at = f"At {at_run(bad)}. "
     said = done.test.words if done.test is not None else ""
     verdict = at + (said if done.error is None else done.error.message.partition("\n")[0])

@@ -3,7 +3,7 @@
 A pass on our rewriters can stop after so many applications (`passes.applications`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.bisect import Bisection, Try, does, tried
@@ -65,7 +65,7 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
 
     def judge(count: int) -> Verdict:
         part = pipeline.with_parameter(index, COUNT, str(count))
-        log.append(tried(ask, result.question, part))
+        log.append(tried(ask, replace(result.question, pipeline=part)))
         if log[-1].outcome == result.kind:
             return Verdict.BAD
         return Verdict.GOOD if log[-1].outcome == "good" else Verdict.CANNOT_RUN

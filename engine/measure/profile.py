@@ -5,10 +5,10 @@ microseconds of watching per kernel.
 """
 
 import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -18,6 +18,7 @@ from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Tensors
 from relascope.engine.measure.compare import Built, compare
 from relascope.engine.measure.memory import waited, waiting
+from relascope.engine.measure.timing import timed
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.pytorch.inputs import tensor_type
@@ -89,11 +90,12 @@ def profile(
     phases: list[Phase] = []
     for index, (name, run) in enumerate(runs.items()):
         low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[name]
-        alone = _Alone(run, built.model.device)
+        undisturbed = partial(timed, run, waiting(built.model.device))
         step = part(progress, low, low + 0.98 * share)
-        found, written = _kernels(name, profiled[name], graph, values, repeats, alone, step)
+        about = name, profiled[name], graph, values, repeats, undisturbed, step
+        found, written, median_ms = _kernels(*about)
         memory = profiled[name].memory_bytes or written
-        phases.append(_phase(name, graph, found, statistics.median(alone.taken), memory))
+        phases.append(_phase(name, graph, found, median_ms, memory))
         kernels += found
     measured = None
     if peaks is not None:
@@ -104,12 +106,12 @@ def profile(
     working_set = sum(weights.values()) + sum(p.memory_bytes for p in phases)
     total = sum(p.median_ms for p in phases)
     shared = tuple(replace(k, share=k.median_ms / total) for k in kernels)
-    about = machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
+    figures = machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
     notes = tuple(n for n in (built.note, *(w.note for w in profiled.values())) if n)
     if waits := waited(built.model.device):
         notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)
     drawn = sum(m.nbytes for m in masks.values())
-    return Profile(*about, comparisons, built.seconds, notes, measured, working_set, drawn)
+    return Profile(*figures, comparisons, built.seconds, notes, measured, working_set, drawn)
 
 
 def _phase(
@@ -121,18 +123,11 @@ def _phase(
     return Phase(name, median_ms, *times, memory, planned.bytes, planned.results)
 
 
-class _Alone:
-    """Runs a function that nobody watches; `taken` has the milliseconds of each run."""
-
-    def __init__(self, run: Callable[[], object], device: torch.device) -> None:
-        self._run, self._wait = run, waiting(device)
-        self.taken: list[float] = []
-
-    def __call__(self) -> None:
-        began = time.perf_counter()
-        self._run()
-        self._wait()
-        self.taken.append(1e3 * (time.perf_counter() - began))
+def watched(function: Profiled, values: Tensors) -> list[float]:
+    """Milliseconds of each call of a kernel in one run."""
+    taken: list[float] = []
+    function.watch(values, lambda seconds, read, wrote: taken.append(1e3 * seconds))
+    return taken
 
 
 @alone()
@@ -142,10 +137,11 @@ def _kernels(
     graph: Graph,
     values: Tensors,
     repeats: int,
-    undisturbed: _Alone,
+    undisturbed: Callable[[], float],
     progress: Progress,
-) -> tuple[list[Kernel], int]:
-    """A function's kernels in order of execution, without shares; bytes of all they write to.
+) -> tuple[list[Kernel], int, float]:
+    """A function's kernels in order of execution, without shares; bytes of all they write to; the
+    median milliseconds of `undisturbed`, which runs it and gives seconds.
 
     Runs with and without profiling take turns, so that disturbances hit both.
     """
@@ -157,17 +153,14 @@ def _kernels(
         places.extend((t.data_ptr(), t.data_ptr() + t.nbytes) for t in wrote)
 
     function.watch(values, note)
-    for _ in range(2):
+    for _ in range(2):  # they warm up
         undisturbed()
-    undisturbed.taken.clear()  # they warmed up
-    times: list[list[float]] = [[] for _ in function.kernels]
+    whole, runs = list[float](), list[list[float]]()
     for turn in range(repeats):
-        undisturbed()
+        whole.append(1e3 * undisturbed())
         progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
-        run: list[float] = []
-        function.watch(values, lambda seconds, read, wrote, run=run: run.append(seconds))  # type: ignore[misc]
-        for taken, seconds in zip(times, run, strict=True):
-            taken.append(1e3 * seconds)
+        runs.append(watched(function, values))
+    times = zip(*runs, strict=True)
     counts = Counter(i for site in function.kernels for i in site.nodes)
     found = []
     for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True):
@@ -175,7 +168,7 @@ def _kernels(
         wrote = sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs)
         work = _flops(graph, site, counts), known.unread, known.weights
         found.append(Kernel(site.name, phase, site.nodes, median, 0.0, read, wrote, outputs, *work))
-    return found, _covered(places)
+    return found, _covered(places), statistics.median(whole)
 
 
 def _flops(graph: Graph, site: Site, counts: Mapping[str, int]) -> float | None:

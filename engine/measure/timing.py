@@ -54,8 +54,8 @@ def interleave(
             order.reverse()
         for name in order:
             time.sleep(_REST_SECONDS)
-            _timed(contenders[name], wait)
-            rounds[name].append(tuple(_timed(contenders[name], wait) for _ in range(blocks[name])))
+            timed(contenders[name], wait)
+            rounds[name].append(tuple(timed(contenders[name], wait) for _ in range(blocks[name])))
     return {name: Measured(tuple(r)) for name, r in rounds.items()}
 
 
@@ -109,9 +109,9 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
     """Run until two runs in a row agree within 20 %, ten at most; how many make a block."""
-    last = _timed(run, wait)
+    last = timed(run, wait)
     for _ in range(10):
-        current = _timed(run, wait)
+        current = timed(run, wait)
         steady = abs(current - last) < 0.2 * last
         last = current
         if steady:
@@ -119,7 +119,7 @@ def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
     return max(1, min(_BLOCK_RUNS, round(_BLOCK_SECONDS / max(last, 1e-9))))
 
 
-def _timed(run: Callable[[], object], wait: Callable[[], object]) -> float:
+def timed(run: Callable[[], object], wait: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     wait()

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building.cpu import machine
-from relascope.engine.measure.profile import Profiled, Tensors
+from relascope.engine.measure.profile import Profiled, Tensors, watched
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.session import Progress, part
@@ -236,9 +236,5 @@ def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
 @alone()
 def _kernel_times(function: Profiled, values: Tensors) -> list[float]:
     """Milliseconds of each call of a kernel: the median over a few runs."""
-    runs: list[list[float]] = []
-    for _ in range(RUNS + 1):
-        run: list[float] = []
-        function.watch(values, lambda seconds, read, wrote, run=run: run.append(1e3 * seconds))  # type: ignore[misc]
-        runs.append(run)
+    runs = [watched(function, values) for _ in range(RUNS + 1)]
     return [statistics.median(taken) for taken in zip(*runs[1:], strict=True)]

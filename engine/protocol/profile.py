@@ -113,7 +113,6 @@ class Kernel:
 
     @property
     def bytes_per_second(self) -> float:
-        """What it achieves."""
         return self.moved / (1e-3 * self.median_ms)
 
     @property
@@ -177,12 +176,10 @@ class Phase:
 
     @property
     def mapped_ms(self) -> float:
-        """What its kernels of nodes take."""
         return self.kernels_ms - self.unmapped_ms
 
     @property
     def mapped_share(self) -> float:
-        """That over the time from end to end."""
         return self.mapped_ms / self.median_ms
 
     @property

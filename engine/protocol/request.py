@@ -32,5 +32,4 @@ class BuildRequest:
     runs: int = 1
 
     def split_at(self, captures: Iterable[str]) -> "BuildRequest":
-        """The same, split where the forward saves these."""
         return replace(self, captures=tuple(captures), split=True)

@@ -59,7 +59,6 @@ def _of_operators(
     operator: str,
     members: Sequence[tuple[Any, tuple[str, ...]]],
 ) -> ImportChange:
-    """What became of an operator's calls, given by their origins and nodes."""
     ids = tuple(dict.fromkeys(i for _, own in members for i in own))
     became = Counter(graph.by_id[i].title for i in ids if kind == "changed")
     where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
@@ -68,7 +67,6 @@ def _of_operators(
 
 
 def _of_tensors(model: Model, program: Program, graph: Graph) -> Iterator[ImportChange]:
-    """What became of parameters, buffers and random numbers."""
     named = {n.name: n.id for n in graph if n.name}
     results = graph.outputs[program.outputs - len(program.updates) : program.outputs]
     parameters = [n for n in program.params if n not in program.buffers]

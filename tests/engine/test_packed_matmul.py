@@ -4,41 +4,29 @@ import numpy as np
 import pytest
 
 from relascope.engine.cpu_kernels import packed_matmul
-from relascope.engine.cpu_kernels.packed_matmul import AVX512, Registers
+from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
 
 FEW = Registers(14)
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "expected"),
+    ("rows", "columns", "registers", "expected"),
     [
-        (1024, 768, (4, 24)),  # nothing to fill up
-        (14, 768, (5, 16)),  # 15 rows rather than 16
-        (8, 64, (4, 16)),  # no panels of 24
-        (2, 24, (2, 24)),
+        (1024, 768, AVX2, (4, 24, 8)),  # nothing to fill up
+        (14, 768, AVX2, (5, 16, 8)),  # 15 rows rather than 16
+        (8, 64, AVX2, (4, 16, 8)),  # no panels of 24
+        (2, 24, AVX2, (2, 24, 8)),
+        (1024, 768, AVX512, (4, 48, 16)),
+        (14, 768, AVX512, (7, 32, 16)),  # 14 rows rather than 16
+        (14, 16, AVX512, (14, 16, 16)),
+        (14, 24, AVX512, (4, 24, 8)),  # no panels of whole registers
+        (1, 768, AVX2, None),  # a library does it better
+        (14, 10, AVX2, None),
+        (14, 1000 + 4, AVX2, None),
     ],
 )
-def test_tiles_fit_rows_and_columns(rows, columns, expected):
-    tile = packed_matmul.tile(rows, columns)
-    assert (tile.rows, tile.columns) == expected
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "expected"),
-    [
-        (1024, 768, (4, 48, 16)),
-        (14, 768, (7, 32, 16)),  # 14 rows rather than 16
-        (14, 16, (14, 16, 16)),
-        (14, 24, (4, 24, 8)),  # no panels of whole registers
-    ],
-)
-def test_wide_registers_hold_tiles_of_their_own(rows, columns, expected):
-    assert packed_matmul.tile(rows, columns, AVX512) == expected
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(1, 768), (14, 10), (14, 1000 + 4)])
-def test_what_a_library_does_better_is_left_to_it(rows, columns):
-    assert packed_matmul.tile(rows, columns) is None
+def test_tiles_fit_rows_columns_and_registers(rows, columns, registers, expected):
+    assert packed_matmul.tile(rows, columns, registers) == expected
 
 
 def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
@@ -48,28 +36,24 @@ def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "inner", "expected"),
+    ("rows", "columns", "inner", "registers", "expected"),
     [
-        (14, 768, 768, (3, 3)),
-        (14, 64, 24, (5, 2)),  # no tiles of three
-        (14, 12, 20, None),  # an inner extent that is no whole vectors
-        (14, 10, 24, None),
-        (1, 768, 768, None),
-        (1024, 768, 768, None),  # packing pays for a library
+        (14, 768, 768, AVX2, (3, 3, 8)),
+        (14, 64, 24, AVX2, (5, 2, 8)),  # no tiles of three
+        (14, 12, 20, AVX2, None),  # an inner extent that is no whole vectors
+        (14, 10, 24, AVX2, None),
+        (1, 768, 768, AVX2, None),
+        (1024, 768, 768, AVX2, None),  # packing pays for a library
+        (14, 768, 768, AVX512, (7, 2, 16)),
+        (16, 768, 768, AVX512, (4, 3, 16)),
+        (14, 768, 24, AVX512, (3, 3, 8)),
+        (14, 768, 20, AVX512, None),
     ],
 )
 def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
-    rows, columns, inner, expected
+    rows, columns, inner, registers, expected
 ):
-    tile = packed_matmul.row_tile(rows, columns, inner)
-    assert (tile and (tile.rows, tile.columns)) == expected
-
-
-def test_rows_of_a_weight_fill_wide_registers():
-    assert packed_matmul.row_tile(14, 768, 768, AVX512) == (7, 2, 16)
-    assert packed_matmul.row_tile(16, 768, 768, AVX512) == (4, 3, 16)
-    assert packed_matmul.row_tile(14, 768, 24, AVX512) == (3, 3, 8)
-    assert packed_matmul.row_tile(14, 768, 20, AVX512) is None
+    assert packed_matmul.row_tile(rows, columns, inner, registers) == expected
 
 
 def test_outer_products_are_for_few_rows():
