@@ -290,3 +290,13 @@ GRAPHS = {
     "random": lambda: random_graph(1),
     "empty": lambda: Graph("empty", "relay", (), (), ()),
 }
+
+
+def drawn_boxes(tree, opened) -> int:
+    """How many boxes are drawn of a `GroupTree` with these groups open: nodes, closed groups."""
+
+    def shown(group: str) -> bool:
+        return set(tree.path(group)) <= set(opened)
+
+    closed = (g for g in tree.groups if g not in opened and shown(tree.groups[g].parent))
+    return sum(map(shown, tree.group_of.values())) + len(list(closed))

@@ -15,7 +15,7 @@ import pytest
 
 from answers import refused
 from crafted.recorded import HOSTILE, recorded
-from graphs import joint, transformer
+from graphs import drawn_boxes, joint, transformer
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.viz.drawing import palette
@@ -70,7 +70,7 @@ def test_svg_has_each_box_and_edge_with_text_as_text(graph):
         tree = module_groups(folded)
         first = tree.open_at_first() if opened is None else ()
         nodes = next(g for g in root if g.get("class") == "nodes")
-        assert len(nodes) == tree.drawn(first)
+        assert len(nodes) == drawn_boxes(tree, first)
         modules = next(g for g in root if g.get("class") == "modules")
         assert len(modules) == len(first)
         texts = [t.text for t in root.iter(f"{SVG}text")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn_graphs import few, graphs
-from graphs import chain, graph_of, group, joint, random_graph, transformer
+from graphs import chain, drawn_boxes, graph_of, group, joint, random_graph, transformer
 from relascope.core.graph import Graph, Kind, Literal
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, fold_constants, module_groups
 
@@ -88,7 +88,7 @@ def test_what_is_open_at_first():
     opened = large.open_at_first()
     assert opened == ()  # forty layers that are alike stay rolled up
     assert large.groups["encoder.layer"].label == "encoder.layer × 40"
-    assert large.drawn(opened) <= 120
+    assert drawn_boxes(large, opened) <= 120
     wide = module_groups(graph_of("; ".join(f"x{i} @m" for i in range(500))))
     assert wide.open_at_first() == ()
 

@@ -28,6 +28,7 @@ _CLIPS = {  # of the shapes, for a legend
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
+_MOST_BARS = 20
 
 
 def columns(most: int) -> alt.ExprRef:
@@ -35,28 +36,23 @@ def columns(most: int) -> alt.ExprRef:
     return alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
 
 
-def capture_bytes(captures: Sequence[Row], most: int = 20) -> alt.Chart:
-    """Bytes of each capture as bars, the largest first; what is past `most` is one bar."""
+def _of(rows: Sequence[Row]) -> alt.Chart:
+    return alt.Chart(pd.DataFrame(rows))
+
+
+def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
+    """Bytes of each capture as bars, the largest first; what is past `_MOST_BARS` is one bar."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
-    held = [(f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:most], 1)]
-    if rest := ordered[most:]:  # names repeat, bars must not
+    held = [(f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:_MOST_BARS], 1)]
+    if rest := ordered[_MOST_BARS:]:  # names repeat, bars must not
         held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest)))
-    rows: list[Row] = [{"capture": n, "bytes": b, "size": size(b)} for n, b in held]
-    return (
-        alt.Chart(pd.DataFrame(rows))
-        .mark_bar(height={"band": 0.72}, color=CAPTURED)
-        .encode(
-            x=alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4)),
-            y=alt.Y(
-                "capture:N",
-                sort=[r["capture"] for r in rows],
-                title=None,
-                axis=alt.Axis(labelLimit=220, labelOverlap=False),
-            ),
-            tooltip=tips("capture:N", "size:N; bytes"),
-        )
-        .properties(height=alt.Step(17))
-    )
+    bars = _of([{"capture": n, "bytes": b, "size": size(b)} for n, b in held])
+    x = alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4))
+    axis = alt.Axis(labelLimit=220, labelOverlap=False)
+    y = alt.Y("capture:N", sort=[name for name, _ in held], title=None, axis=axis)
+    bars = bars.mark_bar(height={"band": 0.72}, color=CAPTURED)
+    bars = bars.encode(x=x, y=y, tooltip=tips("capture:N", "size:N; bytes"))
+    return bars.properties(height=alt.Step(17))
 
 
 def frontier(
@@ -92,61 +88,51 @@ def frontier(
     )
     legend = None if clickable else below
     looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
-    colours, shapes = map(list, zip(*looks, strict=True))
+    colours, shapes = (alt.Scale(domain=names, range=[*of]) for of in zip(*looks, strict=True))
+    color = alt.Color("what:N", scale=colours, legend=legend)
+    shape = alt.Shape("what:N", scale=shapes, legend=legend)
+    line = _of(cuts).encode(x=x, y=y)
+    large = _of(marks[::-1]).encode(x=x, y=y)  # the first, which is the default, on top
+    ring = _of(here).encode(x=x, y=y, tooltip=named)
     layers = [
-        alt.Chart(pd.DataFrame(cuts))
-        .mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8)
-        .encode(x=x, y=y, order="bytes:Q"),
-        alt.Chart(pd.DataFrame(cuts))
-        .mark_point(color=CAPTURED, filled=True, size=26, opacity=1)
-        .encode(x=x, y=y, tooltip=tips(*sizes, "captures:Q; captures")),
-        alt.Chart(pd.DataFrame(marks[::-1]))  # the first, which is the default, on top
-        .mark_point(filled=True, size=90, opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("what:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
-            shape=alt.Shape("what:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-            tooltip=named,
+        line.mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8).encode(order="bytes:Q"),
+        line.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
+            tooltip=tips(*sizes, "captures:Q; captures")
         ),
-        alt.Chart(pd.DataFrame(here))
-        .mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1)
-        .encode(x=x, y=y, tooltip=named),
+        large.mark_point(filled=True, size=90, opacity=0.9).encode(
+            color=color, shape=shape, tooltip=named
+        ),
+        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1),
     ]
     if rivals and rivals["pytorch_min_cut_bytes"] is not None:
         layers += _rule(rivals["pytorch_min_cut_bytes"], most, "PyTorch's min-cut", 8)
         layers += _rule(rivals["pytorch_best_bytes"], most, f"PyTorch's at {BEST_BUDGET}", 38)
     if clickable:  # what is clicked is larger than what is seen
         of_line = [{**c, "what": "", "strategy": ""} for c in cuts]
-        spots = pd.DataFrame([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
+        spots = _of([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
         clicked = alt.selection_point(name=CLICKED, fields=["strategy", "bytes"], empty=False)
-        layers.append(
-            alt.Chart(spots)
-            .mark_point(filled=True, size=260, opacity=0, cursor="pointer")
-            .encode(x=x, y=y, tooltip=named)
-            .add_params(clicked)
-        )
+        spots = spots.mark_point(filled=True, size=260, opacity=0, cursor="pointer")
+        layers.append(spots.encode(x=x, y=y, tooltip=named).add_params(clicked))
     return alt.layer(*layers).properties(height=290, width="container")
 
 
 def frontier_legend(document: Row, rivals: Row | None) -> str:
     """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
+    marks = _marks(document, rivals)
     entries = "".join(
         f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
         f"{escape(mark['what'])}</span>"
-        for mark, (colour, shape) in zip(
-            _marks(document, rivals), itertools.cycle(_LOOKS), strict=False
-        )
+        for mark, (colour, shape) in zip(marks, itertools.cycle(_LOOKS), strict=False)
     )
     return f"<div class='rs-legend'>{entries}</div>"
 
 
 def _marks(document: Row, rivals: Row | None) -> list[Row]:
     """The strategies and PyTorch eager as large points of the frontier's chart."""
-    named = ((STRATEGIES[s["strategy"]].title, s) for s in document["strategies"])
     marks = [
-        {"what": t, "strategy": s["strategy"], **{f: s[f] for f in ("bytes", "net_share")}}
-        for t, s in named
+        {"what": STRATEGIES[s["strategy"]].title}
+        | {field: s[field] for field in ("strategy", "bytes", "net_share")}
+        for s in document["strategies"]
     ]
     if rivals:
         eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}
@@ -181,19 +167,14 @@ def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
     """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes, with its name
     `down` pixels from the top."""
     named = {"what": what, "label": what.replace(" ", "\n", 1)}
-    frame = pd.DataFrame([{"bytes": held, "size": size(held), **named}])
-    told, right = tips("what:N; what", "size:N; kept"), held > 0.5 * most
-    base = alt.Chart(frame).encode(x="bytes:Q")
+    base = _of([{"bytes": held, "size": size(held), **named}]).encode(x="bytes:Q")
+    told, where = tips("what:N; what", "size:N; kept"), {"align": "left", "dx": 6}
+    if held > 0.5 * most:
+        where = {"align": "right", "dx": -6}
+    text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
     return [
         base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),
-        base.mark_text(
-            color=QUIET,
-            align="right" if right else "left",
-            dx=-6 if right else 6,
-            y=down,
-            fontSize=11,
-            lineBreak="\n",
-        ).encode(text="label:N"),
+        text.encode(text="label:N"),
     ]
 
 
@@ -207,24 +188,16 @@ def live_bytes_chart(depth: Row) -> alt.LayerChart:
     rows = [{"node": at, "bytes": b, "phase": phase, "size": size(b)} for at, b, phase in steps]
     x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
     most = max(r["bytes"] for r in rows)
-    y = alt.Y(
-        "bytes:Q",
-        title=None,
-        scale=alt.Scale(domain=[0, max(1, most) * 1.2]),  # room for the words above
-        axis=_bytes_axis(most),
-    )
-    area = (
-        alt.Chart(pd.DataFrame(rows))
-        .mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line={"color": CAPTURED})
-        .encode(x=x, y=y, tooltip=tips("phase:N", "node:Q", "size:N; held"))
-    )
-    words = pd.DataFrame([{"node": turn, "word": "forward"}, {"node": turn, "word": "backward"}])
-    rule = alt.Chart(words[:1]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
-    base = alt.Chart(words).encode(x="node:Q", text="word:N")
+    scale = alt.Scale(domain=[0, max(1, most) * 1.2])  # room for the words above
+    y = alt.Y("bytes:Q", title=None, scale=scale, axis=_bytes_axis(most))
+    area = _of(rows).encode(x=x, y=y, tooltip=tips("phase:N", "node:Q", "size:N; held"))
+    line = {"color": CAPTURED}
+    area = area.mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line=line)
+    rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
     sides = [
-        base.transform_filter(f"datum.word == '{word}'").mark_text(
-            color=QUIET, align=align, dx=dx, y=6, fontSize=11
-        )
+        _of([{"node": turn, "word": word}])
+        .mark_text(color=QUIET, align=align, dx=dx, y=6, fontSize=11)
+        .encode(x="node:Q", text="word:N")
         for word, align, dx in (("forward", "right", -6), ("backward", "left", 6))
     ]
     return alt.layer(area, rule, *sides).properties(height=170, width="container")
@@ -236,50 +209,28 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
     def line(row: TimeRow) -> str:
         return f"{row.what}, {timings.PHASES.get(row.phase, row.phase)}"
 
-    order = [line(r) for r in rows]
-    middle = pd.DataFrame(
+    y = alt.Y("row:N", title=None, sort=[*map(line, rows)], axis=alt.Axis(labelLimit=300))
+    color = alt.Color("what:N", legend=None, sort=list(dict.fromkeys(r.what for r in rows)))
+    middle = _of(
         [
             {"row": line(r), "what": r.what, "median": r.median_ms, "q1": r.q1_ms, "q3": r.q3_ms}
             for r in rows
         ]
+    ).encode(y=y, color=color)
+    samples = [{"row": line(r), "what": r.what, "ms": ms} for r in rows for ms in r.samples_ms]
+    runs = alt.Chart(pd.DataFrame(samples, columns=["row", "what", "ms"]))
+    x = alt.X("ms:Q", title="milliseconds", axis=alt.Axis(grid=True, tickCount=8))
+    ticks = runs.mark_tick(opacity=0.4, thickness=1, size=16)
+    ticks = ticks.encode(x=x, y=y, color=color, tooltip=tips("ms:Q; ; .3f"))
+    box = middle.mark_bar(height=8, opacity=0.5).encode(x=alt.X("q1:Q"), x2="q3:Q")
+    told = tips(
+        "row:N; row",
+        "median:Q; median, ms; .3f",
+        "q1:Q; lower quartile, ms; .3f",
+        "q3:Q; upper quartile, ms; .3f",
     )
-    runs = pd.DataFrame(
-        [{"row": line(r), "what": r.what, "ms": ms} for r in rows for ms in r.samples_ms],
-        columns=["row", "what", "ms"],
-    )
-    y = alt.Y("row:N", title=None, sort=order, axis=alt.Axis(labelLimit=300))
-    color = alt.Color("what:N", legend=None, sort=list(dict.fromkeys(r.what for r in rows)))
-    milliseconds = alt.Axis(grid=True, tickCount=8)
-    ticks = (
-        alt.Chart(runs)
-        .mark_tick(opacity=0.4, thickness=1, size=16)
-        .encode(
-            x=alt.X("ms:Q", title="milliseconds", axis=milliseconds),
-            y=y,
-            color=color,
-            tooltip=tips("ms:Q; ; .3f"),
-        )
-    )
-    box = (
-        alt.Chart(middle)
-        .mark_bar(height=8, opacity=0.5)
-        .encode(x=alt.X("q1:Q"), x2="q3:Q", y=y, color=color)
-    )
-    point = (
-        alt.Chart(middle)
-        .mark_point(filled=True, size=70, opacity=1)
-        .encode(
-            x=alt.X("median:Q", scale=alt.Scale(zero=True)),
-            y=y,
-            color=color,
-            tooltip=tips(
-                "row:N; row",
-                "median:Q; median, ms; .3f",
-                "q1:Q; lower quartile, ms; .3f",
-                "q3:Q; upper quartile, ms; .3f",
-            ),
-        )
-    )
+    median = alt.X("median:Q", scale=alt.Scale(zero=True))
+    point = middle.mark_point(filled=True, size=70, opacity=1).encode(x=median, tooltip=told)
     return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")
 
 
@@ -297,7 +248,7 @@ def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
     large = sorted(lanes, key=lambda k: (-len(lanes[k]), -(bytes_of[k] or 0)))
     place = {storage: row for row, storage in enumerate(sorted(large[:_STORAGES]))}
 
-    def boxes(pieces: Sequence[Row]) -> pd.DataFrame:
+    def boxes(pieces: Sequence[Row]) -> alt.Chart:
         made = []
         for piece in (p for p in pieces if p["storage"] in place):
             high = 0.84 / len(lanes[piece["storage"]])
@@ -305,41 +256,35 @@ def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
             left, right = piece["from"] - 0.44, piece["to"] + 0.44
             corners = {"left": left, "right": right, "top": top, "bottom": top + high - 0.04}
             made.append({**piece, **corners})
-        return pd.DataFrame(made)
+        return _of(made)
 
     labels = [f"{k}: {size(bytes_of[k])}" for k in place]
     end = len(document["steps"]) + 1
-    x = alt.X(
-        "left:Q",
-        title="step",
-        scale=alt.Scale(domain=[0.5, end + 0.5], nice=False),
-        axis=alt.Axis(format="d", tickMinStep=1, tickCount=8, grid=False),
+    steps, rows = [0.5, end + 0.5], [len(labels), 0]
+    x = alt.X("left:Q", title="step", axis=_whole_steps()).scale(domain=steps, nice=False)
+    axis = alt.Axis(
+        values=[row + 0.5 for row in range(len(labels))],
+        labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
+        labelOverlap=False,
+        labelLimit=140,
+        **dict.fromkeys(("ticks", "domain", "grid"), False),
     )
-    y = alt.Y(
-        "top:Q",
-        title=None,
-        scale=alt.Scale(domain=[len(labels), 0], nice=False),
-        axis=alt.Axis(
-            values=[row + 0.5 for row in range(len(labels))],
-            labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
-            labelOverlap=False,
-            labelLimit=140,
-            ticks=False,
-            domain=False,
-            grid=False,
-        ),
-    )
+    y = alt.Y("top:Q", title=None, axis=axis, scale=alt.Scale(domain=rows, nice=False))
     told = "type:N; tensor", "size:N", "written by:N", "from:Q; from step", "to:Q; to step"
     corners = {"x": x, "x2": "right", "y": y, "y2": "bottom"}
-    whole = alt.Chart(boxes(tensors)).mark_rect(color=CAPTURED, opacity=0.75, cornerRadius=2)
+    whole = boxes(tensors).mark_rect(color=CAPTURED, opacity=0.75, cornerRadius=2)
     whole = whole.encode(**corners, tooltip=tips(*told, "last used by:N"))
     layers = [whole]
     if red := [{**tensors[at], **f} for f in document["faults"] for at in f["tensors"]]:
-        layers.append(alt.Chart(boxes(red)).mark_rect(color=FAULT).encode(**corners))
+        layers.append(boxes(red).mark_rect(color=FAULT).encode(**corners))
     if clickable:
         click = alt.selection_point(name=CLICKED, fields=["id"], empty=False)
         layers.append(whole.mark_rect(opacity=0, cursor="pointer").add_params(click))
     return alt.layer(*layers).properties(height=66 + 20 * len(labels), width="container")
+
+
+def _whole_steps() -> alt.Axis:
+    return alt.Axis(format="d", tickMinStep=1, tickCount=8, grid=False)
 
 
 def drawn(section: Section) -> Any:
@@ -365,37 +310,22 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     if not rows:
         return None
     order = list(dict.fromkeys(r["kernel"] for r in rows))
-    legend = alt.Legend(
-        title=None,
-        orient="bottom",
-        columns=columns(2),
-        labelLimit=300,
-        symbolType="stroke",
-        symbolOpacity=1,
-    )
+    strokes = {"symbolType": "stroke", "symbolOpacity": 1}
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=300, **strokes)
     color = alt.Color(
         "kernel:N",
         scale=alt.Scale(domain=order, range=list(LINES)),
         legend=legend if len(order) <= _MOST_NAMED else None,
     )
-    x = alt.X(
-        "trial:Q",
-        title="trial",
-        scale=alt.Scale(zero=False, nice=False),
-        axis=alt.Axis(tickMinStep=1, format="d", tickCount=8, grid=False),
-    )
+    trials_ = alt.Scale(zero=False, nice=False)
+    x = alt.X("trial:Q", title="trial", scale=trials_, axis=_whole_steps())
     scale = alt.Scale(type="log", nice=False, padding=10)
     axis = alt.Axis(tickCount=5, format="~g")
     y = alt.Y("best:Q", title="milliseconds of a call", scale=scale, axis=axis)
     figures = "ms:Q; this trial, ms; .4f", "best:Q; best so far, ms; .4f"
-    told = tips("kernel:N", "trial:Q", *figures)
-    base = alt.Chart(pd.DataFrame(rows))
-    points = (
-        base.transform_filter("isValid(datum.ms)")
-        .mark_point(filled=True, size=22, opacity=0.35)
-        .encode(x=x, y=alt.Y("ms:Q", scale=scale), color=color, tooltip=told)
-    )
-    steps = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
-        x=x, y=y, color=color, tooltip=told
-    )
+    base = _of(rows).encode(x=x, color=color, tooltip=tips("kernel:N", "trial:Q", *figures))
+    points = base.transform_filter("isValid(datum.ms)")
+    points = points.mark_point(filled=True, size=22, opacity=0.35)
+    points = points.encode(y=alt.Y("ms:Q", scale=scale))
+    steps = base.mark_line(interpolate="step-after", strokeWidth=2).encode(y=y)
     return alt.layer(points, steps).properties(height=260, width="container")

@@ -142,8 +142,8 @@ class _GraphSide(FlatBodies):
         """Numbers for what each node computes, all the way up; and is used for, all the way down,
         itself included."""
         for ident in self.nodes:
-            read = tuple(self.up.get(r, r) for r in self.reads[ident])
-            self.up[ident] = number(("up", self.named[ident], read))
+            above = tuple(self.up.get(r, r) for r in self.reads[ident])
+            self.up[ident] = number(("up", self.named[ident], above))
         results = Counter(self.outputs)
         for ident in reversed(self.nodes):
             uses = tuple(sorted((self.down[reader], place) for reader, place in self.uses[ident]))

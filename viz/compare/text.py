@@ -140,8 +140,8 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
         for a, b in _paired(was[i:i_end], now[j:j_end], work):
             one, other = "" if a is None else was[i + a], "" if b is None else now[j + b]
             left, right = _words(one, other, work)
-            before = None if a is None else (i + a + 1, left)
-            rows.append((before, None if b is None else (j + b + 1, right)))
+            there = None if a is None else (i + a + 1, left)
+            rows.append((there, None if b is None else (j + b + 1, right)))
         found.append(Stretch(False, rows))
     return found
 

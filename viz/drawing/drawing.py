@@ -34,8 +34,6 @@ class Overlay:
     """Values of nodes that the colours can say; the browser has a legend and a table for them.
 
     Args:
-        name: what it is asked for by.
-        title: what people call it.
         values: by a node's id, a number or a word; a node without one stays plain.
         unit: "bytes", "share" (of 1) or "".
         whole: what a closed group is worth: the "sum" or the "max" of the numbers in it.
@@ -101,8 +99,7 @@ class View:
         among: graphs that come before the first of those.
         open_alone: called with a module's path when the person opens it alone; None where none can
             be.
-        overlays: what the colours can say beside the nodes' own.
-        overlay: the name of the one that they say at first; "" for the nodes' own.
+        overlay: the name of the one that the colours say at first; "" for the nodes' own.
         colours: what the nodes' own colours say, as the person chooses it among the overlays;
             without, forward and backward where nodes have roles, else operators.
         card: what is told of the node that was chosen.
@@ -188,17 +185,9 @@ class Drawing:
 
         What the person opens and closes changes nothing of it, for the browser knows it already.
         """
-        first = self.first(view)
-        plain = replace(
-            view,
-            open_groups=None,
-            keep_places=None,
-            among=(),
-            open_alone=None,
-            act=None,
-            present=None,
-        )
-        asked = (first, plain, view.open_alone is None, view.present is None, more)
+        own = dict.fromkeys(("open_groups", "keep_places", "open_alone", "act", "present"))
+        plain = replace(view, among=(), **own)
+        asked = self.first(view), plain, view.open_alone is None, view.present is None, more
         if self._last is None or self._last[0] != asked:
             data = self.data(view) | {"toggles": toggles, **more}
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -215,6 +204,7 @@ class Drawing:
         sorts = {n.id: palette.sort_key(n) for n in nodes}
         used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
         roles = any(n.role is not Role.NONE for n in nodes)
+        shown = [n for n in nodes if styles[n.id] != "removed"]  # the others are drawn, but gone
         looks = {
             "style": [*styles.values()],
             "note": [view.notes.get(n.id, "") for n in nodes],
@@ -223,7 +213,7 @@ class Drawing:
         return block | {
             "name": self.graph.name,
             "overlays": [o.data(n.id for n in nodes) for o in view.overlays],
-            "counts": self._counts(styles),
+            "counts": {"nodes": len(shown), "edges": sum(len(n.edges) for n in shown)},
             "colours": view.colours or (_HALVES if roles else _SORTS),
             "node": block["node"] | looks,
             "groups": self._groups(view, styles),
@@ -282,12 +272,6 @@ class Drawing:
             "extra": [_extra(n, n.kernel in self.graph.kernels) for n in nodes],
         }
 
-    def _counts(self, styles: Mapping[str, str]) -> dict[str, int]:
-        """Nodes and edges, without those that are drawn although they are gone."""
-        gone = {i for i, style in styles.items() if style == "removed"}
-        edges = sum(len(n.edges) for n in self.graph if n.id in gone)
-        return {"nodes": len(self.graph) - len(gone), "edges": self.graph.edge_count - edges}
-
     def _groups(self, view: View, styles: Mapping[str, str]) -> dict[str, Any]:
         """What is told of each module, and how it looks closed: like the strongest style inside."""
         tree, kinds = self.tree, view.shines_through
@@ -296,11 +280,12 @@ class Drawing:
             for group in tree.path(tree.group_of[ident]) if style in kinds else ():
                 shown[group] = max(shown.get(group, style), style, key=kinds.index)
         joint = not tree.groups.keys().isdisjoint((FORWARD, BACKWARD))
+        plain = ("forward", "backward") if joint else ("group", "group")
         return {
             g.id: self.block["groups"][g.id]
             | {
                 "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
-                "style": shown.get(g.id) or (_half(g.id) if joint else "group"),
+                "style": shown.get(g.id) or plain[g.id.startswith(BACKWARD)],
                 "alone": view.open_alone is not None and g.id[-1] != ":" and "…" not in g.id,
                 "bytes": g.bytes,
                 "operators": list(g.operators.items())[:20],
@@ -312,12 +297,9 @@ class Drawing:
 def drawn_block(
     graph: Graph, union: Union | None, strings: dict[str, int]
 ) -> tuple[GroupTree, dict[str, Any]]:
-    """A graph's modules and what the layout reads of it.
-
-    Args:
-        union: has the graph, and says where its nodes stand; None lays it out by itself.
-        strings: gets the numbers of texts that stand in many places, sent once, in their order.
-    """
+    """A graph's modules and what the layout reads of it; `union` says where its nodes stand, None
+    lays it out by itself; `strings` gets the numbers of texts that stand in many places, sent once,
+    in their order."""
     if union is None:
         tree = module_groups(graph)
         return tree, _lists(graph, tree, strings)
@@ -354,19 +336,11 @@ def _lists(
         },
         "groupIds": list(tree.groups),
         "groups": {
-            g.id: {
-                "label": g.label,
-                "parent": g.parent,
-                "nodes": g.nodes,
-                "parameterBytes": g.parameter_bytes,
-            }
+            g.id: {"label": g.label, "parent": g.parent, "nodes": g.nodes}
+            | {"parameterBytes": g.parameter_bytes}
             for g in tree.groups.values()
         },
     }
-
-
-def _half(group: str) -> str:
-    return "backward" if group.startswith(BACKWARD) else "forward"
 
 
 def _extra(node: Node, kernel: bool) -> dict[str, Any] | None:

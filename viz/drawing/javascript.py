@@ -91,12 +91,6 @@ def call(module: str, function: str, argument: Any) -> Any:
         return json.loads(str(_function(module, function)(text)))
 
 
-def restart() -> None:
-    """Forget what was computed: the next call starts an engine anew."""
-    _function.cache_clear()
-    _engine.cache_clear()
-
-
 @cache
 def _engine() -> MiniRacer:
     racer = MiniRacer()

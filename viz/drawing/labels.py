@@ -58,9 +58,5 @@ def subtitle(node: Node) -> str:
 
 def attributes(attrs: Mapping[str, object]) -> str:
     """The attributes that say something, in the operator's order: "axes [0, 2, 1, 3]"."""
-    shown = []
-    for name, value in attrs.items():
-        text = str(value)
-        if text not in _SILENT and "dtype" not in name:
-            shown.append(f"{name} {text}")
-    return ", ".join(shown)
+    shown = ((n, str(value)) for n, value in attrs.items() if "dtype" not in n)
+    return ", ".join(f"{name} {text}" for name, text in shown if text not in _SILENT)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
+from math import inf
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
 from relascope.core.memo import Memo
@@ -52,7 +53,7 @@ def _folded(graph: Graph, fewer_than: int) -> Graph:
 
 def _elements(node: Node) -> float:
     counts = [t.elements for t in node.outputs]
-    return float("inf") if not counts else sum(float("inf") if c is None else c for c in counts)
+    return inf if not counts or None in counts else sum(filter(None, counts))
 
 
 @dataclass(slots=True)
@@ -105,18 +106,6 @@ class GroupTree:
             group = self.groups[group].parent
         return tuple(reversed(path))
 
-    def drawn(self, open_groups: Iterable[str]) -> int:
-        """How many boxes are drawn (nodes and closed groups) with these groups open."""
-        opened = set(open_groups)
-        top = sum(1 for g in self.group_of.values() if not g)
-        count, todo = top + len(self.roots), list(self.roots)
-        while todo:
-            group = self.groups[todo.pop()]
-            if group.id in opened:
-                count += len(group.members) + len(group.groups) - 1
-                todo.extend(group.groups)
-        return count
-
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
         """Which groups to open for a readable first look.
 
@@ -128,7 +117,7 @@ class GroupTree:
         if len(self.group_of) <= everything_up_to:
             return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
-        count, level = self.drawn(()), list(self.roots)
+        count, level = sum(not g for g in self.group_of.values()) + len(self.roots), [*self.roots]
         while level:
             level = [g for g in level if self.groups[g].times == 1]
             more = {g: len(self.groups[g].members) + len(self.groups[g].groups) - 1 for g in level}
@@ -167,14 +156,8 @@ def module_groups(graph: Graph) -> GroupTree:
 
 
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
-    """The modules of a larger graph, holding and counting what a graph has of it.
-
-    Args:
-        graph: whose nodes are counted.
-        tree: the larger graph's modules.
-        slot: by the id of each node of `graph`, that of the larger graph's node in whose place it
-            stands.
-    """
+    """The modules of a larger graph, a `tree`, holding and counting what a graph has of it; `slot`
+    is by the id of each node that of the larger graph's node in whose place it stands."""
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
     return _filled(graph, groups, group_of)
@@ -207,20 +190,17 @@ def _halves(graph: Graph) -> dict[str, str]:
     """Which half each node stands in: the backward's, and what only the backward reads."""
     halves: dict[str, str] = {}
     for node in reversed(graph.nodes):
-        leaf = not node.edges
-        readers = graph.readers[node.id]
-        alone = leaf and readers and all(halves[r] == BACKWARD for r in readers)
-        back = node.role is Role.BACKWARD or (alone and node.role is Role.NONE)
-        halves[node.id] = BACKWARD if back else FORWARD
+        theirs = {halves[r] for r in graph.readers[node.id]}
+        alone = not node.edges and theirs == {BACKWARD} and node.role is Role.NONE
+        halves[node.id] = BACKWARD if alone or node.role is Role.BACKWARD else FORWARD
     return halves
 
 
 def _chain(half: str, scope: str) -> tuple[str, ...]:
     prefix = BACKWARD if half == BACKWARD else ""
-    chain = [half] if half else []
     parts = scope.split(".") if scope else []
-    chain += [prefix + ".".join(parts[: i + 1]) for i in range(len(parts))]
-    return tuple(chain)
+    chain = (prefix + ".".join(parts[: i + 1]) for i in range(len(parts)))
+    return (half, *chain) if half else tuple(chain)
 
 
 def _count(group: Group, node: Node) -> None:
@@ -229,11 +209,9 @@ def _count(group: Group, node: Node) -> None:
         group.parameter_bytes += node.bytes or 0
     elif node.kind in (Kind.CALL, Kind.FUNCTION):
         group.bytes += node.bytes or 0
-    if node.kind is Kind.CALL:
-        group.operators[node.op] = group.operators.get(node.op, 0) + 1
-    elif node.body is not None:
-        for op, count in node.body.operators.items():
-            group.operators[op] = group.operators.get(op, 0) + count
+    inside = node.body.operators if node.body is not None else {}
+    for op, count in ({node.op: 1} if node.kind is Kind.CALL else inside).items():
+        group.operators[op] = group.operators.get(op, 0) + count
 
 
 def _tidy(
@@ -344,21 +322,14 @@ def _signatures(
             group = groups[group].parent
     found = {}
     for group, nodes in inside.items():
-        number = {n.id: i for i, n in enumerate(nodes)}
-        found[group] = hash(
-            tuple(
-                (
-                    n.kind,
-                    n.op,
-                    str(sorted(n.attrs.items())) if n.kind is Kind.CALL else "",
-                    n.outputs,
-                    n.scope.removeprefix(group.removeprefix(BACKWARD)),
-                    n.role,
-                    tuple(number.get(i, -1) if isinstance(i, str) else i.text for i in n.inputs),
-                )
-                for n in nodes
-            )
-        )
+        number, path = {n.id: i for i, n in enumerate(nodes)}, group.removeprefix(BACKWARD)
+        about: list[object] = []
+        for n in nodes:
+            attrs = str(sorted(n.attrs.items())) if n.kind is Kind.CALL else ""
+            reads = tuple(number.get(i, -1) if isinstance(i, str) else i.text for i in n.inputs)
+            scope = n.scope.removeprefix(path)
+            about.append((n.kind, n.op, attrs, n.outputs, scope, n.role, reads))
+        found[group] = hash(tuple(about))
     return found
 
 

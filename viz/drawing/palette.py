@@ -209,11 +209,8 @@ def signed(key: str, text: str) -> str:
 
 def between(key: str) -> str:
     """A colour for charts, which have one for both themes: between an entry's two outlines."""
-    pairs = [
-        (STYLES["light"][key].stroke[i : i + 2], STYLES["dark"][key].stroke[i : i + 2])
-        for i in (1, 3, 5)
-    ]
-    return "#" + "".join(f"{(int(a, 16) + int(b, 16)) // 2:02x}" for a, b in pairs)
+    light, dark = (bytes.fromhex(STYLES[theme][key].stroke[1:]) for theme in STYLES)
+    return "#" + bytes((a + b) // 2 for a, b in zip(light, dark, strict=True)).hex()
 
 
 def page_css(of: str = ":root") -> str:
@@ -225,12 +222,8 @@ def page_css(of: str = ":root") -> str:
         where = f"({where})" if where and of == ":host" else where
         return f"{of}{where} {{" + "; ".join([f"color-scheme: {theme}", *colours]) + "}"
 
-    dark = rule("dark", ':not([data-theme="light"])')
-    return (
-        f"{rule('light')}\n@media (prefers-color-scheme: dark) {{{dark}}}\n"
-        + rule("dark", '[data-theme="dark"]')
-        + "\n"
-    )
+    dark, chosen = rule("dark", ':not([data-theme="light"])'), rule("dark", '[data-theme="dark"]')
+    return f"{rule('light')}\n@media (prefers-color-scheme: dark) {{{dark}}}\n{chosen}\n"
 
 
 def style_key(node: Node) -> str:
@@ -253,10 +246,5 @@ def sort_key(node: Node) -> str:
 @cache
 def table() -> dict[str, dict[str, object]]:
     """Everything a drawing program needs, as JSON values, by theme."""
-    return {
-        theme: {
-            "styles": {key: asdict(style) for key, style in STYLES[theme].items()},
-            "surfaces": SURFACES[theme],
-        }
-        for theme in STYLES
-    }
+    styles = {theme: {key: asdict(one) for key, one in STYLES[theme].items()} for theme in STYLES}
+    return {t: {"styles": of, "surfaces": SURFACES[t]} for t, of in styles.items()}

@@ -5,7 +5,6 @@ in microseconds, and metadata events that name the process and its rows.
 """
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from relascope.viz.rows import Row
@@ -31,11 +30,13 @@ def trace(document: Row) -> Row:
     ]
     began = 0.0
     for row, phase in enumerate(document["phases"], _WHOLE + 1):
-        name = phase["name"]
-        kernels = [k for k in document["kernels"] if k["phase"] == name]
+        name, at = phase["name"], began
         events.append(_name("thread_name", row, name))
-        told, at = _kernels(kernels, row, began)
-        events += told
+        for kernel in (k for k in document["kernels"] if k["phase"] == name):
+            length = 1e3 * kernel["median_ms"]
+            about = {key: kernel[key] for key in _ARGUMENTS if key in kernel}
+            events.append(_event(kernel["name"], name, row, at, length, about))
+            at += length
         left = 1e3 * phase["median_ms"] - (at - began)
         if left > 0:
             events.append(_event("not in kernels", name, row, at, left, {}))
@@ -59,28 +60,9 @@ def trace_json(document: Row) -> str:
     return json.dumps(trace(document), ensure_ascii=False)
 
 
-def _kernels(kernels: Sequence[Row], row: int, began: float) -> tuple[list[Row], float]:
-    """The events of a phase's kernels, and when the last of them ends."""
-    events, at = [], began
-    for kernel in kernels:
-        length = 1e3 * kernel["median_ms"]
-        about = {name: kernel[name] for name in _ARGUMENTS if name in kernel}
-        events.append(_event(kernel["name"], kernel["phase"], row, at, length, about))
-        at += length
-    return events, at
-
-
 def _event(name: str, kind: str, row: int, at: float, length: float, about: Row) -> Row:
-    return {
-        "name": name,
-        "cat": kind,
-        "ph": "X",
-        "ts": at,
-        "dur": length,
-        "pid": _PROCESS,
-        "tid": row,
-        "args": about,
-    }
+    when = {"ph": "X", "ts": at, "dur": length}
+    return {"name": name, "cat": kind, **when, "pid": _PROCESS, "tid": row, "args": about}
 
 
 def _name(what: str, row: int, name: str) -> dict[str, Any]:

@@ -43,9 +43,8 @@ def _sheet(report: Report) -> Sheet:
     rows = [StepListRow(_SIDES[0], "", nodes=len(before))]
     if after is not None:
         met = StepChange.between(before, after).matched
-        more, less, other = (len(ids) for ids in (met.added, met.removed, met.changed))
-        row = StepListRow(_SIDES[1], "", added=more, removed=less, changed=other)
-        rows.append(replace(row, nodes=len(after)))
+        counts = {n: len(getattr(met, n)) for n in ("added", "removed", "changed")}
+        rows.append(StepListRow(_SIDES[1], "", nodes=len(after), **counts))
     steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
     listing = {"list": "steps", "rows": [row.data for row in rows]}
     steps_tab(file, StepsSheet(steps, _Sides(report), listing, len(steps) - 1), PLAIN)
@@ -54,12 +53,8 @@ def _sheet(report: Report) -> Sheet:
 
 def _sections(report: Report) -> Iterator[Section]:
     for one in report.passages:
-        yield {
-            "kind": "passage",
-            "title": one.title,
-            "words": one.words.replace("`", ""),
-            "code": one.code,
-        }
+        words = one.words.replace("`", "")
+        yield {"kind": "passage", "title": one.title, "words": words, "code": one.code}
         if one.rows:
             rows = [{n: cell.replace("`", "") for n, cell in row.items()} for row in one.rows]
             yield sheet.table("", rows)

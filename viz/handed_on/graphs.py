@@ -7,7 +7,7 @@ from typing import Any
 from relascope.core.graph import Graph
 from relascope.core.visible import visible
 from relascope.viz.drawing import javascript, palette
-from relascope.viz.drawing.drawing import View, drawing_of
+from relascope.viz.drawing.drawing import Drawing, View, drawing_of
 from relascope.viz.drawing.union import Union
 
 PLAIN = View()
@@ -17,16 +17,14 @@ _FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sa
 def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dict[str, Any]:
     """What the viewer draws of a graph, in the places that all steps of `union` have, if given; it
     lays the graph out itself, and opens and closes modules."""
-    made = drawing_of(graph, view.fewer_than, union)
-    data = made.data(_settled(view, made.family, made.focus(view.focus)))
+    data = _data(drawing_of(graph, view.fewer_than, union), view)
     return {**data, "toggles": {}, "told": "", "recalled": False, "token": "drawn"}
 
 
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
     """A graph as the viewer draws it, with its modules open as `view` has them, as SVG: text as
     text, modules as frames, and a legend."""
-    made = drawing_of(graph, view.fewer_than)
-    data = made.data(_settled(view, made.family, None))
+    data = _data(drawing_of(graph, view.fewer_than), replace(view, focus=None))
     asked = {"data": data, "theme": theme, "font": _FONT, "shapes": view.show_shapes}
     drawn = javascript.call("svg/outside", "pictureOutside", asked)
     wide, high = (f"{drawn[side]:.1f}".removesuffix(".0") for side in ("width", "height"))
@@ -38,5 +36,6 @@ def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> 
     )
 
 
-def _settled(view: View, family: str, focus: str | None) -> View:
-    return replace(view, family=view.family or family, focus=focus, open_alone=None)
+def _data(made: Drawing, view: View) -> dict[str, Any]:
+    focus, family = made.focus(view.focus), view.family or made.family
+    return made.data(replace(view, family=family, focus=focus, open_alone=None))

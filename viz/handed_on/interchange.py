@@ -95,24 +95,22 @@ def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> d
         "namespace": "/".join(
             tree.groups[g].label.replace("/", "∕") for g in tree.path(tree.group_of[node.id])
         ),
-        "attrs": [{"key": k, "value": v[:_LONGEST]} for k, v in facts.items() if v],
+        "attrs": _attrs(**facts),
         "incomingEdges": [
             {"sourceNodeId": source, "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
             for at, source in enumerate(node.inputs)
             if isinstance(source, str) and source in rows
         ],
         "outputsMetadata": [
-            {
-                "id": str(at),
-                "attrs": [
-                    {"key": "shape", "value": "x".join(map(str, kind.shape))},
-                    {"key": "dtype", "value": kind.dtype},
-                ],
-            }
-            for at, kind in enumerate(node.outputs)
+            {"id": str(at), "attrs": _attrs(shape="x".join(map(str, t.shape)), dtype=t.dtype)}
+            for at, t in enumerate(node.outputs)
         ],
         "style": {"backgroundColor": style.fill, "borderColor": style.stroke},
     }
+
+
+def _attrs(**facts: str) -> list[dict[str, str]]:
+    return [{"key": k, "value": v[:_LONGEST]} for k, v in facts.items() if v]
 
 
 def _graphml(value: Any) -> Any:

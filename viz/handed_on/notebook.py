@@ -126,7 +126,14 @@ def show(
 def diff(a: Any, b: Any, function: str = "main") -> NotebookView:
     """How two differ, each of them a module, a function, a graph or a recording as `show` takes it;
     `document` is that of `relascope diff --json`. Raises as `show`."""
-    sides = [_side(one, name, function) for one, name in ((a, "A"), (b, "B"))]
+
+    def side(what: Any, name: str) -> ComparedRun:
+        opened = _opened(what, function)
+        if isinstance(opened, Recording):
+            return of_recording(opened, opened.path.name)
+        return ComparedRun(name, opened.ir, (), lambda index: opened)
+
+    sides = side(a, "A"), side(b, "B")
     document = compare(*sides)
     return NotebookView(
         " and ".join(side.label for side in sides),
@@ -135,13 +142,6 @@ def diff(a: Any, b: Any, function: str = "main") -> NotebookView:
         _PAGE,
         document=document,
     )
-
-
-def _side(what: Any, name: str, function: str) -> ComparedRun:
-    opened = _opened(what, function)
-    if isinstance(opened, Recording):
-        return of_recording(opened, opened.path.name)
-    return ComparedRun(name, opened.ir, (), lambda index: opened)
 
 
 def _opened(what: Any, function: str) -> Recording | Graph:
@@ -168,20 +168,13 @@ def _drawn(what: Any, name: str) -> Graph:
         else:
             said = f"The module has no function {name}."
             raise EngineError("usage", said, "function", f"It has: {', '.join(sorted(names))}.")
-    ready = _typed(what)
+    if "tvm.relay" in sys.modules and hasattr(tvm, "relay"):  # a Relax module has its types
+        what = tvm.relay.transform.InferType()(what)
     # By name, for nothing that the page or the command line runs may reach a TVM.
     drawing = import_module("relascope.recorder.drawing")
     try:
-        found = drawing.graph_of(ready, name, {})
+        found = drawing.graph_of(what, name, {})
     except Exception as wrong:  # whatever a TVM raises
         said = f"The function {name} cannot be drawn: {lines_of(wrong)[0]}"
         raise EngineError("usage", said, name, "Loops (TIR) are no graph.") from wrong
     return Graph.from_json(found)
-
-
-def _typed(module: Any) -> Any:
-    """A module of Relay with its types; a Relax module has them."""
-    relay = getattr(sys.modules["tvm"], "relay", None)
-    if relay is None or "tvm.relay" not in sys.modules:
-        return module
-    return relay.transform.InferType()(module)

@@ -31,15 +31,13 @@ def sheet_of(
     """A page on a model, called by its label, still empty, with what it is made from at its top,
     and caveats to read before the figures; `version` is TVM's."""
     mode = "training" if source.training else "inference"
-    sizes = {"batch": source.batch, "tokens": source.tokens}
-    inputs = [f"{name} {kind}".strip() for name, kind in source.inputs]
-    engine = f"{ir.capitalize()}, TVM {version}" if version else ir.capitalize()
     about = {
         "model": label,
-        "engine": engine,
+        "engine": ir.capitalize() + (f", TVM {version}" if version else ""),
         "mode": mode,
-        **{name: size for name, size in sizes.items() if size is not None},
-        "inputs": "; ".join(inputs),
+        "batch": source.batch,
+        "tokens": source.tokens,
+        "inputs": "; ".join(f"{name} {kind}".strip() for name, kind in source.inputs),
         "module": source.module,
         "dtype": source.dtype,
         "seed": source.seed,
@@ -53,12 +51,16 @@ def sheet_of(
 def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:
     """Add the tab of a graph; `info` is of the model whose graph it is, where that is known."""
     shown = tables.graph_sections(tables.graph_facts(graph, info))
-    file.tab("graph", "Graph", _around(sheet.graph(file.block(drawing(graph, view))), shown))
+    _graph_tab(file, ("graph", "Graph"), graph, view, shown)
 
 
-def _around(graph: Section, shown: Sequence[Section]) -> list[Section]:
+def _graph_tab(
+    file: Sheet, name: tuple[str, str], graph: Graph, view: View, shown: Sequence[Section]
+) -> None:
+    """Add a tab of sections, with the graph before the first table."""
     at = next(i for i, s in enumerate(shown) if s["kind"] == "table")
-    return [*shown[:at], graph, *shown[at:]]
+    drawn = sheet.graph(file.block(drawing(graph, view)))
+    file.tab(*name, [*shown[:at], drawn, *shown[at:]])
 
 
 def cut_tab(
@@ -72,10 +74,8 @@ def cut_tab(
     document = tables.cut_document(cut) | tables.frontier_document(joint) | {"rivals": rivals}
     cuts_of_show = show_document(frontier(joint, cut.wish), cut)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
-    shown = _around(
-        sheet.graph(file.block(drawing(coloured, drawn))), tables.cut_sections(document)
-    )
-    file.tab("cut", "Gradient & cut", shown)
+    shown = tables.cut_sections(document)
+    _graph_tab(file, ("cut", "Gradient & cut"), coloured, drawn, shown)
 
 
 def overview(joint: Graph) -> tuple[str, ...]:

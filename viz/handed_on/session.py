@@ -27,14 +27,8 @@ _MOST = 1000  # nodes of a model whose page is made at once
 
 
 def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
-    """The file of a session; what it has not found is asked of the engine.
-
-    Args:
-        source: its model, as it stands on this machine.
-
-    Raises:
-        EngineError: the model cannot be imported, or the call was cancelled.
-    """
+    """The file of a session whose model is `source` on this machine; what it has not found is asked
+    of the engine. EngineError: the model cannot be imported, or the call was cancelled."""
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)
@@ -42,20 +36,21 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
     file = sheet_of(source, name, session.ir, version, text, info.notes)
     view = View(fewer_than=session.look.fewer_than)
     graph_tab(file, info.graph, view, info)
-    stepped = step(ask, source, pipeline)
-    at = session.look.step
+    stepped, at = step(ask, source, pipeline), session.look.step
     shown = None if at is None else at + 1
     steps_tab(file, steps_of(ask, session.ir, source, stepped), view, shown)
     if source.training:
         try:
             cut = cut_with(joint_of(ask, source, stepped.pipeline, None), session.cut)
         except EngineError as error:
-            _refuse(file, "cut", "Gradient & cut", error)
+            if error.kind == "cancelled":
+                raise
+            said = f"{error.message} {error.hint}".strip()
+            file.tab("cut", "Gradient & cut", [sheet.sentence(said, True)])
         else:
             cut_tab(file, cut, view, _saved(ask, info))
     if session.timings:
-        runs = [(t.title, t.run) for t in reversed(session.timings)]
-        times_tab(file, runs)
+        times_tab(file, ((t.title, t.run) for t in reversed(session.timings)))
     if found := _findings(session):
         file.tab("checks", "Checks", found)
     return file
@@ -80,13 +75,6 @@ def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:
         with suppress(EngineError):
             saved = ask("torch_saved", info.source)
     return saved
-
-
-def _refuse(file: Sheet, key: str, title: str, error: EngineError) -> None:
-    if error.kind == "cancelled":
-        raise error
-    said = f"{error.message} {error.hint}".strip()
-    file.tab(key, title, [sheet.sentence(said, True)])
 
 
 def _findings(session: Session) -> list[Section]:

@@ -87,11 +87,9 @@ def page(title: str, data: str = "") -> str:
         "DATA": held if data else "",
         "SCRIPT": code,
     }
-    before, *after = _PAGE.read_text("utf-8").split("@@")
-    whole = before + "".join(
-        parts[piece] if at % 2 == 0 else piece for at, piece in enumerate(after)
-    )
-    return whole.encode("utf-8", "replace").decode()  # without halves of pairs
+    pieces = _PAGE.read_text("utf-8").split("@@")
+    pieces[1::2] = map(parts.__getitem__, pieces[1::2])
+    return "".join(pieces).encode("utf-8", "replace").decode()  # without halves of pairs
 
 
 def drawn(section: Section) -> Section:
@@ -184,10 +182,8 @@ def _texts(value: Any) -> Iterator[str]:
         one = todo.pop()
         if isinstance(one, str):
             yield one
-        elif isinstance(one, dict):
-            todo += one.values()
-        elif isinstance(one, list | tuple):
-            todo += one
+        elif isinstance(one, dict | list | tuple):
+            todo += one.values() if isinstance(one, dict) else one
 
 
 def _replaced(value: Any, places: dict[str, str]) -> Any:

@@ -152,11 +152,20 @@ class _Drawings:
             change, union = self.seen[pair]
             looks = coloured(change.matched) if pair[0] != pair[1] else {}
             picture = drawing(change.with_removed, replace(self.view, **looks), union)
-            about: Row = {"picture": picture, "figures": sheet.figures(*change.figures)}
-            about["memory"] = [
-                sheet.drawn(s) for s in memory_sections(memory_document(change.matched.graph))
-            ]
-            self.blocks[key] = self.file.block({**about, "tables": list(_tables(change))})
+            memory = memory_sections(memory_document(change.matched.graph))
+            ids, often = [r["id"] for r in change.rows], change.operators
+            often = [r for r in often if r["difference"]]
+            tables = (
+                sheet.table("What this step changed", change.rows, CHANGED, ids),
+                sheet.table("Operators that are called more or less often", often),
+            )
+            about = {
+                "picture": picture,
+                "figures": sheet.figures(*change.figures),
+                "memory": [*map(sheet.drawn, memory)],
+                "tables": [t for t in tables if t["rows"]],
+            }
+            self.blocks[key] = self.file.block(about)
         return self.blocks[key]
 
     def text(self, pair: Pair) -> int:
@@ -169,15 +178,6 @@ class _Drawings:
                 same = self.answers.same if pair[0] != pair[1] else "The text is the same."
             self.blocks[key] = self.file.block(beside(found, ("before", "after"), same))
         return self.blocks[key]
-
-
-def _tables(change: StepChange) -> list[Section]:
-    often = [r for r in change.operators if r["difference"]]
-    tables = (
-        sheet.table("What this step changed", change.rows, CHANGED, [r["id"] for r in change.rows]),
-        sheet.table("Operators that are called more or less often", often),
-    )
-    return [t for t in tables if t["rows"]]
 
 
 class _Engine:

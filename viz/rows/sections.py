@@ -80,8 +80,8 @@ def _text(section: Section) -> str:
     if kind == "figures":
         return "; ".join(f"{value} {label}".strip() for value, label in section["items"])
     if kind == "chart":
-        shown = (section[part] for part in ("title", "text", "note"))
-        return "\n".join(shown) if section["text"] else ""
+        told = section["title"], section["text"], section["note"]
+        return "\n".join(told) if section["text"] else ""
     if not section["rows"]:
         return ""
     rows, most = section["rows"], section["most"]

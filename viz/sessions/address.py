@@ -62,11 +62,10 @@ def _new(session: Session) -> Session:
     """A new page on the same model."""
     model = session.model
     sample = SAMPLES.get(model.name) if not model.digest else None
-    sizes = {}
-    if sample is not None:
-        tokens = sample.default_tokens if sample.has_tokens else None
-        sizes = {"model.batch": sample.default_batch, "model.tokens": tokens}
-    return changed(Session(), sizes)
+    if sample is None:
+        return Session()
+    tokens = sample.default_tokens if sample.has_tokens else None
+    return changed(Session(), {"model.batch": sample.default_batch, "model.tokens": tokens})
 
 
 def _value(session: Session, path: str, values: list[str]) -> Any:

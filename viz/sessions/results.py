@@ -103,22 +103,20 @@ def saved_accuracy(
 
 def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
     """A bisection as a session has it."""
-    asked, rows = result.question, []
-    for one in result.log:
-        about = {n: getattr(one, n) for n in _OF_TRIES}
-        failure = one.error.message if one.error else ""
-        dtype = asked.source.dtype
-        rows.append(
-            state.SavedFinding(pipeline=str(one.pipeline), dtype=dtype, failure=failure, **about)
+    asked, tolerance = result.question, result.question.tolerance
+    rows = tuple(
+        state.SavedFinding(
+            pipeline=str(one.pipeline),
+            dtype=asked.source.dtype,
+            failure=one.error.message if one.error else "",
+            **{n: getattr(one, n) for n in _OF_TRIES},
         )
-    names = ["import", *(s.name for s in asked.pipeline)]
-    return state.SavedSearch(
-        *(asked.target, asked.kind, asked.factor, asked.tolerance.relative),
-        *(asked.tolerance.absolute, result.kind),
-        tuple(names[i + 1] for i in result.found.suspects),
-        bisect.verdict(ir, result),
-        tuple(rows),
+        for one in result.log
     )
+    names = ["import", *(s.name for s in asked.pipeline)]
+    suspects = tuple(names[i + 1] for i in result.found.suspects)
+    wish = asked.target, asked.kind, asked.factor, tolerance.relative, tolerance.absolute
+    return state.SavedSearch(*wish, result.kind, suspects, bisect.verdict(ir, result), rows)
 
 
 def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
@@ -169,8 +167,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
 
         now["steps"] = part(steps)
     if indices:
-        graphs = {i: part(partial(graph_of, ask, source, alive, int(i))) for i in indices}
-        now["graphs"] = graphs
+        now["graphs"] = {i: part(partial(graph_of, ask, source, alive, int(i))) for i in indices}
 
     def cut() -> cuts.Cut:
         return cut_with(joint_of(ask, source, pipeline, kept), session.cut)
@@ -213,12 +210,8 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
     for name, kind in state.FOUND.items():
         if name in then and then[name].get("asked") != "slow":  # which is a matter of times alone
             before = state.read(kind, then[name], name)
-            now[name] = part(partial(_plainly, anew[name], before))
+            now[name] = plain(part(partial(anew[name], before)))
     return now
-
-
-def _plainly(make: Callable[[Any], Any], before: Any) -> Any:
-    return plain(make(before))
 
 
 def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:

@@ -451,27 +451,25 @@ def problems(session: Session) -> list[tuple[str, str]]:
         found.append(("model.name", why))
     if session.ir in ENGINES and model.gradient not in gradients(session.ir):
         found.append(("model.gradient", f"gradient is {model.gradient[:40]!r}"))
-    if session.ir in ENGINES and session.pipeline:
-        try:
-            read_pipeline(session.ir, session.pipeline)
-        except ValueError as wrong:
-            found.append(("pipeline", str(wrong)[:300]))
+    texts = [("pipeline", session.ir, session.pipeline)] if session.pipeline else []
     for name, text in session.pipelines.items():
-        if name not in PIPELINES:
+        if name in PIPELINES:
+            texts.append(("pipelines", PIPELINES[name], text))
+        else:
             found.append(("pipelines", f"no pipeline is called {name[:40]!r}"))
-            continue
+    for path, ir, text in texts:
         try:
-            read_pipeline(PIPELINES[name], text)
+            if ir in ENGINES:
+                read_pipeline(ir, text)
         except ValueError as wrong:
-            found.append(("pipelines", str(wrong)[:300]))
+            found.append((path, str(wrong)[:300]))
     return found
 
 
 def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
     """Where the pipeline of a mode is remembered."""
-    if not training:
-        return f"pipeline_{ir}_inference"
-    return f"pipeline_{ir}_training" + ("" if gradient == "tvm" else f"_{gradient}")
+    own = f"_{gradient}" if training and gradient != "tvm" else ""
+    return f"pipeline_{ir}_{'training' if training else 'inference'}{own}"
 
 
 PIPELINES = {
@@ -486,7 +484,5 @@ PIPELINES = {
 def pipeline_text(session: Session) -> str:
     """The pipeline in full, the default one as well."""
     model = session.model
-    if session.pipeline:
-        return session.pipeline
     gradient = model.gradient if model.training else "tvm"
-    return str(default_pipeline(session.ir, model.training, gradient))
+    return session.pipeline or str(default_pipeline(session.ir, model.training, gradient))
