@@ -93,7 +93,6 @@ def commands(screen: Screen) -> list[str]:
     """The command lines that do what the tabs show."""
     source = screen.source
     model, *more = arguments(source, screen.label)
-    both = [model, *more]
     common = [model, "--engine", screen.ir, *more]
     training = training_arguments(source)
     passes = []
@@ -103,12 +102,11 @@ def commands(screen: Screen) -> list[str]:
     lines = [
         ["graph", *common, *training, "-o", "graph.json"],
         ["step", *common, *training, *passes],
+        *([["captures", *common, *training[1:], *passes, *cut]] if source.training else []),
         ["check", *common, *training, *passes],
         ["time", *common, *training, *passes, *cut],
-        ["compare", *both, *training],
+        ["compare", model, *more, *training],
     ]
-    if source.training:
-        lines.insert(2, ["captures", *common, *training[1:], *passes, *cut])
     return [shlex.join(["relascope", *line, "--json"]) for line in lines]
 
 

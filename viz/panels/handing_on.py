@@ -53,15 +53,14 @@ def button(
 
 def of_recording(recording: Recording) -> None:
     """The same button for a recording, which is handed on whole."""
-    stem = recording.path.stem
+
+    def page() -> bytes:
+        return recording_sheet(recording).html().encode()
+
     with st.popover("Hand on", icon=":material/ios_share:"):
         st.caption("All passes, what each changed, and times")
-
-        def page() -> bytes:
-            return recording_sheet(recording).html().encode()
-
         help_ = "One page that needs no server. A large compile's takes some seconds to write."
-        download("HTML", page, f"{stem}.html", "recorded_page", help=help_)
+        download("HTML", page, f"{recording.path.stem}.html", "recorded_page", help=help_)
 
 
 def _file(screen: Screen, ending: str, graph: Graph) -> bytes:

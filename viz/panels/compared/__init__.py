@@ -114,21 +114,21 @@ def _place(document: Row) -> tuple[str, int, int]:
     if known:
         asked = one_of("Which", known, _AT, where, format_func=_PLACES.__getitem__, hidden=True)
     if chosen is not None:
-        before = rows[: rows.index(chosen) + 1]
-        i, j = (max((r[s] for r in before if r[s] is not None), default=-1) for s in _SIDES)
         where.caption(plain_text(f"After {chosen['pass']}, as chosen above"))
-        return f"after {chosen['pass']}", i, j
+        return f"after {chosen['pass']}", *_last(rows[: rows.index(chosen) + 1])
     if asked == "first" and first is not None:
         name = first["pass"]
         said = f"After {name}: {first['why']}" if name else first["why"]
         where.caption(plain_text(said))
         return "first", first["a"], first["b"]
     where.caption("After all passes" if rows else "As imported")
-    return "end", len(_sides(rows, "a")) - 1, len(_sides(rows, "b")) - 1
+    return "end", *_last(rows)
 
 
-def _sides(rows: Iterable[Row], side: str) -> list[int]:
-    return [r[side] for r in rows if r[side] is not None]
+def _last(rows: Iterable[Row]) -> tuple[int, int]:
+    """Of each run the last step in some rows, -1 without one."""
+    i, j = (max((r[s] for r in rows if r[s] is not None), default=-1) for s in _SIDES)
+    return i, j
 
 
 def _steps(rows: list[Row], first: Row | None, key: str) -> None:
@@ -160,8 +160,13 @@ def _figures_and_graphs(
         gone = " and ".join(s.upper() for s, g in zip(_SIDES, (left, right), strict=True) if not g)
         st.caption(f"There is no graph of {gone} here: loops have none, nor have lower levels.")
         return
-    place = repr((*key, i, j))
-    held: _Comparison = derive(lambda: _held(place, left, right), "held", *key, i, j)
+
+    def hold() -> _Comparison:
+        matching = match(left, right)
+        alignment = Alignment(matching) if left.ir != right.ir else None
+        return _Comparison(repr((*key, i, j)), matching, program_document(matching), alignment)
+
+    held: _Comparison = derive(hold, "held", *key, i, j)
     with words:
         looks = _looks(held, st.session_state.get(_CHOICE))
     for side, (column, graph) in enumerate(zip(columns, (left, right), strict=True)):
@@ -188,12 +193,6 @@ def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: A
     )
 
 
-def _held(place: str, left: Graph, right: Graph) -> _Comparison:
-    matching = match(left, right)
-    alignment = Alignment(matching) if left.ir != right.ir else None
-    return _Comparison(place, matching, program_document(matching), alignment)
-
-
 @dataclass(frozen=True)
 class Marks:
     """What a view marks and goes to."""
@@ -202,14 +201,10 @@ class Marks:
     marked: tuple[str, ...] = ()
 
 
-def _view_key(side: int) -> str:
-    return f"against_view_{_SIDES[side]}"
-
-
 def _picked_in(held: _Comparison, side: int) -> None:
     """A view's selection changed; what the page itself asked it to select is no choice."""
     state = st.session_state
-    selected = (state.get(_view_key(side)) or {}).get("selected")
+    selected = (state.get(f"against_view_{_SIDES[side]}") or {}).get("selected")
     if selected is None or selected != state.get(f"against_asked_{side}"):
         state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
 
@@ -279,10 +274,8 @@ def _module_looks(
     while found and not any(s.startswith(f"{found}.") for s in scopes):
         found = found.rpartition(".")[0]
     how = "same module only" if found == path else "enclosing module only"
-    if found:
-        _told_of(side, title, f"module {found}", "part", how)
-    else:
-        _told_of(side, title, "–", "none", "no counterpart")
+    said = (f"module {found}", "part", how) if found else ("–", "none", "no counterpart")
+    _told_of(side, title, *said)
     there = Marks(focus_on(found) if found else None)
     return (there, own) if side else (own, there)
 
@@ -312,9 +305,8 @@ def _called(graph: Graph, operator: str) -> tuple[str, ...]:
     """Ids of the drawn nodes that call an operator or a kernel, in themselves or fused."""
 
     def calls(node: Node) -> bool:
-        inner = Counter(node.body.operators) if node.body is not None else Counter[str]()
         kernel = kernel_name(node) if node.attrs.get("call") in KERNELS else ""
-        return operator in (node.op, kernel, *inner)
+        return operator in (node.op, kernel, *(node.body.operators if node.body else ()))
 
     return tuple(n.id for n in graph if calls(n))
 
@@ -343,18 +335,10 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
         return
     colours = coloured_side(held.matching, side)
     colours["highlight"] |= dict.fromkeys(look.marked, "aligned")
-    focus = graph_view(
-        graph,
-        View(
-            HEIGHT,
-            details=False,
-            focus=look.focus,
-            family=f"against:{_SIDES[side]}:{held.place}",
-            **colours,
-        ),
-        key=_view_key(side),
-        on_select=lambda: _picked_in(held, side),
-    )
+    family = f"against:{_SIDES[side]}:{held.place}"
+    view = View(HEIGHT, details=False, focus=look.focus, family=family, **colours)
+    key = f"against_view_{_SIDES[side]}"
+    focus = graph_view(graph, view, key=key, on_select=lambda: _picked_in(held, side))
     st.session_state[f"against_asked_{side}"] = focus
 
 

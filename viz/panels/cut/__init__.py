@@ -6,8 +6,6 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
-from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import gradients
 from relascope.viz.component import beside, graph_view
 from relascope.viz.handed_on.parts import cut_tab, overview
@@ -19,7 +17,7 @@ from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.sidebar import pipeline_of
 from relascope.viz.panels.shell.table import show_sections
-from relascope.viz.rows import Row, tables
+from relascope.viz.rows import tables
 
 _VIEWS = ("Joint", "Forward", "Backward")
 
@@ -52,30 +50,23 @@ def show(screen: Screen) -> None:
     node_id = captures.chosen_in(joint)
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):
+        opened = screen.derive(lambda: overview(coloured), "overview")
         if view == _VIEWS[0]:
-            graph_view(
-                coloured,
-                screen.view(
-                    open_groups=screen.derive(lambda: overview(coloured), "overview"),
-                    highlight=captures.highlight(cut, node_id),
-                    card=captures.card(screen, cut, node_id),
-                    act=partial(captures.act, screen),
-                    **presenting.view(screen, cut),
-                ),
-                key=captures.VIEW,
+            look = screen.view(
+                open_groups=opened,
+                highlight=captures.highlight(cut, node_id),
+                card=captures.card(screen, cut, node_id),
+                act=partial(captures.act, screen),
+                **presenting.view(screen, cut),
             )
+            graph_view(coloured, look, key=captures.VIEW)
         else:
             split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
             part = split.forward if view == _VIEWS[1] else split.backward
-            graph_view(
-                screen.derive(lambda: _in_its_colours(part, coloured), "coloured", view, cut.ids),
-                screen.view(
-                    open_groups=screen.derive(lambda: overview(coloured), "overview"),
-                    among=(coloured,),
-                    keep_places={},
-                ),
-                key=f"{view}_view",
-            )
+            roles = {n.id: n.role for n in coloured}
+            half = screen.derive(lambda: part.with_roles(roles), "coloured", view, cut.ids)
+            look = screen.view(open_groups=opened, among=(coloured,), keep_places={})
+            graph_view(half, look, key=f"{view}_view")
     document = screen.derive(
         lambda: tables.cut_document(cut), "cut_document", chosen(screen), cut.joint.measured
     )
@@ -102,11 +93,6 @@ def show(screen: Screen) -> None:
     with pane:
         frontier.ask_torch_saved(screen)
         cut_choice.ask_prices(screen)
-
-
-def _in_its_colours(part: Graph, joint: Graph) -> Graph:
-    roles = {n.id: joint.by_id[n.id].role for n in part if n.id in joint.by_id}
-    return part.with_roles(roles)
 
 
 def _invite() -> None:
@@ -137,11 +123,10 @@ def _two_gradients(screen: Screen) -> None:
         with boundary(screen.cache):
             targets = screen.cache.ask("describe").targets
             target = next((t.name for t in targets if t.runs_here), None)
-            rows = [_gradient_row(screen, replace(screen.source, gradient=w), target) for w in ways]
+            rows = []
+            for way in ways:
+                source = replace(screen.source, gradient=way)
+                at = replace(screen, source=source, pipeline=pipeline_of(screen.ir, True, way))
+                row = partial(tables.gradient_row, screen.cache.ask, source, at.pipeline, target)
+                rows.append(at.derive(row, "gradient_row", target))
             show_sections(tables.gradient_sections(rows), "gradients")
-
-
-def _gradient_row(screen: Screen, source: ModelSource, target: str | None) -> Row:
-    pipeline = pipeline_of(screen.ir, True, source.gradient)
-    row = partial(tables.gradient_row, screen.cache.ask, source, pipeline, target)
-    return replace(screen, source=source, pipeline=pipeline).derive(row, "gradient_row", target)

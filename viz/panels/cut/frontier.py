@@ -17,7 +17,7 @@ from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of,
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import clicked, table
 from relascope.viz.rows import formats, tables
 
 _READ = (
@@ -57,11 +57,12 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
 
 
 def _clicked(key: str) -> None:
-    told = st.session_state[key]["selection"].get(charts.CLICKED) or []
-    if told and (name := told[0].get("strategy")):
+    if (told := clicked(key, charts.CLICKED)) is None:
+        return
+    if name := told.get("strategy"):
         put("keep_strategy", name)
-    elif told:
-        along(int(told[0]["bytes"]))
+    else:
+        along(int(told["bytes"]))
 
 
 def ask_torch_saved(screen: Screen) -> None:
@@ -113,8 +114,7 @@ def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]
     """The cuts by what they save: one that two names stand for is measured once."""
     found: dict[Any, tuple[str, cuts.Cut]] = {}
     for name in names:
-        joint, now = joint_of(screen), cut_of(screen)[0]
-        cut = now if name == CHOSEN else cuts.cut(joint, name)
+        cut = cut_of(screen)[0] if name == CHOSEN else cuts.cut(joint_of(screen), name)
         found.setdefault(cut.ids, (_title(screen, name), cut))
     return found
 

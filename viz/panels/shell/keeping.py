@@ -105,10 +105,10 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
 
 def _begin(named: str) -> list[str]:
     """Show the session or file that the page was started on, if any."""
-    if named and not named.startswith(store.OF_SESSION):
-        look_into(named)
-        put("keep_model", FILE)
     if not named.startswith(store.OF_SESSION):
+        if named:
+            look_into(named)
+            put("keep_model", FILE)
         return []
     ident = named.removeprefix(store.OF_SESSION)
     try:

@@ -42,10 +42,6 @@ class Running:
 class Waiting(Exception):
     """The answer is not here yet."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request.method)
-        self.request = request
-
 
 class RequestCache:
     """See the module. Every method may be called from any rerun of the page."""

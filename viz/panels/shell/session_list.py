@@ -91,25 +91,21 @@ def _this(session: Session, mine: store.Entry | None) -> None:
 
 
 def _kept(ident: str, entries: list[store.Entry]) -> None:
-    rows = [
-        {
-            "changed": datetime.fromtimestamp(e.changed).strftime("%d %b, %H:%M"),
-            "session": (f"{e.name}: {e.about}" if e.name else e.about)
-            + (" (this tab)" if e.id == ident else ""),
-        }
-        for e in entries
-    ]
-    chosen = [
-        entries[i]
-        for i in table(
-            rows,
-            key="session_table",
-            on_select="rerun",
-            selection_mode="multi-row",
-            height="auto" if len(rows) < 8 else 290,
-            wide={"changed": 100},
-        )
-    ]
+    rows = []
+    for e in entries:
+        here = " (this tab)" if e.id == ident else ""
+        name = f"{e.name}: {e.about}{here}" if e.name else f"{e.about}{here}"
+        changed = datetime.fromtimestamp(e.changed)
+        rows.append({"changed": f"{changed:%d %b, %H:%M}", "session": name})
+    picked = table(
+        rows,
+        key="session_table",
+        on_select="rerun",
+        selection_mode="multi-row",
+        height="auto" if len(rows) < 8 else 290,
+        wide={"changed": 100},
+    )
+    chosen = [entries[i] for i in picked]
     row = st.container(horizontal=True, vertical_alignment="center")
     one = len(chosen) == 1
     if pressed("Open", "session_open", row, type="primary", disabled=not one):

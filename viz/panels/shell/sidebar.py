@@ -216,8 +216,7 @@ def piece(screen: Screen) -> None:
 
 
 def _gradient(ir: str) -> str:
-    known = gradients(ir)
-    if len(known) < 2:
+    if len(known := gradients(ir)) < 2:
         return known[0]
     return one_of(
         "Gradient",
@@ -288,6 +287,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
         for one in cache.ask("models", name, patience=0.2):
             count = f", {formats.number(one.parameters)} parameters" if one.parameters else ""
             st.caption(f"{one.kind}{count}{' by default' if name.startswith('hf:') else ''}.")
+    changes = ""
     if name.startswith("hf:"):
         changes = st.text_input(
             "Changed settings",
@@ -295,9 +295,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
             placeholder="num_hidden_layers=2&hidden_size=64",
             help="Of the configuration: NAME=VALUE, several with & between them.",
         ).strip()
-        full = f"{name}?{changes}" if changes else name
-    else:
-        full = name
+    full = f"{name}?{changes}" if changes else name
     if not linkable(full):
         said = f"{changes[:80]!r} changes no settings."
         show_error(EngineError("usage", said, "", "Write NAME=VALUE, several with & between."))

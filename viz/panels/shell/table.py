@@ -89,6 +89,12 @@ def picked(key: str, count: int) -> int | None:
     return rows[0] if rows and rows[0] < count else None
 
 
+def clicked(key: str, selection: str) -> Row | None:
+    """The mark that was clicked in a chart, by the name of its selection; None where none is."""
+    marks = st.session_state[key]["selection"].get(selection) or [None]
+    return marks[0]
+
+
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
     """Draw sections, but tables of nothing; `key` begins charts' keys, `options` are of `table`."""
     from relascope.viz import charts  # pandas, as above
@@ -100,9 +106,7 @@ def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None
         if title := section.get("title"):
             heading(title)
         if kind == "figures":
-            facts = (
-                (value, of, *(f"rs-{s}" for s in sort)) for value, of, *sort in section["items"]
-            )
+            facts = ((*item[:2], *(f"rs-{s}" for s in item[2:])) for item in section["items"])
             strip(*facts, large=section["large"])
         elif kind == "sentence":
             (st.warning if section["warning"] else st.caption)(plain_text(section["text"]))

@@ -234,12 +234,8 @@ def _reduced(screen: Screen, made: Reduction) -> None:
     _program(screen, report)
     step = made.where.pipeline.steps[made.where.last]
     folder = f"report_{screen.ir}_{step.name}"
-    packed = screen.cache.derive(
-        lambda: fault.zipped(with_page(report), folder),
-        "report",
-        made.bisection.question,
-        made.piece,
-    )
+    of = made.bisection.question, made.piece
+    packed = screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of)
     download(
         "Download the report",
         packed,
@@ -257,13 +253,8 @@ def _program(screen: Screen, report: Report) -> None:
     sides = [_BEFORE] if after is None else [_BEFORE, _AFTER]
     side = one_of("The small program", sides, "reduce_side")
     graph = after if side == _AFTER and after is not None else report.graph_before
-    here, there = graph.by_id, report.graph_before.by_id
-    added = dict.fromkeys(here.keys() - there.keys(), "added") if side == _AFTER else {}
-    graph_view(
-        graph,
-        View(
-            340, screen.fewer_than, highlight=added, details=False, family=f"reduced {report.title}"
-        ),
-        key="reduce_view",
-    )
+    added = dict.fromkeys(graph.by_id.keys() - report.graph_before.by_id.keys(), "added")
+    below, family = screen.fewer_than, f"reduced {report.title}"
+    look = View(340, below, highlight=added, details=False, family=family)
+    graph_view(graph, look, key="reduce_view")
     st.code(report.after if side == _AFTER else report.before, language="python", wrap_lines=True)

@@ -12,7 +12,7 @@ from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.table import clicked, show_sections, table
 from relascope.viz.rows import Row
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange
@@ -88,9 +88,10 @@ def _nodes(change: StepChange, view: str) -> None:
         disabled=not change.matched.removed,
         help="Puts the removed nodes back into the picture, dashed.",
     )
-    shown = [
-        r for r in rows if (not which or r["what"] in which) and wanted.strip().lower() in _words(r)
-    ]
+    sought = wanted.strip().lower()
+    rows = [r for r in rows if not which or r["what"] in which]
+    words = (" ".join(str(r[k]) for k in ("op", "scope", "text", "id")).lower() for r in rows)
+    shown = [r for r, text in zip(rows, words, strict=True) if sought in text]
     table(
         shown,
         CHANGED,
@@ -100,10 +101,6 @@ def _nodes(change: StepChange, view: str) -> None:
         wide={"what": "small", "where it came from, or went": "large"},
     )
     st.caption("Click a row's box to go to the node in the graph.")
-
-
-def _words(row: Row) -> str:
-    return " ".join(str(row[k]) for k in ("op", "scope", "text", "id")).lower()
 
 
 def show_text(screen: Screen, index: int) -> None:
@@ -134,16 +131,12 @@ def memory(document: Row, place: str, view: str) -> None:
     heading(chart["title"])
     show_sections(said, "memory")
 
-    def clicked() -> None:
-        told = st.session_state[_MEMORY]["selection"].get(charts.CLICKED) or []
-        select(view, told[0]["id"] if told else "")
+    def go() -> None:
+        told = clicked(_MEMORY, charts.CLICKED)
+        select(view, told["id"] if told else "")
 
-    st.altair_chart(
-        charts.storages(document, clickable=True),
-        key=_MEMORY,
-        on_select=clicked,
-        selection_mode=[charts.CLICKED],
-    )
+    plan, modes = charts.storages(document, clickable=True), [charts.CLICKED]
+    st.altair_chart(plan, key=_MEMORY, on_select=go, selection_mode=modes)
     st.caption(f"{chart['note']} Click a bar to go to the node that writes it.")
     with st.expander(f"{len(tensors['rows'])} tensors"):
         table(tensors["rows"], key=f"tensors_{place}", on_pick=picking(view, tensors["ids"]))

@@ -79,8 +79,7 @@ def show(screen: Screen) -> None:
 
 def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Target | None]:
     """The controls: what Run would ask the engine for, and the chosen target."""
-    targets = {t.name: t for t in engine.targets}
-    state = st.session_state
+    targets, state = {t.name: t for t in engine.targets}, st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
     where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
@@ -120,15 +119,12 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:
     """The target of a name that was chosen or typed; None where it is none, which is said."""
-    if not name.strip():
-        return None
-    if name in targets:
-        return targets[name]
+    found = targets.get(name)
     try:
-        found: Target = cache.ask("target", " ".join(name.split()))
+        if found is None and name.strip():
+            found = cache.ask("target", " ".join(name.split()))
     except EngineError as error:
         show_error(error)
-        return None
     return found
 
 
@@ -185,9 +181,9 @@ def _remember(run: _Run, result: TimeResult) -> None:
 
 
 def _title(screen: Screen) -> str:
-    mode = "training" if screen.training else "inference"
-    whose = "" if screen.source.gradient == "tvm" else f", {GRADIENTS[screen.source.gradient]}"
-    return f"{screen.label}, {mode}{whose} gradient" if whose else f"{screen.label}, {mode}"
+    mode, gradient = "training" if screen.training else "inference", screen.source.gradient
+    whose = "" if gradient == "tvm" else f", {GRADIENTS[gradient]} gradient"
+    return f"{screen.label}, {mode}{whose}"
 
 
 def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> None:

@@ -22,8 +22,9 @@ _HEIGHT = 480
 def show(screen: Screen, target: str) -> None:
     """Draw the section for a target that runs here: a button, then a row a stage as they come."""
     known = kinds_of_inputs(screen.source)
-    chosen = [k for k in st.session_state.get("keep_check_inputs") or () if k in known]
-    if len(chosen) < len(st.session_state.get("keep_check_inputs") or ()):
+    before = st.session_state.get("keep_check_inputs") or ()
+    chosen = [k for k in before if k in known]
+    if len(chosen) < len(before):
         st.session_state.keep_check_inputs = chosen
     kinds = tuple(chosen) or own_inputs(screen.source)
     stages = results.stages_of(screen.ir, screen.source, screen.pipeline, kinds)
@@ -75,8 +76,5 @@ def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.cache):
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)
-        graph_view(
-            at.graph_after(at.last),
-            screen.view(_HEIGHT, focus=bad.id, highlight={bad.id: "changed"}),
-            key="accuracy_view",
-        )
+        look = screen.view(_HEIGHT, focus=bad.id, highlight={bad.id: "changed"})
+        graph_view(at.graph_after(at.last), look, key="accuracy_view")

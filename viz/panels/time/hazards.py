@@ -47,17 +47,10 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         st.caption("Choose a row to see it in the graph.")
         return
     chosen = document["findings"][chosen_rows[0]]
-    graph_view(
-        graph,
-        screen.view(
-            _HEIGHT,
-            highlight=dict.fromkeys(chosen["nodes"], "hazard"),
-            shines_through=("hazard",),
-            focus=chosen["nodes"][0],
-            notes={chosen["nodes"][0]: chosen["message"]},
-        ),
-        key="hazard_view",
-    )
+    first, marks = chosen["nodes"][0], dict.fromkeys(chosen["nodes"], "hazard")
+    notes, through = {first: chosen["message"]}, ("hazard",)
+    look = screen.view(_HEIGHT, highlight=marks, shines_through=through, focus=first, notes=notes)
+    graph_view(graph, look, key="hazard_view")
 
 
 def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
@@ -72,11 +65,9 @@ def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, 
         kernels = screen.cache.ask("kernels", screen.source, screen.pipeline, True)
 
     def document() -> Row:
-        found = findings(graph, kernels, profile, request.target)
-        return lint_document(found)
+        return lint_document(findings(graph, kernels, profile, request.target))
 
-    found = screen.derive(document, "lint", request, profile is not None)
-    return profile, found, graph
+    return profile, screen.derive(document, "lint", request, profile is not None), graph
 
 
 def _hazard(screen: Screen, hazard: Row, index: int) -> None:

@@ -15,7 +15,7 @@ from relascope.viz.panels.shell.frame import boundary, download, section
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.panels.shell.table import clicked, picked, show_sections, table
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.profile import (
     heat,
@@ -65,23 +65,13 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
     _roofline(document)
     chosen = _table(listed_kernels(document), shown[-1]["rows"])
-    graph_view(
-        graph,
-        screen.view(
-            _HEIGHT,
-            overlays=_overlays(profile),
-            overlay="time",
-            focus=chosen["nodes"][-1] if chosen and chosen["nodes"] else None,
-        ),
-        key="heat_view",
-    )
+    focus = chosen["nodes"][-1] if chosen and chosen["nodes"] else None
+    look = screen.view(_HEIGHT, overlays=_overlays(profile), overlay="time", focus=focus)
+    graph_view(graph, look, key="heat_view")
 
 
 def _overlays(profile: Profile) -> list[Overlay]:
-    kernels: dict[str, str] = {}
-    for kernel in profile.kernels:
-        for node in kernel.nodes:
-            kernels.setdefault(node, kernel.name)
+    kernels = {node: k.name for k in reversed(profile.kernels) for node in k.nodes}
     return [
         Overlay(
             "time",
@@ -132,8 +122,8 @@ def _roofline(document: Row) -> None:
 
 
 def _from_chart() -> None:
-    points = st.session_state["roofline_chart"]["selection"].get(CHOICE) or []
-    st.session_state[_CHOSEN] = int(points[0]["index"]) if points else None
+    point = clicked("roofline_chart", CHOICE)
+    st.session_state[_CHOSEN] = int(point["index"]) if point else None
 
 
 def _table(rows: list[Row], cells: list[Row]) -> Row | None:

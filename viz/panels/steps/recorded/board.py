@@ -211,9 +211,8 @@ def _open_model(opened: OpenedRecording, number: int, after: bool) -> None:
         text = opened.recording.module(number, after)
         if text is None:
             run = opened.recording.passes[number]
-            raise EngineError(
-                "file", f"The recording has no module here. {no_module(run)}", run.name
-            )
+            said = f"The recording has no module here. {no_module(run)}"
+            raise EngineError("file", said, run.name)
     except EngineError as error:
         st.session_state[_REFUSED] = error
         return

@@ -144,13 +144,7 @@ def opened(path: str) -> OpenedRecording:
     if known is None or known[0] != place:
         recording = read(Path(path))
         rows = pass_rows(recording)
-        made = OpenedRecording(
-            path,
-            file_digest(Path(path)),
-            recording,
-            rows,
-            recording_document(recording, rows),
-            packed(rows),
-        )
+        read_of_it = recording, rows, recording_document(recording, rows), packed(rows)
+        made = OpenedRecording(path, file_digest(Path(path)), *read_of_it)
         known = st.session_state.recording_opened = place, made
     return known[1]
