@@ -8,44 +8,26 @@ from relascope.viz.handed_on.chrome_trace import trace, trace_json
 
 
 def kernel(name, phase, ms):
-    return {
-        "name": name,
-        "phase": phase,
-        "median_ms": ms,
-        "nodes": ["d0"],
-        "operators": ["nn.dense"],
-        "scope": "layers.0",
-        "share": 0.5,
-        "bytes_in": 8,
-        "bytes_out": 4,
-        "bad": False,
-    }
+    about = {"nodes": ["d0"], "operators": ["nn.dense"], "scope": "layers.0", "bad": False}
+    sizes = {"share": 0.5, "bytes_in": 8, "bytes_out": 4}
+    return {"name": name, "phase": phase, "median_ms": ms, **about, **sizes}
 
 
 def phase(name, whole, kernels):
-    return {
-        "name": name,
-        "median_ms": whole,
-        "kernels_ms": kernels,
-        "unexplained_ms": whole - kernels,
-    }
+    times = {"median_ms": whole, "kernels_ms": kernels, "unexplained_ms": whole - kernels}
+    return {"name": name, **times}
 
 
 @pytest.fixture
 def document():
+    about = {"model": "mlp", "engine": "relax", "target": "llvm", "machine": "a machine"}
+    kernels = ("one", "forward", 0.5), ("two", "forward", 0.25), ("three", "backward", 0.625)
     return {
-        "model": "mlp",
-        "engine": "relax",
-        "target": "llvm",
-        "machine": "a machine",
+        **about,
         "threads": 2,
         "repeats": 5,
         "phases": [phase("forward", 1.0, 0.75), phase("backward", 0.5, 0.625)],
-        "kernels": [
-            kernel("one", "forward", 0.5),
-            kernel("two", "forward", 0.25),
-            kernel("three", "backward", 0.625),
-        ],
+        "kernels": [kernel(*one) for one in kernels],
     }
 
 

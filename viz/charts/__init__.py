@@ -168,7 +168,8 @@ def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
     `down` pixels from the top."""
     named = {"what": what, "label": what.replace(" ", "\n", 1)}
     base = _of([{"bytes": held, "size": size(held), **named}]).encode(x="bytes:Q")
-    told, where = tips("what:N; what", "size:N; kept"), {"align": "left", "dx": 6}
+    told = tips("what:N; what", "size:N; kept")
+    where: Row = {"align": "left", "dx": 6}
     if held > 0.5 * most:
         where = {"align": "right", "dx": -6}
     text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
@@ -267,7 +268,9 @@ def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
         labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
         labelOverlap=False,
         labelLimit=140,
-        **dict.fromkeys(("ticks", "domain", "grid"), False),
+        ticks=False,
+        domain=False,
+        grid=False,
     )
     y = alt.Y("top:Q", title=None, axis=axis, scale=alt.Scale(domain=rows, nice=False))
     told = "type:N; tensor", "size:N", "written by:N", "from:Q; from step", "to:Q; to step"
@@ -310,7 +313,7 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     if not rows:
         return None
     order = list(dict.fromkeys(r["kernel"] for r in rows))
-    strokes = {"symbolType": "stroke", "symbolOpacity": 1}
+    strokes: Row = {"symbolType": "stroke", "symbolOpacity": 1}
     legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=300, **strokes)
     color = alt.Color(
         "kernel:N",

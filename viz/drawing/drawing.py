@@ -185,7 +185,9 @@ class Drawing:
 
         What the person opens and closes changes nothing of it, for the browser knows it already.
         """
-        own = dict.fromkeys(("open_groups", "keep_places", "open_alone", "act", "present"))
+        own: dict[str, Any] = dict.fromkeys(
+            ("open_groups", "keep_places", "open_alone", "act", "present")
+        )
         plain = replace(view, among=(), **own)
         asked = self.first(view), plain, view.open_alone is None, view.present is None, more
         if self._last is None or self._last[0] != asked:

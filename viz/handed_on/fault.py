@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.engine.protocol.fault import Report
@@ -43,7 +44,7 @@ def _sheet(report: Report) -> Sheet:
     rows = [StepListRow(_SIDES[0], "", nodes=len(before))]
     if after is not None:
         met = StepChange.between(before, after).matched
-        counts = {n: len(getattr(met, n)) for n in ("added", "removed", "changed")}
+        counts: dict[str, Any] = {n: len(getattr(met, n)) for n in ("added", "removed", "changed")}
         rows.append(StepListRow(_SIDES[1], "", nodes=len(after), **counts))
     steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
     listing = {"list": "steps", "rows": [row.data for row in rows]}

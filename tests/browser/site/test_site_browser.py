@@ -17,6 +17,7 @@ from engines import shared_fake
 from graphs import transformer
 from relascope.commands.main import main
 from relascope.recorder import reading
+from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
@@ -50,6 +51,8 @@ def site(tmp_path_factory):
     replay.write(folder / "session.zip", Session(), None)
     named = Sheet(NASTY, {"model": NASTY}, [NASTY])
     graph_tab(named, transformer(1))
+    named.tab("more", NASTY, [sheet.table(NASTY, [{NASTY: NASTY}]), sheet.sentence(NASTY)])
+    (folder / "names.html").write_text(named.html())
     (folder / "names.page.json").write_text(json.dumps(named.data()))
     (folder / "older.page.json").write_text(json.dumps(named.data() | {"relascope_page": 99}))
     (folder / "cut.page.json").write_text(json.dumps(named.data())[:-40])
@@ -103,6 +106,14 @@ def chosen(page, path) -> None:
     page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
 
 
+def only_text(page) -> None:
+    """What has nasty names shows them, and nothing else is made of them."""
+    assert page.locator("h1").inner_text() == NASTY
+    page.get_by_role("tab").nth(1).click()
+    assert NASTY in page.locator(".panel:not([hidden])").inner_text()
+    assert page.locator("img").count() == 0
+
+
 def test_files_of_its_own_site_are_shown_by_their_address(site, opened):
     _, address = site
     page = opened(f"{address}/index.html?url=graph.json")
@@ -150,8 +161,8 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened, tmp_path):
     for path in (folder / "names.page.json", tmp_path / "names.rsc"):
         chosen(page, path)
         assert page.locator(".told").inner_text() == ""
-        assert page.locator("h1").inner_text() == NASTY
-        assert page.locator("img").count() == 0
+        only_text(page)
+    only_text(opened((folder / "names.html").as_uri(), offline=True))
     chosen(page, folder / "run.html")
     page.locator(".run .title").first.wait_for(timeout=LONG)
 

@@ -42,9 +42,13 @@ def test_the_page_opens_in_relay_and_then_in_what_was_chosen_last(new_page):
     assert served_by(new_page()) == "Relay"
 
 
-def test_without_relay_the_page_says_why_and_opens_in_relax(monkeypatch, new_page, clients):
+@pytest.fixture
+def no_relay(monkeypatch):
     missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
     monkeypatch.setattr("relascope.viz.page.available", lambda: missing)
+
+
+def test_without_relay_the_page_says_why_and_opens_in_relax(no_relay, new_page, clients):
     settings.remember("ir", "relay")
     page = new_page()
     for said in ("No TVM with Relay", "bitblas", "Run make env"):
@@ -202,9 +206,7 @@ def test_each_side_has_its_step_and_where_the_other_engine_fails_the_page_says_w
     assert len(pictures(both)) == 2
 
 
-def test_where_relay_cannot_be_loaded_the_page_says_so(monkeypatch, new_page):
-    missing = EngineError("engine", "No TVM with Relay is installed.", "bitblas", "Run make env.")
-    monkeypatch.setattr("relascope.viz.page.available", lambda: missing)
+def test_where_relay_cannot_be_loaded_the_page_says_so(monkeypatch, no_relay, new_page):
     sessions = {"relay": "fake_session:BrokenSession"}
     real = page_session.session_of
     monkeypatch.setattr(page_session, "session_of", lambda ir: sessions.get(ir) or real(ir))
