@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from relascope.core.errors import EngineError, lines_of, refusing
@@ -56,6 +57,7 @@ from relascope.engine.pytorch.pairs import NOTE, as_pairs, leaf, take_pairs
 from relascope.engine.pytorch.watch import Watch, line_of, written_out
 from relascope.samples import SAMPLES, build
 
+Tensors = tuple[Tensor, ...]
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
 
 
@@ -83,13 +85,13 @@ class Model:
     """
 
     source: ModelSource
-    module: torch.nn.Module
-    inputs: tuple[torch.Tensor, ...]
+    module: nn.Module
+    inputs: Tensors
     input_names: tuple[str, ...]
     traced: torch.jit.ScriptModule
     flat: FlatTrace
-    parameters: dict[str, torch.Tensor]
-    buffers: dict[str, torch.Tensor]
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
     unread: tuple[str, ...]
     outputs_flat: tuple[TensorType, ...]
     differentiable: bool
@@ -165,7 +167,7 @@ class Model:
     def _draws(self) -> bool:
         return bool(self.flat.draws())
 
-    def run(self, *inputs: torch.Tensor) -> Any:
+    def run(self, *inputs: Tensor) -> Any:
         """What the module's forward() returns; a file's is run flat, and complex ones are pairs."""
         if not isinstance(self.module, torch.jit.ScriptModule):
             return self._run_of_pairs(inputs) if self.pairs else self.module(*inputs)
@@ -174,18 +176,18 @@ class Model:
         with in_order:  # TorchScript's optimiser lets draws change places
             return self.flat.function(*inputs, *tensors.values())
 
-    def own_inputs(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def own_inputs(self, inputs: Sequence[Tensor]) -> Tensors:
         """Inputs as the module's own forward() takes them, complex ones made of their pairs."""
         named = zip(self.input_names, inputs, strict=True)
         return tuple(torch.view_as_complex(t) if n in self.pairs else t for n, t in named)
 
-    def _run_of_pairs(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def _run_of_pairs(self, inputs: Sequence[Tensor]) -> Tensors:
         kept = {**self.parameters, **self.buffers}
         kept = {n: torch.view_as_complex(t) for n, t in kept.items() if n in self.pairs}
         made = torch.func.functional_call(self.module, kept, self.own_inputs(inputs))
         return tuple(map(as_pairs, flat_tensors(made)))
 
-    def forward(self) -> tuple[torch.Tensor, ...]:
+    def forward(self) -> Tensors:
         """The module's outputs, flattened, without autograd history.
 
         Dropout draws from the source's seed. Buffers that the run updates are put back.
@@ -193,7 +195,7 @@ class Model:
         with torch.no_grad(), seeded(self.source.seed), kept_buffers(self.module):
             return tuple(t.detach().clone() for t in flat_tensors(self.run(*self.inputs)))
 
-    def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
+    def updated(self, names: Collection[str]) -> dict[str, Tensor]:
         """The values that buffers have after one run of the module, by name.
 
         Dropout draws from the source's seed. The buffers themselves are put back.
@@ -204,7 +206,7 @@ class Model:
             self.run(*self.inputs)
             return {n: self.buffers[n].detach().clone() for n in names}
 
-    def grad_outs(self) -> tuple[torch.Tensor, ...]:
+    def grad_outs(self) -> Tensors:
         """One gradient for each floating output, in order, of its shape and dtype: normal, drawn in
         float32 from the source's seed, so that float32 and float64 have the same numbers."""
         generator = torch.Generator().manual_seed(self.source.seed + 1)
@@ -213,7 +215,7 @@ class Model:
         drawn = (torch.randn(s, generator=generator).to(dtype) for s, dtype in floating)
         return tuple(t.to(self.device) for t in drawn)
 
-    def gradients(self) -> dict[str, torch.Tensor]:
+    def gradients(self) -> dict[str, Tensor]:
         """Gradients of the floating inputs, then of the parameters that the graph reads.
 
         Dropout masks are those of `forward`, outputs are weighted with `grad_outs`. Unused ones
@@ -256,11 +258,8 @@ class Model:
         return lambda: self.backward(flat_tensors(run(*inputs)), leaves, grad_outs)
 
     def backward(
-        self,
-        outputs: Sequence[torch.Tensor],
-        leaves: Sequence[torch.Tensor],
-        grad_outs: Sequence[torch.Tensor],
-    ) -> tuple[torch.Tensor | None, ...]:
+        self, outputs: Sequence[Tensor], leaves: Sequence[Tensor], grad_outs: Sequence[Tensor]
+    ) -> tuple[Tensor | None, ...]:
         """Gradients of leaves, None where no output depends on one; `grad_outs` are of the floating
         ones among the outputs. If none of these depends on anything that has a gradient, that is an
         EngineError of kind "operator"."""
@@ -287,9 +286,9 @@ class Opened:
         given: of a whole file, its inputs and where their values come from.
     """
 
-    module: torch.nn.Module
+    module: nn.Module
     names: tuple[str, ...]
-    inputs: tuple[torch.Tensor, ...]
+    inputs: Tensors
     allowed: Callable[[str], bool] = lambda kind: True
     call: TraceCall | None = None
     calls: int = 1
@@ -366,7 +365,7 @@ def open_model(source: ModelSource, progress: Progress) -> Opened:
 
 
 def _opened(
-    module: torch.nn.Module,
+    module: nn.Module,
     inputs: tuple[Input, ...],
     source: ModelSource,
     saved: Saved,
@@ -416,9 +415,9 @@ def _with_rows(
 
 
 def model_from_module(
-    module: torch.nn.Module,
+    module: nn.Module,
     names: tuple[str, ...],
-    inputs: tuple[torch.Tensor, ...],
+    inputs: Tensors,
     source: ModelSource,
     progress: Progress,
     notes: Iterable[str] = (),
@@ -479,18 +478,16 @@ def model_from_module(
 
 
 def _tensors_read(
-    module: torch.nn.Module, flat: FlatTrace
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    parameters: dict[str, torch.Tensor] = dict(module.named_parameters())
+    module: nn.Module, flat: FlatTrace
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    parameters: dict[str, Tensor] = dict(module.named_parameters())
     buffers = {n: leaf(b) for n, b in module.named_buffers() if n in flat.tensors}
     # A script may have a tensor that is neither, in an attribute that is optional.
     buffers |= {n: leaf(t) for n, t in flat.tensors.items() if n not in parameters | buffers}
     return {n: leaf(p) for n, p in parameters.items() if n in flat.tensors}, buffers
 
 
-def _types(
-    names: tuple[str, ...], inputs: tuple[torch.Tensor, ...]
-) -> tuple[tuple[str, TensorType], ...]:
+def _types(names: tuple[str, ...], inputs: Tensors) -> tuple[tuple[str, TensorType], ...]:
     return tuple((n, tensor_type(t)) for n, t in zip(names, inputs, strict=True))
 
 
@@ -539,7 +536,7 @@ def _in_dtype(module: Any, source: ModelSource) -> Any:
     return module._apply(lambda t: t.to(dtype_in_run(t.dtype, source.dtype)))
 
 
-def _check_elements(flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Any) -> None:
+def _check_elements(flat: FlatTrace, inputs: Iterable[Tensor], outputs: Any) -> None:
     """Refuse tensors without elements, which TVM's schedules and shape rules do not expect."""
     message = "A tensor without elements (a dimension of 0) cannot be imported."
     hint = "Leave it out, or give inputs of which it has some."
@@ -600,7 +597,7 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
         notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
 
 
-def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
+def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
     """Refuse a batch norm whose factor a trace holds as it was; a file does not tell."""
     for path, inner in module.named_modules():
         counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
@@ -615,11 +612,7 @@ def _check_momentum(module: torch.nn.Module, flat: FlatTrace) -> None:
 
 
 def _check_draws(
-    flat: FlatTrace,
-    source: ModelSource,
-    device: torch.device,
-    states: tuple[torch.Tensor, ...],
-    watch: Watch,
+    flat: FlatTrace, source: ModelSource, device: torch.device, states: Tensors, watch: Watch
 ) -> None:
     """Refuse a model whose random numbers the draws of its trace do not explain: these alone must
     lead to the states that torch's generators had after the run that was watched, as well."""
@@ -649,12 +642,8 @@ def _check_draws(
 
 
 def _first_run(
-    module: torch.nn.Module,
-    flat: FlatTrace,
-    names: tuple[str, ...],
-    inputs: tuple[torch.Tensor, ...],
-    source: ModelSource,
-) -> tuple[torch.Tensor, ...]:
+    module: nn.Module, flat: FlatTrace, names: tuple[str, ...], inputs: Tensors, source: ModelSource
+) -> Tensors:
     try:
         with torch.no_grad(), seeded(source.seed), kept_buffers(module):
             with suppress(RuntimeError, IndexError, ValueError, torch.jit.Error):
@@ -693,13 +682,13 @@ def _failed_at(text: str) -> str:
 
 
 def _trace(
-    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], source: ModelSource, notes: list[str]
-) -> tuple[torch.jit.ScriptModule, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...], Watch]:
+    module: nn.Module, inputs: Tensors, source: ModelSource, notes: list[str]
+) -> tuple[torch.jit.ScriptModule, Tensors, Tensors, Watch]:
     """The trace, the outputs of its run, the generators' states after it, and what was seen."""
-    seen: list[tuple[torch.Tensor, ...]] = []
+    seen: list[Tensors] = []
     watch, others = Watch(module), _other_generators()
 
-    def flat(hooked: Any, args: Any, output: Any) -> tuple[torch.Tensor, ...]:
+    def flat(hooked: Any, args: Any, output: Any) -> Tensors:
         # A trace cannot return everything that a module can, but a tuple of tensors it can.
         seen.append(flat_tensors(output))
         return seen[-1]
@@ -738,9 +727,7 @@ def _other_generators() -> bytes:
     return pickle.dumps((random.getstate(), np.random.get_state()))
 
 
-def _that_ran(
-    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], watch: Watch
-) -> tuple[str, ...]:
+def _that_ran(module: nn.Module, inputs: Tensors, watch: Watch) -> tuple[str, ...]:
     """Submodules traced before what cannot be, if the module itself runs, the largest first."""
     done = dict.fromkeys(watch.done)
     try:
@@ -796,7 +783,7 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
     return EngineError("operator", message, where, "Run the module in PyTorch with these inputs.")
 
 
-def device_of(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> torch.device:
+def device_of(module: nn.Module, inputs: Sequence[Tensor]) -> torch.device:
     """Where a module computes: its parameters' device, or its inputs'; the CPU without any."""
     return next((t.device for t in (*module.parameters(), *inputs)), torch.device("cpu"))
 
@@ -812,14 +799,14 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def generator_states(device: torch.device) -> tuple[torch.Tensor, ...]:
+def generator_states(device: torch.device) -> Tensors:
     """Of the CPU's generator and a GPU's, as bytes."""
     states = (torch.get_rng_state(),)
     return (*states, torch.cuda.get_rng_state(device)) if device.type == "cuda" else states
 
 
 @contextmanager
-def recorded(leaves: Iterable[torch.Tensor]) -> Iterator[None]:
+def recorded(leaves: Iterable[Tensor]) -> Iterator[None]:
     """Lets autograd record all leaves inside the block, those that are frozen too."""
     frozen = [t for t in leaves if not t.requires_grad]
     try:
@@ -832,7 +819,7 @@ def recorded(leaves: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def kept_buffers(module: torch.nn.Module) -> Iterator[None]:
+def kept_buffers(module: nn.Module) -> Iterator[None]:
     """Puts back, after the block, the buffers that a run updates or replaces."""
     kept = [(b, b.detach().clone()) for b in module.buffers()]
     held = [(m._buffers, dict(m._buffers)) for m in module.modules() if type(m._buffers) is dict]

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -18,15 +19,11 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.exported import lines_in
 from relascope.engine.pytorch.draws import DRAWING
 
-_DATA: Any = torch.Tensor.data
-_SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
-_DETACHING = (torch.Tensor.detach, torch.detach, _DATA.__get__)
-_HOOKS = (
-    torch.Tensor.register_hook,
-    torch.Tensor.register_post_accumulate_grad_hook,
-    torch.Tensor.retain_grad,
-)
-_GRADIENTS = (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward)
+_DATA: Any = Tensor.data
+_SHAPE = Tensor.shape.__get__  # type: ignore[attr-defined]
+_DETACHING = (Tensor.detach, torch.detach, _DATA.__get__)
+_HOOKS = (Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad)
+_GRADIENTS = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 _IN_PLACE = re.compile(
     r".*[^_]_|__i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor)__|__setitem__"
 )
@@ -42,14 +39,14 @@ _PYTORCH = str(Path(torch.__file__).parent)
 
 
 def _gaussian_nll(
-    data: torch.Tensor,
-    target: torch.Tensor,
+    data: Tensor,
+    target: Tensor,
     var: Any,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
-) -> torch.Tensor:
-    var = var if isinstance(var, torch.Tensor) else torch.full_like(data, var)
+) -> Tensor:
+    var = var if isinstance(var, Tensor) else torch.full_like(data, var)
     if var.size() != data.size() and data.size()[:-1] == var.size():
         var = var.unsqueeze(-1)
     var = torch.where(var < eps, eps + (var - var.detach()), var)
@@ -82,16 +79,16 @@ class Watch(TorchFunctionMode):
         EngineError: kind "operator"; a submodule has hooks on its gradient.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.inside: list[torch.nn.Module] = []
-        self.done: list[torch.nn.Module] = []
+        self.inside: list[nn.Module] = []
+        self.done: list[nn.Module] = []
         self.no_gradient: EngineError | None = None
         self.paths = {m: n for n, m in module.named_modules()}
         # Through which no gradient flows. They are held, so that an address means one tensor.
         self._constant = {id(b): b for b in module.buffers()}
         # Made during the run of no input, parameter or buffer, such as a shape.
-        self._fixed: dict[int, torch.Tensor] = {}
+        self._fixed: dict[int, Tensor] = {}
         self.reads: dict[str, None] = {}
         self.draws: dict[str, None] = {}
         self.programs = program_lines(module)
@@ -114,14 +111,14 @@ class Watch(TorchFunctionMode):
         error = EngineError("operator", message, self._here, hint)
         self.no_gradient = self.no_gradient or error
 
-    def flows(self, tensor: torch.Tensor) -> bool:
+    def flows(self, tensor: Tensor) -> bool:
         """Whether a gradient may flow through a tensor to an input or parameter."""
         floating = tensor.is_floating_point() or tensor.is_complex()
         return floating and id(tensor) not in self._constant
 
     def _ends(self, value: Any) -> Any:
         def end(leaf: Any) -> Any:
-            if isinstance(leaf, torch.Tensor) and self.flows(leaf):
+            if isinstance(leaf, Tensor) and self.flows(leaf):
                 leaf = leaf.detach()
                 self._constant[id(leaf)] = leaf
             return leaf
@@ -155,7 +152,7 @@ class Watch(TorchFunctionMode):
         self.reads[f"{text} with these inputs."] = None
 
     def _run(
-        self, func: Any, name: str, given: list[torch.Tensor], args: tuple[Any, ...], kwargs: Any
+        self, func: Any, name: str, given: list[Tensor], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
         if func in _DETACHING:
             tensor = args[0] if args else kwargs["input"]
@@ -174,7 +171,7 @@ class Watch(TorchFunctionMode):
             changed = args[0]
         if changed is None:
             made = func(*args, **kwargs)
-            if not isinstance(made, torch.Tensor | tuple | list):
+            if not isinstance(made, Tensor | tuple | list):
                 return made
             if flowing and not torch.is_grad_enabled():
                 return self._ends(made)
@@ -200,8 +197,8 @@ class Watch(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 Programs = Mapping[str, Mapping[int, tuple[str, int]]]
@@ -222,7 +219,7 @@ def line_of(frames: Iterable[tuple[str, int]], programs: Programs) -> str:
     return ""
 
 
-def program_lines(module: torch.nn.Module) -> Programs:
+def program_lines(module: nn.Module) -> Programs:
     """See `Programs`; of a module that is none, nothing."""
     found: dict[str, dict[int, tuple[str, int]]] = {}
     for inner in module.modules():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
@@ -37,7 +38,7 @@ class Input:
     seen: tuple[int, int] | None = None
 
 
-def tensor_type(tensor: torch.Tensor) -> TensorType:
+def tensor_type(tensor: Tensor) -> TensorType:
     return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
@@ -104,7 +105,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
 
 def input_tensors(
     inputs: Sequence[Input], types: dict[str, TensorType], source: ModelSource, saved: Saved
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[Tensor, ...]:
     """One tensor an input: what is saved and `fitting`, and random ones for the rest."""
     kept = assigned(saved, [one.name for one in inputs], file_of(source))
     generator = torch.Generator().manual_seed(source.seed)
@@ -116,9 +117,7 @@ def input_tensors(
     return tuple(found)
 
 
-def fitting(
-    one: Input, tensor: torch.Tensor, dtype: torch.dtype, source: ModelSource
-) -> torch.Tensor:
+def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource) -> Tensor:
     """A saved tensor as an input: floating ones in the dtype that is run, integers as they are.
 
     Raises:
@@ -196,7 +195,7 @@ def _is_mask(name: str, kind: TensorType) -> bool:
     return kind.dtype == "bool" or "mask" in name.lower()
 
 
-def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> torch.Tensor:
+def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> Tensor:
     """A random input of a type, of which an `InputType` says the range; float32 and float64 become
     `dtype`."""
     own = dtype_in_run(getattr(torch, kind.dtype), dtype)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 import torch
+from torch import Tensor
 
 from relascope.engine.protocol.source import INPUTS
 
@@ -15,12 +16,12 @@ _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
 def inputs_of(
     kind: str,
-    samples: Sequence[torch.Tensor],
+    samples: Sequence[Tensor],
     seed: int,
     names: Sequence[str] = (),
     rows: dict[str, int] | None = None,
-    runs: Callable[[tuple[torch.Tensor, ...]], bool] | None = None,
-) -> tuple[torch.Tensor, ...]:
+    runs: Callable[[tuple[Tensor, ...]], bool] | None = None,
+) -> tuple[Tensor, ...]:
     """Inputs of a kind in place of samples, the same numbers in each dtype.
 
     Masks stay: bools, those named so, and tensors of at most two values but integers 0 and 1. Other
@@ -38,7 +39,7 @@ def inputs_of(
     """
     counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
 
-    def drawn(wide: Collection[int]) -> tuple[torch.Tensor, ...]:
+    def drawn(wide: Collection[int]) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(seed)
         found = []
         for index, (sample, count) in enumerate(zip(samples, counts, strict=True)):
@@ -61,12 +62,12 @@ def inputs_of(
     return inputs
 
 
-def _apart(tensor: torch.Tensor) -> torch.Tensor:
+def _apart(tensor: Tensor) -> Tensor:
     """The same tensor in every second place of memory, which no kernel may overlook."""
     return torch.stack((tensor, tensor), -1)[..., 0]
 
 
-def _free(sample: torch.Tensor, name: str) -> bool:
+def _free(sample: Tensor, name: str) -> bool:
     """Whether integers may leave the sample's range, for all that they look like."""
     if sample.is_floating_point() or sample.is_complex() or sample.dtype == torch.bool:
         return False
@@ -74,9 +75,7 @@ def _free(sample: torch.Tensor, name: str) -> bool:
     return "mask" not in name.lower() and (not few or set(known.tolist()) <= {0, 1})
 
 
-def _integers(
-    kind: str, sample: torch.Tensor, rows: int | None, generator: torch.Generator
-) -> torch.Tensor:
+def _integers(kind: str, sample: Tensor, rows: int | None, generator: torch.Generator) -> Tensor:
     """Integers that leave the sample's range; see `inputs_of`."""
     if rows is not None:
         return _in_turn((-rows, -1, 0, rows - 1), sample.shape, generator).to(sample.dtype)
@@ -89,7 +88,7 @@ def _integers(
     return (found | 1).to(sample.dtype)  # odd ones beyond 2**53 are no float64
 
 
-def _like(kind: str, sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _like(kind: str, sample: Tensor, generator: torch.Generator) -> Tensor:
     known = sample.unique()
     if sample.dtype == torch.bool or (len(known) <= 2 < sample.numel()):
         return sample
@@ -102,40 +101,38 @@ def _like(kind: str, sample: torch.Tensor, generator: torch.Generator) -> torch.
     return torch.randint(least, most + 1, shape, generator=generator).to(sample.dtype)
 
 
-def _normal(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _normal(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator)
 
 
-def _cancelling(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _cancelling(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Neighbours whose sum is normal, and each a thousand times as large."""
     large = 1e3 * _normal(shape, generator).flatten()
     large[1::2] = -large[: len(large) // 2 * 2 : 2]
     return large.reshape(shape) + _normal(shape, generator)
 
 
-def _in_turn(
-    values: Sequence[float], shape: torch.Size, generator: torch.Generator
-) -> torch.Tensor:
+def _in_turn(values: Sequence[float], shape: torch.Size, generator: torch.Generator) -> Tensor:
     order = torch.randperm(shape.numel(), generator=generator)
     return torch.tensor(values)[order % len(values)].reshape(shape)
 
 
-def _edges(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _edges(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Edges of which neighbours are ties."""
     half = torch.Size([-(-shape.numel() // 2)])
     ties = _in_turn(_EDGES, half, generator).repeat_interleave(2)
     return ties[: shape.numel()].reshape(shape)
 
 
-def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], torch.Tensor]:
-    def drawn(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], Tensor]:
+    def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
         size = least + (most - least) * torch.rand(shape, generator=generator)
         return size * (2 * torch.randint(2, shape, generator=generator) - 1)
 
     return drawn
 
 
-def _nonfinite(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _nonfinite(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Normal, but for an eighth in one piece, a third each NaN, inf and -inf, so that some rows
     stay finite."""
     found, size = _normal(shape, generator).flatten(), shape.numel()
@@ -145,7 +142,7 @@ def _nonfinite(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
     return found.reshape(shape)
 
 
-_DRAWN: dict[str, Callable[[torch.Size, torch.Generator], torch.Tensor]] = dict(
+_DRAWN: dict[str, Callable[[torch.Size, torch.Generator], Tensor]] = dict(
     zip(
         INPUTS[1:],
         (
