@@ -291,17 +291,8 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return torch.where(mask, taken.reshape(mask.shape), x)
 
 
-def _instance_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    by_input: bool,
-    momentum: float,
-    eps: float,
-    cudnn: bool = False,
-) -> Tensor:
+def _instance_norm(x: Tensor, *given: Any) -> Tensor:
+    weight, bias, mean, variance, by_input, momentum, eps = given[:7]
     if by_input and mean is not None:
         raise NotImplementedError("running statistics that a run changes")
     if by_input:

@@ -28,6 +28,8 @@ _MORE = (
 """What PyTorch composes of core operators, though it does not count among its core ones."""
 
 
+Axes = list[int] | None
+Dtype = torch.dtype | None
 Known = Callable[[str], bool]
 """Whether a frontend has an operator, by its name."""
 
@@ -432,12 +434,7 @@ def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
 
 
 def _vector_norm(
-    x: Tensor,
-    p: float = 2,
-    dim: list[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
+    x: Tensor, p: float = 2, dim: Axes = None, keepdim: bool = False, *, dtype: Dtype = None
 ) -> Tensor:
     """Whose gradient is 0 where the norm is 0, and where an infinite order's is NaN."""
     x = x if dtype is None else x.to(dtype)
@@ -504,22 +501,14 @@ def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Ten
     return run
 
 
-def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+def _safe_softmax(x: Tensor, dim: int, dtype: Dtype = None) -> Tensor:
     """Without NaN in rows of nothing but minus infinity, nor in their gradients."""
     hidden = (x == -math.inf).all(dim, keepdim=True)
     return torch.where(hidden, 0.0, torch.softmax(torch.where(hidden, 0.0, x), dim, dtype=dtype))
 
 
-def _trilinear(
-    x: Tensor,
-    y: Tensor,
-    z: Tensor,
-    more_x: list[int],
-    more_y: list[int],
-    more_z: list[int],
-    summed: list[int],
-    unrolled: int = 1,
-) -> Tensor:
+def _trilinear(x: Tensor, y: Tensor, z: Tensor, *axes: Any) -> Tensor:
+    more_x, more_y, more_z, summed = axes[:4]
     given = ((x, more_x), (y, more_y), (z, more_z))
     x, y, z = (reduce(torch.unsqueeze, axes, tensor) for tensor, axes in given)
     before = [a for a in summed if a in more_z]
@@ -528,11 +517,7 @@ def _trilinear(
 
 
 def _var_mean(
-    x: Tensor,
-    dim: list[int] | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
+    x: Tensor, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     axes = dim or list(range(x.dim()))
     variance = torch.var(x, axes, correction=correction, keepdim=keepdim)
@@ -622,7 +607,7 @@ def _grouped_product(
     y: Tensor,
     offs: Tensor | None = None,
     bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
+    out_dtype: Dtype = None,
 ) -> Tensor:
     """Rows of x by the matrix of their group; `offs` are the groups' ends.
 
