@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from relascope.core.graph import TensorType
 
 
-def inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+def inner_graphs(node: NodeProto) -> list[GraphProto]:
     return [
         graph
         for attribute in node.attribute
@@ -24,9 +25,9 @@ def inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     ]
 
 
-def rename(graph: onnx.GraphProto | onnx.FunctionProto, names: Mapping[str, str]) -> None:
+def rename(graph: GraphProto | FunctionProto, names: Mapping[str, str]) -> None:
     """Put names in the place of others, in the graphs within, too."""
-    if isinstance(graph, onnx.GraphProto):
+    if isinstance(graph, GraphProto):
         for one in (*graph.initializer, *graph.input, *graph.output):
             one.name = names.get(one.name, one.name)
     for node in graph.node:
@@ -36,14 +37,12 @@ def rename(graph: onnx.GraphProto | onnx.FunctionProto, names: Mapping[str, str]
             rename(inner, names)
 
 
-def chosen_branch(
-    node: onnx.NodeProto, condition: bool
-) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+def chosen_branch(node: NodeProto, condition: bool) -> tuple[list[NodeProto], list[TensorProto]]:
     """The nodes and tensors of the branch that an If takes where it reads `condition`, as they
     stand in its place. What the branch names is named after the If's first result: other branches
     may have such names."""
     wanted = "then_branch" if condition else "else_branch"
-    branch = onnx.GraphProto()
+    branch = GraphProto()
     branch.CopyFrom(next(a.g for a in node.attribute if a.name == wanted))
     free = {o for n in branch.node for o in n.output if o}
     own = {*free, *(t.name for t in branch.initializer)}
@@ -56,7 +55,7 @@ def chosen_branch(
         elif result:  # a tensor, a value from outside, or one that is a result already
             results.append((made.name, result))
     rename(branch, names)
-    copies = [onnx.helper.make_node("Identity", [names.get(a, a)], [b]) for a, b in results]
+    copies = [helper.make_node("Identity", [names.get(a, a)], [b]) for a, b in results]
     return [*branch.node, *copies], list(branch.initializer)
 
 
@@ -70,14 +69,14 @@ class Form:
         opset: of ONNX's own operators.
     """
 
-    node: onnx.NodeProto
+    node: NodeProto
     types: Mapping[str, TensorType]
     constants: Mapping[str, np.ndarray]
     opset: int
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        return {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
+        return {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
 
     def has(self, name: str, default: Any = None) -> Any:
         """An attribute, text as a str."""
@@ -279,7 +278,7 @@ _WAYS: dict[str, _Way] = {
 operator of the same name has the attributes of the one replaced."""
 
 
-def rewritten(form: Form, prefix: str) -> list[onnx.NodeProto]:
+def rewritten(form: Form, prefix: str) -> list[NodeProto]:
     """Nodes in place of one of which importers make something else; none where it stays. Only names
     of what they make begin with the prefix."""
     node = form.node
@@ -289,7 +288,7 @@ def rewritten(form: Form, prefix: str) -> list[onnx.NodeProto]:
     text, constants = write(form)
     body = onnx.parser.parse_function(f'<opset_import: ["": 1]> Way {head} {{ {text} }}')
     tensors = [
-        onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
         for name, value in ((n, np.asarray(v)) for n, v in constants.items())
     ]
     nodes = [*tensors, *body.node]
@@ -301,6 +300,6 @@ def rewritten(form: Form, prefix: str) -> list[onnx.NodeProto]:
         set_here = {a.name for a in one.attribute}
         if one.op_type == node.op_type:
             one.attribute.extend(a for a in node.attribute if a.name not in set_here)
-    written = onnx.FunctionProto(node=nodes)
+    written = FunctionProto(node=nodes)
     rename(written, names)
     return list(written.node)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
 from onnx.numpy_helper import from_array, to_array
 from onnx.reference import ReferenceEvaluator
@@ -39,6 +40,7 @@ from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
 """The first set of operators that is opened: before it, operators broadcast by other rules."""
+Types = Mapping[str, TensorType]
 _HINT = "Export it again; open it as it is only where you trust who made it."
 _MOST_NODES = 200_000
 _MOST_ELEMENTS = 1 << 31
@@ -127,14 +129,14 @@ class OnnxModel:
         notes: sentences for people.
     """
 
-    model: onnx.ModelProto
-    given: onnx.ModelProto
+    model: ModelProto
+    given: ModelProto
     opset: int
     inputs: tuple[tuple[str, TensorType], ...]
     names: tuple[str, ...]
     weights: Mapping[str, np.ndarray]
     outputs: tuple[TensorType, ...]
-    types: Mapping[str, TensorType]
+    types: Types
     nodes: tuple[OnnxNode, ...]
     notes: tuple[str, ...]
 
@@ -167,11 +169,11 @@ def importing(what: str, where: str) -> AbstractContextManager[None]:
     return reporting(report)
 
 
-def read_onnx(path: Path) -> onnx.ModelProto:
+def read_onnx(path: Path) -> ModelProto:
     """The model of a file, with its external data; refused (kind "file") where it is none, or for
     what it declares."""
     data, packed = onnx_parts(path)
-    model = onnx.ModelProto()
+    model = ModelProto()
     try:
         model.ParseFromString(data)
     except Exception as wrong:  # protobuf has an error class for each of its implementations
@@ -183,7 +185,7 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     for graph in _graphs(model.graph, *model.functions):
         if len(graph.node) > _MOST_NODES:
             raise _refused(path.name, f"it has more than {_MOST_NODES:,} nodes")
-        if isinstance(graph, onnx.GraphProto):
+        if isinstance(graph, GraphProto):
             if graph.sparse_initializer:
                 raise _refused(path.name, "it has sparse tensors")
             for tensor in graph.initializer:
@@ -207,7 +209,7 @@ def _graphs(*outer: Any) -> Iterator[Any]:
             yield from _graphs(*inner_graphs(node))
 
 
-def _load(tensor: onnx.TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
+def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
     """Check what a tensor declares, and read its data from a file in the model's folder, or of
     those packed with the model in one archive."""
     where = f"{path.name}: {tensor.name[:200]}"
@@ -239,7 +241,7 @@ def _load(tensor: onnx.TensorProto, path: Path, packed: Mapping[str, bytes]) -> 
 
 
 def prepare(
-    given: onnx.ModelProto,
+    given: ModelProto,
     known: Collection[str],
     ir: str,
     name: str,
@@ -285,12 +287,12 @@ def prepare(
     )
 
 
-def _producer(model: onnx.ModelProto) -> str:
+def _producer(model: ModelProto) -> str:
     said = f"{model.producer_name} {model.producer_version}".strip()
     return said[:100] if said.isprintable() and said else "an exporter that does not say its name"
 
 
-def _opset(model: onnx.ModelProto, name: str) -> int:
+def _opset(model: ModelProto, name: str) -> int:
     own = [o.version for o in model.opset_import if o.domain in _OWN]
     if len(own) != 1:
         raise _refused(name, "it does not say which operator set it is of")
@@ -302,7 +304,7 @@ def _opset(model: onnx.ModelProto, name: str) -> int:
     return int(own[0])
 
 
-def _without_own_functions(given: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def _without_own_functions(given: ModelProto, name: str) -> ModelProto:
     """A copy with the file's own functions written out, and one name for ONNX's own domain."""
     bodies = {(f.domain, f.name): f for f in given.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -324,7 +326,7 @@ def _without_own_functions(given: onnx.ModelProto, name: str) -> onnx.ModelProto
         for body in (given.graph, *given.functions):
             size(body)
         inline = onnx.inliner.inline_local_functions if given.functions else copy.deepcopy
-        model: onnx.ModelProto = inline(given)
+        model: ModelProto = inline(given)
     except (EngineError, MemoryError):
         raise
     except Exception as wrong:  # ONNX's own raises what it likes
@@ -335,7 +337,7 @@ def _without_own_functions(given: onnx.ModelProto, name: str) -> onnx.ModelProto
     return model
 
 
-def _check_order(graph: onnx.GraphProto, name: str, outer: Collection[str] = ()) -> None:
+def _check_order(graph: GraphProto, name: str, outer: Collection[str] = ()) -> None:
     """Nodes stand after those that they read, and no name is given twice."""
     seen = {*outer, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
     for node in graph.node:
@@ -354,8 +356,8 @@ def _check_order(graph: onnx.GraphProto, name: str, outer: Collection[str] = ())
 
 
 def _without_functions(
-    model: onnx.ModelProto, known: Collection[str], ir: str, types: Mapping[str, TensorType]
-) -> tuple[onnx.ModelProto, bool]:
+    model: ModelProto, known: Collection[str], ir: str, types: Types
+) -> tuple[ModelProto, bool]:
     """Operators that the importer does not have, or has wrong, written as others, where ONNX
     defines them so; and whether there are any."""
     changed = False
@@ -377,7 +379,7 @@ def _without_functions(
     return model, changed
 
 
-def _is_function(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
+def _is_function(node: NodeProto, model: ModelProto) -> bool:
     """Whether ONNX defines an operator by others."""
     versions = {o.domain: o.version for o in model.opset_import}
     try:
@@ -388,13 +390,11 @@ def _is_function(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _has(node: onnx.NodeProto, known: Collection[str]) -> bool:
+def _has(node: NodeProto, known: Collection[str]) -> bool:
     return not node.domain and node.op_type in known
 
 
-def _check_known(
-    model: onnx.ModelProto, known: Collection[str], ir: str, later: bool = False
-) -> None:
+def _check_known(model: ModelProto, known: Collection[str], ir: str, later: bool = False) -> None:
     """Name all operators that the importer does not have; not those, `later`, that may still be
     computed here or written as others."""
     strange = [
@@ -416,7 +416,7 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{one} ({n} times)" if n > 1 else one for one, n in counts.most_common())
 
 
-def _forms(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> Iterator[Form]:
+def _forms(model: ModelProto, types: Types) -> Iterator[Form]:
     """All nodes, with what is known of their inputs."""
     constants = {
         t.name: to_array(t)
@@ -428,12 +428,12 @@ def _forms(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> Iterator[
         yield from (Form(node, types, constants, opset) for node in graph.node)
 
 
-def _version(model: onnx.ModelProto) -> int:
+def _version(model: ModelProto) -> int:
     """Of ONNX's own operators."""
     return next(int(o.version) for o in model.opset_import if not o.domain)
 
 
-def _rewrite(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> bool:
+def _rewrite(model: ModelProto, types: Types) -> bool:
     """Write operators that importers make wrong as others, where that is known; whether any."""
     prefix = "_"
     while any(o.startswith(prefix) for n in model.graph.node for o in n.output):
@@ -450,7 +450,7 @@ def _rewrite(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> bool:
     return changed
 
 
-def _check_forms(model: onnx.ModelProto, types: Mapping[str, TensorType], ir: str) -> None:
+def _check_forms(model: ModelProto, types: Types, ir: str) -> None:
     """Refuse what TVM's importer makes wrong, all of it at once, and what has no elements."""
     strange = [(what, form.node) for form in _forms(model, types) if (what := refused(ir, form))]
     if strange:
@@ -465,7 +465,7 @@ def _check_forms(model: onnx.ModelProto, types: Mapping[str, TensorType], ir: st
             raise EngineError("operator", message, _node_of(node).where)
 
 
-def _check_at_import(model: onnx.ModelProto) -> None:
+def _check_at_import(model: ModelProto) -> None:
     made = {t.name for t in model.graph.initializer}
     made |= {o for n in model.graph.node if n.op_type == "Constant" for o in n.output}
     given = {i.name for i in model.graph.input}
@@ -478,7 +478,7 @@ def _check_at_import(model: onnx.ModelProto) -> None:
                 raise EngineError("operator", message, _node_of(node).where, hint)
 
 
-def _decides(node: onnx.NodeProto) -> list[str]:
+def _decides(node: NodeProto) -> list[str]:
     """The inputs of a node that are to be known at import."""
     places = AT_IMPORT.get(node.op_type, ())
     return [node.input[p] for p in places if p < len(node.input) and node.input[p]]
@@ -487,9 +487,7 @@ def _decides(node: onnx.NodeProto) -> list[str]:
 _Inputs = tuple[tuple[str, TensorType], ...]
 
 
-def _fix_inputs(
-    model: onnx.ModelProto, name: str, types: _Inputs
-) -> tuple[tuple[str, ...], _Inputs]:
+def _fix_inputs(model: ModelProto, name: str, types: _Inputs) -> tuple[tuple[str, ...], _Inputs]:
     """Give the inputs names and sizes; their names in the file, and what they are now."""
     held = {t.name for t in model.graph.initializer}
     values = [i for i in model.graph.input if i.name not in held]
@@ -528,7 +526,7 @@ def _fix_inputs(
 
 
 def _input_type(
-    value: onnx.ValueInfoProto, asked: TensorType | None, listed: str, name: str
+    value: ValueInfoProto, asked: TensorType | None, listed: str, name: str
 ) -> TensorType:
     new, kind = value.name, value.type.tensor_type
     if not value.type.HasField("tensor_type"):
@@ -564,7 +562,7 @@ def _input_type(
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
-def _scopes(model: onnx.ModelProto) -> None:
+def _scopes(model: ModelProto) -> None:
     for node in model.graph.node:
         said = next((p.value for p in node.metadata_props if p.key == _SCOPES), "[]")
         try:
@@ -576,14 +574,14 @@ def _scopes(model: onnx.ModelProto) -> None:
             node.name = "/" + paths[-2].replace(".", "/") + "/" + name
 
 
-def _node_of(node: onnx.NodeProto) -> OnnxNode:
+def _node_of(node: NodeProto) -> OnnxNode:
     parts = [p for p in node.name.split("/") if p]
     plain = node.name.startswith("/") and all(len(p) < 100 for p in parts)
     scope = ".".join(parts[:-1]) if plain else ""
     return OnnxNode(scope, f"{node.domain}.{node.op_type}".lstrip("."), node.name[:200])
 
 
-def _fold(model: onnx.ModelProto, name: str) -> dict[str, TensorType]:
+def _fold(model: ModelProto, name: str) -> dict[str, TensorType]:
     """The types of all tensors, once what only computes shapes is gone from a model."""
     types: dict[str, TensorType] = {}
     for _ in range(12):
@@ -605,7 +603,7 @@ def _fold(model: onnx.ModelProto, name: str) -> dict[str, TensorType]:
     return types
 
 
-def _plain_casts(graph: onnx.GraphProto, types: Mapping[str, TensorType]) -> None:
+def _plain_casts(graph: GraphProto, types: Types) -> None:
     """Write a cast to another tensor's type as one to that type, which reads nothing of it."""
     kinds = {d: i for i, d in DTYPES.items()}
     for node in graph.node:
@@ -613,10 +611,10 @@ def _plain_casts(graph: onnx.GraphProto, types: Mapping[str, TensorType]) -> Non
         if like is not None:
             node.op_type = "Cast"
             del node.input[1:]
-            node.attribute.append(onnx.helper.make_attribute("to", kinds[like.dtype]))
+            node.attribute.append(helper.make_attribute("to", kinds[like.dtype]))
 
 
-def _type(value: onnx.ValueInfoProto) -> TensorType | None:
+def _type(value: ValueInfoProto) -> TensorType | None:
     kind = value.type.tensor_type
     known = value.type.HasField("tensor_type") and kind.HasField("shape")
     if not known or kind.elem_type not in DTYPES:
@@ -626,7 +624,7 @@ def _type(value: onnx.ValueInfoProto) -> TensorType | None:
     return TensorType(tuple(d.dim_value for d in kind.shape.dim), DTYPES[kind.elem_type])
 
 
-def _fold_once(model: onnx.ModelProto, types: Mapping[str, TensorType], name: str) -> bool:
+def _fold_once(model: ModelProto, types: Types, name: str) -> bool:
     """Compute what reads small constants alone, and take the side of an if that such a one
     chooses; whether there is any."""
     graph, opset = model.graph, _version(model)
@@ -656,18 +654,14 @@ def _fold_once(model: onnx.ModelProto, types: Mapping[str, TensorType], name: st
     return changed
 
 
-def _read(graph: onnx.GraphProto) -> set[str]:
+def _read(graph: GraphProto) -> set[str]:
     every = [*_graphs(graph)]
     read = {i for one in every for node in one.node for i in node.input}
     return read | {o.name for one in every for o in one.output}
 
 
 def _computed(
-    node: onnx.NodeProto,
-    values: Mapping[str, np.ndarray],
-    types: Mapping[str, TensorType],
-    opset: int,
-    name: str,
+    node: NodeProto, values: Mapping[str, np.ndarray], types: Types, opset: int, name: str
 ) -> list[np.ndarray] | None:
     """What a node makes of values; None where they are not all known, or it makes much of them, or
     ONNX's reference does not take it, of which the importer says what is wrong."""
@@ -687,10 +681,9 @@ def _computed(
     else:
         return None
     given, results = (
-        [onnx.ValueInfoProto(name=n) for n in names]
-        for names in (inputs, filter(None, node.output))
+        [ValueInfoProto(name=n) for n in names] for names in (inputs, filter(None, node.output))
     )
-    alone = onnx.GraphProto(name="alone", node=[node], input=given, output=results)
+    alone = GraphProto(name="alone", node=[node], input=given, output=results)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -701,7 +694,7 @@ def _computed(
     return None if any(v.dtype == object or v.size > _FOLDED for v in arrays) else arrays
 
 
-def _elements(node: onnx.NodeProto, inputs: list[np.ndarray]) -> int:
+def _elements(node: NodeProto, inputs: list[np.ndarray]) -> int:
     """How many elements a node makes of constants, where inference may not tell; 0 where it does. A
     ValueError continues a sentence about a node that can make none so."""
     count = 0
@@ -727,7 +720,7 @@ def _elements(node: onnx.NodeProto, inputs: list[np.ndarray]) -> int:
     return count
 
 
-def _check_sizes(model: onnx.ModelProto, types: Mapping[str, TensorType], name: str) -> None:
+def _check_sizes(model: ModelProto, types: Types, name: str) -> None:
     """Refuse tensors, and constants that TVM would compute of small ones, of too many elements."""
     fixed = {t.name for t in model.graph.initializer if math.prod(t.dims) <= _FOLDED} | {""}
     for node in model.graph.node:
@@ -749,7 +742,7 @@ def _static(kind: TensorType | None, of: str) -> TensorType:
     return kind
 
 
-def _weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+def _weights(model: ModelProto) -> dict[str, np.ndarray]:
     """The floating tensors that stay arguments; all others become constants."""
     graph = model.graph
     decided = {i for node in graph.node for i in _decides(node)}
@@ -765,9 +758,7 @@ def _weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
         if floating and tensor.dims and one not in decided and 0 not in tensor.dims:
             weights[one] = value
         else:
-            constants.append(
-                onnx.helper.make_node("Constant", [], [one], value=from_array(value, one))
-            )
+            constants.append(helper.make_node("Constant", [], [one], value=from_array(value, one)))
     nodes = list(graph.node)
     del graph.initializer[:], graph.node[:]
     graph.initializer.extend(t for t in tensors if t.name in weights)

@@ -195,63 +195,27 @@ class TraceCall:
     seconds: float = 0.0
 
 
-def flatten(
-    module: torch.jit.ScriptModule,
-    input_names: tuple[str, ...],
-    inputs: tuple[torch.Tensor, ...],
-    allowed: Callable[[str], bool] = lambda kind: True,
-    call: TraceCall | None = None,
-    programs: Programs = MappingProxyType({}),
-) -> FlatTrace:
-    """Inline a traced module's forward() into one flat graph.
+def body(module: Any, method: str) -> Any:
+    return module.graph if method == "forward" else getattr(module, method).graph
+
+
+class Flattener:
+    """Inlines a traced module's forward() into one flat graph.
 
     Args:
         module: from `torch.jit.trace`, fresh or loaded.
         input_names: what its inputs are to be called.
         inputs: for their shapes and dtypes.
         allowed: whether an operator may stand in it.
-        call: what is inlined in place of forward(): another method, with arguments in which the
-            tensors are `inputs`, in order, each once.
         programs: see `engine.pytorch.watch.program_lines`.
-
-    Raises:
-        EngineError: kind "operator"; control flow around submodules, results other than tensors, an
-            operator that is not allowed, or too long a graph; kind "input": another number of
-            inputs than forward() takes.
     """
-    return _Flattener(module, input_names, inputs, allowed, programs).run(call)
 
-
-def calls_in(
-    module: torch.jit.ScriptModule,
-    input_names: tuple[str, ...],
-    inputs: tuple[torch.Tensor, ...],
-    allowed: Callable[[str], bool],
-    path: str = "",
-) -> list[TraceCall]:
-    """Run a traced module flat, and see the calls of its submodules, in the order of their ends.
-
-    Args:
-        path: the only submodule of interest, with arguments as they are then; else all, with
-            arguments as they are left behind.
-
-    Raises:
-        EngineError: as `flatten`; RuntimeError and others of torch's where it does not run.
-    """
-    return _Flattener(module, input_names, inputs, allowed).watched(path)
-
-
-def body(module: Any, method: str) -> Any:
-    return module.graph if method == "forward" else getattr(module, method).graph
-
-
-class _Flattener:
     def __init__(
         self,
         module: torch.jit.ScriptModule,
         input_names: tuple[str, ...],
         inputs: tuple[torch.Tensor, ...],
-        allowed: Callable[[str], bool],
+        allowed: Callable[[str], bool] = lambda kind: True,
         programs: Programs = MappingProxyType({}),
     ) -> None:
         self.programs = programs
@@ -274,7 +238,15 @@ class _Flattener:
         # As values of the graph, with those of the times when they begin and end.
         self.calls: list[tuple[TraceCall, Any, Any]] = []
 
-    def run(self, call: TraceCall | None) -> FlatTrace:
+    def run(self, call: TraceCall | None = None) -> FlatTrace:
+        """The graph, of forward() or of a call: of another method, with arguments in which the
+        tensors are the inputs, in order, each once.
+
+        Raises:
+            EngineError: kind "operator"; control flow around submodules, results other than
+                tensors, an operator that is not allowed, or too long a graph; kind "input": another
+                number of inputs than forward() takes.
+        """
         graph = body(self.module, "forward" if call is None else call.method)
         formal = list(graph.inputs())[1:]
         if call is not None:
@@ -324,7 +296,10 @@ class _Flattener:
         values = [made(p, k) for p, k in zip(parts, kinds, strict=True)]
         return self.add(f"prim::{'Tuple' if tuples else 'List'}Construct", values, kind)
 
-    def watched(self, path: str) -> list[TraceCall]:
+    def watched(self, path: str = "") -> list[TraceCall]:
+        """Run it, and see the calls of submodules, in the order of their ends: of the one at a path
+        with arguments as they are then, or of all with arguments as they are left behind. Raises
+        what `run` does, and RuntimeError and others of torch's where it does not run."""
         self.watching = path
         self.call("", "forward", self.given())
         handed = [v for c, *times in self.calls for v in (*c.arguments, *c.results, *times)]

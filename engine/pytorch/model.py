@@ -37,7 +37,7 @@ from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_di
 from relascope.engine.pytorch import named
 from relascope.engine.pytorch.draws import filled
 from relascope.engine.pytorch.exported_program import Exported, reader
-from relascope.engine.pytorch.flat_trace import FlatTrace, TraceCall, flatten, line_in, runs_alone
+from relascope.engine.pytorch.flat_trace import Flattener, FlatTrace, TraceCall, line_in, runs_alone
 from relascope.engine.pytorch.in_place import without_writes
 from relascope.engine.pytorch.inputs import (
     Input,
@@ -411,7 +411,7 @@ def _with_rows(
         torch.empty([int(d) for d in t.shape], dtype=getattr(torch, t.dtype))
         for t in types.values()
     )
-    return with_rows(inputs, rows_of_trace(flatten(module, tuple(types), like, allowed)))
+    return with_rows(inputs, rows_of_trace(Flattener(module, tuple(types), like, allowed).run()))
 
 
 def model_from_module(
@@ -432,14 +432,14 @@ def model_from_module(
     said = list(notes)
     drawn = None
     if isinstance(module, torch.jit.ScriptModule):
-        flat = flatten(module, names, inputs, allowed, call)
+        flat = Flattener(module, names, inputs, allowed).run(call)
         progress(0.4, "running it once")
         traced, outputs = module, _first_run(module, flat, names, inputs, source)
         watch = Watch(module)
     else:
         progress(0.4, "tracing")
         traced, outputs, drawn, watch = _trace(module, inputs, source, said)
-        flat = flatten(traced, names, inputs, programs=watch.programs)
+        flat = Flattener(traced, names, inputs, programs=watch.programs).run()
     with flat.naming_parts(module):
         no_gradient = watch.no_gradient or _gradient_unlike(flat)
         if no_gradient is not None and source.training:

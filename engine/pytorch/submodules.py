@@ -20,7 +20,7 @@ from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.engine.protocol.results import ModuleRow
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.flat_trace import LATER, TraceCall, body, calls_in
+from relascope.engine.pytorch.flat_trace import LATER, Flattener, TraceCall, body
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
 from relascope.engine.pytorch.nested import Given, given, opened, taking, unlike
@@ -58,7 +58,8 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
     if isinstance(whole.module, torch.jit.ScriptModule):
         try:
             with _running(path):
-                found = calls_in(whole.module, whole.names, whole.inputs, whole.allowed, path)
+                flat = Flattener(whole.module, whole.names, whole.inputs, whole.allowed)
+                found = flat.watched(path)
         except EngineError as wrong:
             said = f"The module {path} cannot be cut out of the trace. {wrong.message}"
             raise EngineError(wrong.kind, said, wrong.where, wrong.hint) from wrong
@@ -91,7 +92,8 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
     paths = {m: LATER.sub("", p) for p, m in whole.module.named_modules()}
     with _running(source.model):
         if isinstance(whole.module, torch.jit.ScriptModule):
-            for one in calls_in(whole.module, whole.names, whole.inputs, whole.allowed):
+            flat = Flattener(whole.module, whole.names, whole.inputs, whole.allowed)
+            for one in flat.watched():
                 types = _types(one.arguments), _types(one.results)
                 seen[one.path].append(TraceCall(one.path, one.method, *types, one.seconds))
         else:

@@ -126,24 +126,9 @@ def squeezed(y, table):
 
 
 WRITES = [
-    two_views,
-    unbound,
-    view_of_a_view,
-    listed,
-    read_in_a_list,
-    turned_in_place,
-    overlapping,
-    turned,
-    narrowed,
-    integers,
-    of_bools,
-    part_of_a_buffer,
-    whole_buffer_then_a_part,
-    through_view,
-    through_transposed,
-    diagonal,
-    squeezed,
-    of_the_same,
+    *(two_views, unbound, view_of_a_view, listed, read_in_a_list, turned_in_place, overlapping),
+    *(turned, narrowed, integers, of_bools, part_of_a_buffer, whole_buffer_then_a_part),
+    *(through_view, through_transposed, diagonal, squeezed, of_the_same),
 ]
 
 
