@@ -268,16 +268,11 @@ def _check_target(archive: Archive, member: str, node: dict[str, Any]) -> None:
         return
     if not isinstance(target, str) or not _DOTTED.fullmatch(target):
         raise archive.refused(member, f"has {str(target)[:120]!r} as target, which is no operator")
-    notes = node.get("metadata")
-    stack, trace = (
-        str(notes.get(key, "")) if isinstance(notes, dict) else ""
-        for key in ("nn_module_stack", "stack_trace")
-    )
+    notes = node["metadata"] if isinstance(node.get("metadata"), dict) else {}
+    stack, trace = (str(notes.get(key, "")) for key in ("nn_module_stack", "stack_trace"))
     space = target.removeprefix("torch.ops.").partition(".")[0]
     if space == "higher_order":
-        hint = (
-            "Export the module without it: with the branch or the loop that is meant, written out."
-        )
+        hint = "Export the module with the branch or the loop that is meant, written out."
     elif target.startswith("torch.ops.") and space not in ("aten", "prim", "prims"):
         hint = "Export the module with PyTorch's own operators in its place."
     else:

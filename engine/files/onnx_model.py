@@ -235,9 +235,8 @@ def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
         to_array(tensor)  # which all of its bytes are needed for
     except Exception as wrong:  # ONNX's own raises what it likes
         said = " ".join(str(wrong).split())[:300].rstrip(".")
-        raise _refused(
-            path.name, f"its data is to be read from {place[:200]!r}: {said}", where
-        ) from wrong
+        why = f"its data is to be read from {place[:200]!r}: {said}"
+        raise _refused(path.name, why, where) from wrong
 
 
 def prepare(
@@ -680,9 +679,8 @@ def _computed(
             return None
     else:
         return None
-    given, results = (
-        [ValueInfoProto(name=n) for n in names] for names in (inputs, filter(None, node.output))
-    )
+    named = inputs, filter(None, node.output)
+    given, results = ([ValueInfoProto(name=n) for n in names] for names in named)
     alone = GraphProto(name="alone", node=[node], input=given, output=results)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -714,9 +712,7 @@ def _elements(node: NodeProto, inputs: list[np.ndarray]) -> int:
         else:
             count = math.prod(max(1, s) for s in sizes) * inputs[0].size
     if count > _MOST_CONSTANT:
-        raise ValueError(
-            f"makes a constant of {count:,} elements, and {_MOST_CONSTANT:,} are the most"
-        )
+        raise ValueError(f"makes a constant of {count:,} elements, of {_MOST_CONSTANT:,} at most")
     return count
 
 

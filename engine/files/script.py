@@ -234,10 +234,7 @@ class _ScriptGrammar:
                 inner = [value]
             case ast.Subscript(value=ast.Name() as value, slice=place) if self.kernel:
                 inner = [value, *(place.elts if isinstance(place, ast.Tuple) else [place])]
-            case ast.Subscript(value=value, slice=kind) if self.kernel and dotted(value) == (
-                "T",
-                "let",
-            ):
+            case ast.Subscript(ast.Attribute(ast.Name("T"), "let"), kind) if self.kernel:
                 inner = [kind]
             case ast.Compare() | ast.Tuple() | ast.List() | ast.UnaryOp(op=ast.USub()):
                 pass

@@ -70,13 +70,9 @@ def _array(path: Path, stream: IO[bytes], size: int) -> torch.Tensor:
     version = np.lib.format.read_magic(stream)
     if version > (2, 0):
         raise _refused(path, "holds an array with fields")
-    header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
+    first, second = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
     try:
-        shape, by_column, dtype = header(stream)
+        shape, by_column, dtype = (first if version == (1, 0) else second)(stream)
     except Exception as wrong:  # what it is parsed with raises what it may
         raise _refused(path, "has a header that is no array's") from wrong
     if dtype.hasobject:

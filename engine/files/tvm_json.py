@@ -127,16 +127,14 @@ def check_relay_json(text: str, name: str) -> str:
         return json.dumps(kept | {"attrs": _version(found.get("attrs"))})
 
 
-_SETTINGS = ("Executor", "Runtime", "Target", "TargetKind")
+_BUILDS = ("Executor", "Runtime", "Target", "TargetKind")
 _ANY_DEVICE = {"device_type_int": "-1", "virtual_device_id": "-1"}
 
 
 def _without_settings(nodes: list[Any]) -> list[Any]:
     """The nodes of a module that was saved during a build, without what says how and for
     which device it is built: nothing stands in their places."""
-    gone = {
-        i for i, n in enumerate(nodes) if isinstance(n, dict) and n.get("type_key") in _SETTINGS
-    }
+    gone = {i for i, n in enumerate(nodes) if isinstance(n, dict) and n.get("type_key") in _BUILDS}
     if not gone:
         return nodes
     kept = [{"type_key": ""} if i in gone else n for i, n in enumerate(nodes)]

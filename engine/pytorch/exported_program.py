@@ -115,17 +115,14 @@ class Exported:
                 specs.remove(spec)
         signature = program.module_call_graph[0].signature
         leaf = pytree.treespec_leaf()
-        given = sum(
-            s.kind == InputKind.USER_INPUT and not isinstance(s.arg, SymIntArgument) for s in specs
-        )
+        users = [s for s in specs if s.kind == InputKind.USER_INPUT]
+        given = sum(not isinstance(s.arg, SymIntArgument) for s in users)
         if signature.in_spec.num_leaves != count:
             said = f"The program says that it takes {signature.in_spec.num_leaves} inputs"
             message = f"{said}, and has {count}."
             raise EngineError("file", message, self.path.name, "Export it again.")
-        args, returned = (
-            pytree.TreeSpec(tuple, None, [leaf] * count)
-            for count in (given, signature.out_spec.num_leaves)
-        )
+        counts = given, signature.out_spec.num_leaves
+        args, returned = (pytree.TreeSpec(tuple, None, [leaf] * count) for count in counts)
         signature.in_spec = pytree.TreeSpec(tuple, None, [args, pytree.TreeSpec(dict, [], [])])
         signature.out_spec = returned
 
@@ -141,9 +138,7 @@ class Exported:
     def _replace_library(self) -> None:
         """Put PyTorch's own operator for transformers', which stands in for it in an export."""
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and str(node.target) == exported.LIBRARY.removeprefix(
-                "torch.ops."
-            ):
+            if f"torch.ops.{node.target}" == exported.LIBRARY:
                 node.target = torch.ops.aten._grouped_mm.default
         self.program.graph_module.recompile()
 

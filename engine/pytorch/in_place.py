@@ -40,15 +40,11 @@ _TURNS = {f"aten::{name}_" for name in ("t", "transpose", "squeeze", "unsqueeze"
 _IMPURE = {f"aten::{name}_" for name in f"{_DRAWS} {_NO_WRITES}".split()}
 _OF_SHAPE = ("aten::size", "aten::dim", "aten::numel", "aten::len")
 """What reads a tensor's shape alone, which no change of values moves."""
-_SAME_VALUE = tuple(
-    f"aten::{name}" for name in ("lift_fresh", "lift_fresh_copy", "detach", "clone")
-)
+_SAME_VALUE = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::detach", "aten::clone")
 _OF_BOOL = "eq ne lt le gt ge less greater less_equal greater_equal not_equal logical_not"
 _OF_BOOL += " logical_and logical_or logical_xor"
 """Operators whose result is bool, and is cast where they write it."""
-_HINT = (
-    "Write it without changing a tensor in place (x = x + y for x += y, torch.cat, torch.where)."
-)
+_HINT = "Write it without a change in place (x = x + y for x += y, torch.cat, torch.where)."
 LEFT = (
     "The model changes {name} in place ({where}). The program computes with the change, but leaves "
     "the tensor as it was."

@@ -269,9 +269,8 @@ class Model:
             message = "No output depends on a floating input or parameter."
             hint = "There is no gradient to take; leave training off."
             raise EngineError("operator", message, self.source.model, hint)
-        return torch.autograd.grad(
-            [o for o, _ in used], leaves, [g for _, g in used], allow_unused=True
-        )
+        used_outputs, weights = zip(*used, strict=True)
+        return torch.autograd.grad(used_outputs, leaves, weights, allow_unused=True)
 
 
 @dataclass(frozen=True)
@@ -601,11 +600,8 @@ def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
     """Refuse a batch norm whose factor a trace holds as it was; a file does not tell."""
     for path, inner in module.named_modules():
         counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
-        if (
-            counts
-            and getattr(inner, "momentum", 0) is None
-            and f"{path}.running_mean".lstrip(".") in flat.tensors
-        ):
+        averages = counts and getattr(inner, "momentum", 0) is None
+        if averages and f"{path}.running_mean".lstrip(".") in flat.tensors:
             message = "This batch norm averages over all batches, so each run moves its statistics"
             message += " by another amount."
             raise EngineError("operator", message, path, "Give it a momentum.")

@@ -33,10 +33,8 @@ _CONSTANTS = (
     *(bool, int, float, complex, str, bytes, Enum, slice, range, type(None), type(...)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
-_OPEN = (
-    "Use tensors and numbers in tuples, lists, dicts or dataclasses, or register the class with "
-)
-_OPEN += "torch.utils._pytree.register_pytree_node."
+_OPEN = "Use tensors and numbers in tuples, lists, dicts or dataclasses, or register the class "
+_OPEN += "with torch.utils._pytree.register_pytree_node."
 
 
 def opened(value: Any, name: str = "") -> tuple[list[tuple[str, Any]], Nest]:
@@ -127,10 +125,8 @@ class Given:
 
     def notes(self) -> list[str]:
         """A sentence about what is fixed, if anything."""
-        listed = ", ".join(self.fixed)
-        return (
-            [f"Arguments that are no tensors are fixed as they were: {listed}."] if listed else []
-        )
+        said = f"Arguments that are no tensors are fixed as they were: {', '.join(self.fixed)}."
+        return [said] if self.fixed else []
 
 
 def constant(name: str, value: Any) -> Any:

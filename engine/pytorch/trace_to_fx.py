@@ -182,9 +182,8 @@ class _FxWriter:
     def plain(self, node: Any, kind: str, inputs: list[Any]) -> Any:
         """What is known without a run; `_NOT_PLAIN` of an ATen operator."""
         if kind == "prim::Constant":
-            value: Any = (
-                node.output().toIValue() if node.output().type().kind() != "NoneType" else None
-            )
+            none = node.output().type().kind() == "NoneType"
+            value: Any = None if none else node.output().toIValue()
             if isinstance(value, torch.device):
                 return _CPU
             value = value.cpu() if isinstance(value, torch.Tensor) else value
@@ -218,9 +217,8 @@ class _FxWriter:
         schema = torch._C.parse_schema(node.schema())
         space, _, name = kind.partition("::")
         if found := written_out(schema, inputs):
-            op = getattr(
-                getattr(getattr(torch.ops, space), name), schema.overload_name or "default"
-            )
+            packet = getattr(getattr(torch.ops, space), name)
+            op = getattr(packet, schema.overload_name or "default")
             return self.decomposed(op, found[0], self.nodes_of(found[1]), {})
         op = self.overload(name, schema)
         if kind == "aten::_convolution":  # the last four of its arguments choose among libraries

@@ -31,10 +31,8 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
         return _exported(model)
     if isinstance(model.module, torch.jit.ScriptModule):
         raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
-    made: Callable[..., Any] = torch.compile(
-        model.run if model.pairs else model.module, **_TOLD[name]
-    )
-    return made
+    run: Callable[..., Any] = model.run if model.pairs else model.module
+    return torch.compile(run, **_TOLD[name])
 
 
 def _exported(model: Model) -> Callable[..., Any]:

@@ -304,11 +304,8 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     """Whose gradient takes a norm that is bounded for one that is not."""
     dtype = torch.result_type(x, y)
     x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
-    sizes = [torch.linalg.vector_norm(t, 2, dim, keepdim=True) for t in (x, y)]
-    x, y = (
-        t / torch.where(s > eps, s, s - s.detach() + eps)
-        for t, s in zip((x, y), sizes, strict=True)
-    )
+    pairs = ((t, torch.linalg.vector_norm(t, 2, dim, keepdim=True)) for t in (x, y))
+    x, y = (t / torch.where(s > eps, s, s - s.detach() + eps) for t, s in pairs)
     return (x * y).sum(dim)
 
 
@@ -386,9 +383,8 @@ def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) ->
     lead, size = x.shape[:-2], []
     for axis, (k, d, p, s) in enumerate(zip(kernel, dilation, padding, stride, strict=True), -2):
         x = torch.constant_pad_nd(x, [*[0] * (-2 * axis - 2), p, p])
-        places = (
-            np.arange(k)[:, None] * d + np.arange((x.shape[axis] - (k - 1) * d - 1) // s + 1) * s
-        )
+        count = (x.shape[axis] - (k - 1) * d - 1) // s + 1
+        places = np.arange(k)[:, None] * d + np.arange(count) * s
         x = x.index_select(axis, traced_constant(places.flatten()))
         size += places.shape
     apart = x.reshape([math.prod(lead), *size]).permute(0, 1, 3, 2, 4)

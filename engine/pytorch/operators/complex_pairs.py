@@ -109,10 +109,8 @@ def _apart(func: Any, args: Any, kwargs: Any) -> Any:
         real = isinstance(value, Tensor) and not (indexed and not value.is_floating_point())
         return torch.zeros_like(value) if place and real else value
 
-    re, im = (
-        func(*tree_map(partial(part, place=p), args), **tree_map(partial(part, place=p), kwargs))
-        for p in (0, 1)
-    )
+    given = [tree_map(partial(part, place=place), (args, kwargs)) for place in (0, 1)]
+    re, im = (func(*positional, **named) for positional, named in given)
     if isinstance(re, Tensor):
         return _Complex(re, im)
     return [_Complex(a, b) for a, b in zip(re, im, strict=True)]

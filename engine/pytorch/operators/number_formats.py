@@ -33,9 +33,8 @@ NOTE = (
 
 def widens(name: str, given: Any) -> bool:
     """Whether an operator, such as "add.Tensor", is written in float32 between casts."""
-    return name.partition(".")[0] not in _STAYS.split() and any(
-        d in HALVES for d in dtypes_of(given)
-    )
+    stays = name.partition(".")[0] in _STAYS.split()
+    return not stays and not {*HALVES}.isdisjoint(dtypes_of(given))
 
 
 def dtypes_of(given: Any) -> list[torch.dtype]:
