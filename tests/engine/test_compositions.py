@@ -116,10 +116,7 @@ def test_parts_and_products_are_pytorchs(case):
 
 
 def test_rows_are_multiplied_by_the_matrix_of_their_group():
-    product, ends = (
-        compositions()[aten._grouped_mm.default],
-        torch.tensor([1, 3], dtype=torch.int32),
-    )
+    product, ends = compositions()[aten._grouped_mm.default], torch.tensor([1, 3]).int()
     weights = torch.arange(48.0).reshape(2, 6, 4)
     wanted = torch.cat([MATRIX[:1] @ weights[0], MATRIX[1:3] @ weights[1], torch.zeros(1, 4)])
     alike(product(MATRIX, weights, ends), wanted)

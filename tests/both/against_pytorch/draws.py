@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from answers import quiet
 from edge_values import backward, live_of
@@ -26,7 +27,7 @@ class Draws(nn.Module):
 
     def forward(self, x):
         y = self.drop(self.fc(x))
-        y = nn.functional.gumbel_softmax(y, 0.7)
+        y = F.gumbel_softmax(y, 0.7)
         y = y + torch.rand_like(y) * torch.randn(2, 3)
         y = self.drop(y) + torch.rand(2, 3) + torch.randint(-4, 5, (2, 3))
         y = y * torch.empty_like(y).uniform_(-1, 1) + torch.empty(2, 3).normal_(1, 2)
@@ -55,12 +56,10 @@ class Composed(nn.Module):
         z = z + y.gather(1, rare).sum(1) * half.sum(1)
         y = y * torch.normal(y.detach(), 0.5) + torch.normal(y.detach(), p.detach())
         y = y * torch.normal(0.2, p.detach()) + torch.normal(0.5, 2.0, (2, 6))
-        y = nn.functional.alpha_dropout(y.t(), 0.3, True).t().reshape(2, 3, 2)
+        y = F.alpha_dropout(y.t(), 0.3, True).t().reshape(2, 3, 2)
         y = y + self.layers(y)[0]
-        y = nn.functional.dropout1d(y, 0.4, True) + nn.functional.feature_alpha_dropout(
-            y, 0.4, True
-        )
-        y = nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.4)
+        y = F.dropout1d(y, 0.4, True) + F.feature_alpha_dropout(y, 0.4, True)
+        y = F.scaled_dot_product_attention(y, y, y, dropout_p=0.4)
         return y.sum((1, 2)) + z + torch.bernoulli(p.double()).sum(1)
 
 

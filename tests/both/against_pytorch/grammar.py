@@ -130,9 +130,7 @@ def _by_hand(at: At) -> torch.Tensor:
 
 
 def _multihead(at: At, weights: bool) -> torch.Tensor:
-    made, shares = at.part(
-        at.x, at.x, at.x, key_padding_mask=~at.keep, need_weights=weights, attn_mask=None
-    )
+    made, shares = at.part(at.x, at.x, at.x, key_padding_mask=~at.keep, need_weights=weights)
     if weights:
         at.more.append(shares)
     return torch.as_tensor(made)

@@ -102,10 +102,8 @@ class Outer(nn.Module):
 
 
 def test_an_operator_without_gradient_is_named_with_its_module():
-    kernel = torch.ones(1, 1, 2, 2, 2)
-    _, program = imported(
-        Outer(lambda x: F.conv_transpose3d(x, kernel)), torch.randn(1, 1, 3, 3, 3)
-    )
+    module, kernel = Outer(lambda x: F.conv_transpose3d(x, kernel)), torch.ones(1, 1, 2, 2, 2)
+    _, program = imported(module, torch.randn(1, 1, 3, 3, 3))
     where = "nn.conv3d_transpose from aten::_convolution in inner"
     with refused("pass", "nn.conv3d_transpose", where=where):
         passes(program, "root_grad_out|gradient")

@@ -81,9 +81,8 @@ def test_all_operators_are_right_or_refused(tmp_path):
     program = [sys.executable, operators.__file__, "--engine", ENGINE, *phases]
     subprocess.run([*program, "--folder", tmp_path], capture_output=True, check=False)
     rows = operators.read(tmp_path / f"{ENGINE}.jsonl")
-    assert {r["op"] for r in rows if r.get("end")} == {
-        e.formatted_name for e in operators.database()
-    }
+    asked = {e.formatted_name for e in operators.database()}
+    assert {r["op"] for r in rows if r.get("end")} == asked
     assert not faults(rows)
     rows = [r for r in rows if "verdict" in r]
     for phase, least in RIGHT[ENGINE].items():

@@ -67,9 +67,8 @@ def check(name, way, folder):
     tensors = iter(model.inputs)
     args, named = pytree.tree_map_only(torch.Tensor, lambda _: next(tensors), (args, named))
     with torch.no_grad():
-        expected = [
-            t for t in pytree.tree_leaves(module(*args, **named)) if isinstance(t, torch.Tensor)
-        ]
+        made = pytree.tree_leaves(module(*args, **named))
+    expected = [t for t in made if isinstance(t, torch.Tensor)]
     assert next(tensors, None) is None
     for ours, theirs in zip(model.forward(), expected, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)

@@ -293,9 +293,7 @@ def test_other_inputs_keep_masks_and_stay_in_range():
     assert bool((edges.signbit() & (edges == 0)).any()), "the negative zero"
     assert set(found["edges"][1].flatten().tolist()) == {30, 89}
     near = found["overflow"][3]
-    assert (
-        bool(((near.abs() >= 88) & (near.abs() <= 89)).all()) and near.sign().unique().numel() == 2
-    )
+    assert 88 <= near.abs().min() <= near.abs().max() <= 89 and near.sign().unique().numel() == 2
     assert bool(near.exp().isinf().any()) and not bool(near.isinf().any())
     huge = found["huge"][3]
     assert bool(huge.isfinite().all()) and bool((3 * huge).abs().isinf().any())
@@ -511,18 +509,12 @@ def test_a_file_without_recorded_inputs_asks_for_them(trace):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "words"),
-    [
-        ("3x8", "input", "takes 2 inputs (x, shift), not 1"),
-        ("y=3x8, x=3x8", "input", "no input 'y'"),
-    ],
+    ("text", "words"),
+    [("3x8", "takes 2 inputs (x, shift), not 1"), ("y=3x8, x=3x8", "no input 'y'")],
 )
-def test_wrong_input_types(trace, text, kind, words):
-    with pytest.raises(EngineError) as caught:
+def test_wrong_input_types(trace, text, words):
+    with refused("input", says=words, hint="type an input"):
         load_model(source_from_file(trace, text), quiet)
-    assert caught.value.kind == kind
-    assert words in caught.value.message
-    assert caught.value.hint
 
 
 def test_a_shape_error_names_the_operator(trace):
@@ -730,9 +722,8 @@ def test_inputs_in_tuples_lists_and_dicts_are_inputs_of_their_own(tmp_path):
     for ours, theirs in zip(model.forward(), expected, strict=True):
         assert torch.equal(ours, theirs)
     of_inner = replace(source, module="inner")
-    assert submodules.load(of_inner, quiet, partial(open_model, of_inner, quiet)).forward()[
-        0
-    ].shape == (4, 3)
+    inner = submodules.load(of_inner, quiet, partial(open_model, of_inner, quiet))
+    assert inner.forward()[0].shape == (4, 3)
     with refused("input", "takes 8 inputs .*, not 2"):
         load_model(source_from_file(path, "x=4x3:float32, 2x4:float32"), quiet)
 
@@ -742,9 +733,8 @@ def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
         def forward(self, x, batch):
             return x * 2
 
-    path = save(
-        Unread(), (torch.ones(2), {"image": torch.ones(2)}), tmp_path / "x.pt", strict=False
-    )
+    inputs = torch.ones(2), {"image": torch.ones(2)}
+    path = save(Unread(), inputs, tmp_path / "x.pt", strict=False)
     with refused("input", "something else than tensors: batch: Dict"):
         load_model(source_from_file(path, "x=2:float32"), quiet)
 

@@ -145,9 +145,8 @@ def _line(text):
         if "class Small" not in code.decode():
             return code
         at = next(i for i, s in enumerate(lines) if s.startswith("    return"))
-        return "\n".join(
-            [*lines[:at], *(f"    {s}" for s in text.split("\n")), *lines[at:], ""]
-        ).encode()
+        lines[at:at] = [f"    {s}" for s in text.split("\n")]
+        return "\n".join([*lines, ""]).encode()
 
     return change
 
@@ -311,9 +310,7 @@ _HIDDEN = {"name": "self", "arg": {"as_graph": _GRAPH}}
 
 
 def _number(text):
-    return _calling(
-        "torch.ops.aten.add.Scalar", {"name": "b", "arg": {"as_float": text}, "kind": 1}
-    )
+    return _calling("torch.ops.aten.add.Scalar", {"name": "b", "arg": {"as_float": text}})
 
 
 _FACTORY = {"default_factory_module": "os", "default_factory_name": "abort", "dict_context": []}

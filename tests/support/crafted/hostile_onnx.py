@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-_FLOAT, _INT = TensorProto.FLOAT, TensorProto.INT64
+_FLOAT, _BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
 
 def _model(nodes, tensors=(), functions=(), opset=18, shape=(2, 4), imports=()):
@@ -95,35 +95,30 @@ def _functions(count, calls):
     return _model([call], functions=own, imports=["own"])
 
 
+def _branch(node):
+    return helper.make_graph([node], "b", [], [helper.make_tensor_value_info("o", _FLOAT, None)])
+
+
 def _hidden():
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
-    call = helper.make_node("f", ["a"], ["o"], domain="own")
-    result = helper.make_tensor_value_info("o", _FLOAT, None)
-    branch = helper.make_graph([call], "b", [], [result])
-    body = [_node("Cast", "a", "c", to=TensorProto.BOOL)]
+    branch = _branch(helper.make_node("f", ["a"], ["o"], domain="own"))
+    body = [_node("Cast", "a", "c", to=_BOOL)]
     body.append(_node("If", "c", "b", then_branch=branch, else_branch=branch))
     own = helper.make_function("own", "f", ["a"], ["b"], body, opsets)
     return _model([helper.make_node("f", ["x"], ["y"], domain="own")], (), [own], imports=["own"])
 
 
 def _nested(depth):
-    branch = helper.make_graph(
-        [_node("Relu", "x", "o")], "b", [], [helper.make_tensor_value_info("o", _FLOAT, None)]
-    )
+    branch = _branch(_node("Relu", "x", "o"))
     for _ in range(depth):
         node = _node("If", "c", "o", then_branch=branch, else_branch=branch)
-        branch = helper.make_graph(
-            [node], "b", [], [helper.make_tensor_value_info("o", _FLOAT, None)]
-        )
+        branch = _branch(node)
     return branch
 
 
 def _branches(depth):
+    values = [_node("ReduceMax", "x", "m", keepdims=0), _node("Cast", "m", "c", to=_BOOL)]
     inner = _nested(depth)
-    values = [
-        _node("ReduceMax", "x", "m", keepdims=0),
-        _node("Cast", "m", "c", to=TensorProto.BOOL),
-    ]
     return _model([*values, _node("If", "c", "y", then_branch=inner, else_branch=inner)])
 
 
