@@ -203,9 +203,7 @@ def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -
     ranged = range_of(one, kind)
     if isinstance(ranged, InputType):
         _check_rows(one, ranged.least, ranged.most, one.name)
-        return torch.randint(
-            ranged.least, ranged.most + 1, shape, generator=generator, dtype=torch.int64
-        ).to(own)
+        return torch.randint(ranged.least, ranged.most + 1, shape, generator=generator).to(own)
     if not _is_mask(one.name, kind):
         drawn_in = torch.complex64 if own.is_complex else torch.float32
         return torch.randn(shape, generator=generator, dtype=drawn_in).to(own)
