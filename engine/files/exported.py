@@ -117,14 +117,10 @@ def _is_operator(text: str) -> bool:
 
 
 def nesting(text: str) -> pytree.TreeSpec:
-    """How inputs or outputs nest: in tuples, lists and dicts.
-
-    An instance of a class is a tuple of what it holds, and its class is not looked for: torch would
-    have the class's author make it anew, from a text that the file chooses.
-
-    Raises:
-        ValueError: it is no such text. So do KeyError, TypeError, RecursionError.
-    """
+    """How inputs or outputs nest: in tuples, lists and dicts; raises ValueError, KeyError,
+    TypeError or RecursionError of a text that does not say. An instance of a class is a tuple of
+    what it holds, and its class is not looked for: torch would have its author make it anew, from a
+    text that the file chooses."""
     version, tree = json.loads(text)
     if version != 1:
         raise ValueError(f"its version is {version}")

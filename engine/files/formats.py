@@ -14,14 +14,9 @@ ANY = 4096
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file.
-
-    Args:
-        name: by which an engine's reader is known.
-        title: for people, behind "This file is".
-        is_it: told by the first bytes.
-        program: whether it holds a program as a compiler has it, with no PyTorch behind it.
-    """
+    """A kind of file: the name by which an engine's reader knows it, its title behind "This file
+    is", how its first bytes tell it, and whether it holds a program as a compiler has it, with no
+    PyTorch behind it."""
 
     name: str
     title: str

@@ -61,13 +61,8 @@ def chosen_branch(node: NodeProto, condition: bool) -> tuple[list[NodeProto], li
 
 @dataclass(frozen=True)
 class Form:
-    """A node with what is known of its inputs.
-
-    Args:
-        types: of tensors, by name.
-        constants: small tensors that are known, by name.
-        opset: of ONNX's own operators.
-    """
+    """A node, with the types of tensors and the values of small constants that are known, by name,
+    and the version of ONNX's own operators."""
 
     node: NodeProto
     types: Mapping[str, TensorType]

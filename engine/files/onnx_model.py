@@ -93,13 +93,9 @@ DTYPES = {i: d for i, d in enumerate(_DTYPES.split()) if d != "-"}
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """Where a node of an ONNX model comes from.
-
-    Args:
-        scope: path of the framework's module, where the exporter wrote it.
-        operator: "MatMul"; with its domain where that is not ONNX's own.
-        name: that the file gives it.
-    """
+    """Where a node of an ONNX model comes from: the path of the framework's module, where the
+    exporter wrote it, the operator, with its domain where that is not ONNX's own, and the name that
+    the file gives it."""
 
     scope: str
     operator: str
@@ -246,19 +242,10 @@ def prepare(
     name: str,
     types: tuple[tuple[str, TensorType], ...] = (),
 ) -> OnnxModel:
-    """Make a model plain for an importer.
-
-    Args:
-        given: as `read_onnx` has it.
-        known: operators that the importer has, of ONNX's own domain.
-        ir: for people.
-        name: of the file.
-        types: of the inputs, by name or in their order, where the file leaves sizes open.
-
-    Raises:
-        EngineError: kind "file", kind "operator" (names all that are not known, with counts), or
-            kind "input".
-    """
+    """Make a model plain for an importer (`ir`, for people), which has the `known` operators of
+    ONNX's own domain. Types of the inputs, by name or in their order, are for a file that leaves
+    sizes open. Raises an EngineError of kind "file", "operator" (which names all that are not
+    known, with counts) or "input"."""
     opset = _opset(given, name)
     model = _without_own_functions(given, name)
     _check_order(model.graph, name)

@@ -20,20 +20,11 @@ SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 
 @contextmanager
 def opening(path: Path, *about: object, size: int | None = None) -> Iterator[None]:
-    """Read and first run a file within limits.
-
-    By itself a file has 7 s and 1 GiB, and more as it is larger. `engine.supervisor` watches both
-    from outside. Inside, RLIMIT_DATA makes an allocation fail that would pass the limit at once
-    (RLIMIT_AS would count what threads and libraries reserve, too).
-
-    Args:
-        about: tells this opening from others.
-        size: in bytes, of what is no file.
-
-    Raises:
-        EngineError: of the block; kind "file" for everything else that is raised in it, and where
-            there is no sandbox to do it in.
-    """
+    """Read and first run a file within limits; whatever is raised meanwhile is an EngineError of
+    kind "file". By itself a file has 7 s and 1 GiB, and more as it, or what is no file of a size in
+    bytes, is larger; `about` tells this opening from others. `engine.supervisor` watches both from
+    outside. Inside, RLIMIT_DATA makes an allocation fail that would pass the limit at once
+    (RLIMIT_AS would count what threads and libraries reserve, too)."""
     sandbox.require(path.name)
     has = _bytes(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or max(7, 5 + has / (20 * MIB)))

@@ -64,12 +64,8 @@ class CellParamsBase:
 
 
 def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
-    """What a pickle holds, and each list, tuple, dict and object in it.
-
-    Raises:
-        EngineError: kind "file"; it is none, it names what has no place there, or a tensor of it is
-            larger than its member.
-    """
+    """What a pickle holds, and each list, tuple, dict and object in it. Refused (kind "file") where
+    it is none, names what has no place there, or has a tensor that is larger than its member."""
     try:
         made = _Skeleton(archive, member).load()
     except (pickle.UnpicklingError, ArithmeticError, LookupError, MemoryError, RecursionError) as e:

@@ -42,14 +42,9 @@ class Script:
 
 @dataclass
 class _ScriptGrammar:
-    """Checks one text.
-
-    Args:
-        known: whether a path such as ("R", "nn", "relu") is an operator or type of Relax.
-        bound: names of variables and functions.
-        module_names: names of the module itself, in its own functions.
-        kernel: whether what is checked is the inside of a kernel.
-    """
+    """Checks one text: `known` tells operators and types of Relax, `bound` has the names of
+    variables and functions, `module_names` those of the module itself; `kernel` says that what is
+    checked is the inside of one."""
 
     known: Callable[[tuple[str, ...]], bool]
     bound: set[str] = field(default_factory=set)

@@ -29,12 +29,9 @@ _HINT = "Save tensors or arrays of numbers, one by one, in a list, or in a dict 
 
 
 def read_tensors(path: Path) -> Saved:
-    """The tensors of a file, with the names that it gives them; "" where it gives none.
-
-    Raises:
-        EngineError: kind "file"; it is of another format, it holds something else than plain
-            tensors, or more than it should.
-    """
+    """The tensors of a file, with the names that it gives them; "" where it gives none. Refused
+    (kind "file") where it is of another format, or holds else than plain tensors, or more than it
+    should."""
     with path.open("rb") as file:
         head = file.read(9)
     read = next((r for begins, r in _FORMATS if re.match(begins, head, re.DOTALL)), None)

@@ -106,14 +106,9 @@ _TEXT_NODES = ("Op", "runtime.String", "SourceName")
 
 
 def check_relay_json(text: str, name: str) -> str:
-    """The same JSON, of a Relay module or of the constants of one in text, as TVM may read it.
-
-    Which fields of an operator's attributes are nodes, TVM tells only of those that it has made:
-    they are for who reads the module to check.
-
-    Raises:
-        EngineError: kind "file"; says what is wrong with it.
-    """
+    """The same JSON, of a Relay module or of the constants of one in text, as TVM may read it, or
+    an EngineError of kind "file". Which fields of an operator's attributes are nodes, TVM tells
+    only of those that it has made: they are for who reads the module to check."""
     with _refusing(name):
         found = _parsed(text)
         nodes = _without_settings(found["nodes"])
@@ -287,13 +282,8 @@ def _is_in_relax(kind: str, kernels: bool) -> bool:
 
 
 def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
-    """The same JSON, of a Relax module, as TVM may read it.
-
-    TVM checks the types of fields itself here; what a node refers to stands before it.
-
-    Raises:
-        EngineError: kind "file"; says what is wrong with it.
-    """
+    """The same JSON, of a Relax module, as TVM may read it, or an EngineError of kind "file". TVM
+    checks the types of fields itself here; what a node refers to stands before it."""
     with _refusing(name):
         found = _parsed(text)
         nodes, root = found["nodes"], found.get("root_index")

@@ -60,16 +60,10 @@ def _without_classes(archive: Archive) -> Iterator[None]:
 
 
 class Exported:
-    """A program as it was read, of the file `path`.
-
-    Attributes:
-        inputs: of each, its type; an open dimension is the text of an expression.
-        sizes: the symbols of such expressions, each with the example's size.
-
-    Raises:
-        EngineError: kind "file"; it cannot be read, or not without unpickling objects; kind
-            "input"; inputs that are no tensors.
-    """
+    """A program as it was read, with the inputs' types, in which an open dimension is the text of
+    an expression, and the sizes of the symbols there, with the example's. Refused where it cannot
+    be read, or not without unpickling objects (kind "file"), or inputs are no tensors (kind
+    "input")."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -172,15 +166,9 @@ class Exported:
         said: Mapping[str, TensorType],
         saved: Mapping[str, TensorType],
     ) -> dict[str, int]:
-        """The size of each symbol: pinned, else of the inputs, else the example's.
-
-        Args:
-            said, saved: types of inputs as the person gives them, and as they are saved.
-
-        Raises:
-            EngineError: kind "input"; there is no such symbol or dimension, two sizes of one do not
-                agree, or the program does not take it.
-        """
+        """The size of each symbol: pinned, else of the inputs, as the person says their types or as
+        they are saved, else the example's. Refused (kind "input") where there is no such symbol or
+        dimension, two sizes of one do not agree, or the program does not take it."""
         of = {one.symbol: one for one in self.sizes}
         fixed: dict[str, tuple[int, str]] = {}
         wanted = [(name, name, size) for name, size in pins]
@@ -249,12 +237,8 @@ class Exported:
 
     def filled_in(self, sizes: Mapping[str, int]) -> tuple[torch.nn.Module, tuple[Input, ...]]:
         """The module with every open size fixed, in train or eval mode as exported, and its inputs.
-
         The tree of modules is rebuilt, with the exported model's module paths and parameter names.
-
-        Raises:
-            EngineError: kind "input"; the program does not take these sizes; kind "file".
-        """
+        Sizes that the program does not take are refused (kind "input")."""
         program, inputs = self.program, []
         fixed: dict[str, torch.Tensor] = {}
         for one in self.inputs:

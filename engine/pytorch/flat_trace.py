@@ -30,12 +30,9 @@ _TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and n
 
 @dataclass(frozen=True)
 class TraceOrigin:
-    """Where an operator of the trace stands: its module's path, its name, its place in time.
-
-    Args:
-        further: it is one of several that stand for an operator, and not the first.
-        line: of the model's own source, "model.py:12"; "" where that is not known.
-    """
+    """Where an operator of the trace stands: its module's path, its name, its place in time,
+    whether it is a further one of several that stand for an operator, and the line of the model's
+    own source, "model.py:12", if known."""
 
     scope: str
     operator: str
@@ -178,15 +175,9 @@ LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
 
 @dataclass(frozen=True)
 class TraceCall:
-    """A call of a submodule in a trace.
-
-    Args:
-        path: of the submodule.
-        method: "forward", or of a later call what torch made of it, such as "forward1".
-        arguments: tensors, or whatever else it was given, in lists and tuples.
-        results: the same of what it returned.
-        seconds: that it took.
-    """
+    """A call of a submodule in a trace: its path, "forward", or what torch made of that for a later
+    call, such as "forward1", what it was given and returned, in lists and tuples, and the seconds
+    that it took."""
 
     path: str
     method: str

@@ -56,12 +56,9 @@ def changes_in_place(kind: str) -> bool:
 
 
 def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
-    """What reads a tensor that was changed in place by another name than the change's result.
-
-    Yields:
-        The debug name of the change's result; the name and operator of a later reading, or "" and
-        "" where only an argument of the trace is changed; the name of that argument, or "".
-    """
+    """What reads a tensor that was changed in place by another name than the change's result: that
+    result's debug name; name and operator of a later reading, or "" and "" where only an argument
+    of the trace is changed; and the name of that argument, or ""."""
     graph, arguments = _with_copied_inputs(flat)
     nodes = [*graph.nodes(), graph.return_node()]
     aliases = graph.alias_db()

@@ -298,17 +298,10 @@ class Opened:
 def load_model(
     source: ModelSource, progress: Progress, opened: Callable[[], Opened] | None = None
 ) -> Model:
-    """Build the sample, or read the file, run it once, and trace it.
-
-    Args:
-        opened: what to trace; by default `open_model`'s. For submodules, use
-            `engine.pytorch.submodules.load`.
-
-    Raises:
-        EngineError: kind "file" (missing, changed, or not TorchScript), kind "input" (input types
-            missing, wrong in number, or refused by the model), kind "usage" (no such sample, or a
-            size it does not take), kind "operator" (an operation that a trace cannot hold).
-    """
+    """Build the sample, or read the file (or take what was opened, such as a submodule), run it
+    once, and trace it. Raises an EngineError of kind "file" (missing, changed, or not TorchScript),
+    "input" (types missing, wrong in number, or refused by the model), "usage" (no such sample, or a
+    size it does not take) or "operator" (an operation that a trace cannot hold)."""
     with guarded(source):
         found = open_model(source, progress) if opened is None else opened()
         about = found.module, found.names, found.inputs, source, progress, found.notes

@@ -101,14 +101,9 @@ class Slot(int):
 
 @dataclass(frozen=True)
 class Given:
-    """What a call of forward() is given, taken apart.
-
-    Args:
-        names, tensors: of the tensors in it, each once.
-        fixed: `name=value` of what else it holds, where that is not the default.
-        bound: how each argument nests.
-        leaves: of all arguments; in a tensor's place is its slot.
-    """
+    """What a call of forward() is given, taken apart: the tensors in it, each once, with names;
+    `name=value` of what else it holds, where that is not the default; how each argument nests; and
+    the leaves of all arguments, with a slot in a tensor's place."""
 
     names: tuple[str, ...]
     tensors: tuple[torch.Tensor, ...]
@@ -244,13 +239,9 @@ def _word(key: Any) -> str:
 
 
 def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:
-    """How tensors nest in the arguments of a trace's forward(), with the arguments' names.
-
-    What reads a list or dict says what it holds. Of a live trace, names may be there twice.
-
-    Raises:
-        EngineError: kind "input"; an argument holds something else, or nothing says what it holds.
-    """
+    """How tensors nest in the arguments of a trace's forward(), with the arguments' names; of a
+    live trace these may be there twice. What reads a list or dict says what it holds; where nothing
+    does, or it is something else, it is refused (kind "input")."""
     names = [a.name for a in module.forward.schema.arguments]  # type: ignore[attr-defined]
     values = zip(names, module.graph.inputs(), strict=True)
     return [(n, _nested(v.type(), [v], n)) for n, v in [*values][1:]]

@@ -30,19 +30,10 @@ def leaf(tensor: torch.Tensor) -> torch.Tensor:
 def take_pairs(
     flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> tuple[str, ...]:
-    """Have a trace take and return pairs, before changes in place are written as pure operators.
-
-    Autograd knows changes in place of complex tensors, and not what is written for them.
-
-    Args:
-        inputs, outputs: of the model itself, for their dtypes.
-
-    Returns:
-        What is pairs now: names of arguments, and "output 0" for the first output.
-
-    Raises:
-        EngineError: kind "operator"; an operator changes a complex argument in place.
-    """
+    """Have a trace take and return pairs, before changes in place are written as pure operators:
+    autograd knows changes in place of complex tensors, and not what is written for them. Inputs and
+    outputs are the model's own. Returns what is pairs now: names of arguments, and "output 0" for
+    the first output. A change in place of a complex argument is refused (kind "operator")."""
     tensors = {**dict(zip(flat.input_names, inputs, strict=True)), **flat.tensors}
     found = [name for name, tensor in tensors.items() if tensor.is_complex()]
     if not found and not any(tensor.is_complex() for tensor in outputs):

@@ -44,15 +44,10 @@ def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -
 
 
 def cut_out(whole: Opened, source: ModelSource) -> Opened:
-    """The submodule that a source names, with the inputs of the call that it names.
-
-    Tensors in nested tuples, lists, dicts and dataclasses become inputs, each once; all else is
-    fixed as in that call. Its outputs are the tensors that it returns. `whole` is not changed.
-
-    Raises:
-        EngineError: kind "input"; no such module or call, no tensor among its arguments, or one
-            that cannot be fixed; names the module.
-    """
+    """The submodule that a source names, with the inputs of the call that it names: tensors, each
+    once; all else is fixed as in that call. Its outputs are the tensors that it returns. `whole` is
+    not changed. Refused (kind "input") where there is no such module or call, no tensor among its
+    arguments, or one that cannot be fixed."""
     path = source.module
     modules = _called(whole.module, path)
     if isinstance(whole.module, torch.jit.ScriptModule):

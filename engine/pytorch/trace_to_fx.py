@@ -101,20 +101,11 @@ class FxTrace:
 
 
 def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
-    """Write the flat trace of a model as an FX graph.
-
-    In-place operators become pure ones: whether they may was checked before.
-
-    Args:
-        model: its trace is read.
-        known: whether TVM's importer has an ATen operator, by a name such as "add.Tensor"; one that
-            it does not have is written with others (PyTorch's core ATen decompositions).
-        frontend: whose importer that is, "Relay" or "Relax".
-
-    Raises:
-        EngineError: kind "operator"; control flow, or a value that decides a shape; names the
-            operator and its module. Of operators that are not known it names all.
-    """
+    """Write the flat trace of a model as an FX graph. In-place operators become pure ones: whether
+    they may was checked before. `known` tells whether the importer of "Relay" or "Relax" has an
+    ATen operator, such as "add.Tensor"; others are written with those (PyTorch's core ATen
+    decompositions). Control flow, values that decide a shape, and all operators that are not known
+    are refused (kind "operator"), with module."""
     return _FxWriter(model, known, frontend).run()
 
 

@@ -23,8 +23,8 @@ class CannotCompile(Exception):
 
 def compiled(model: Model, name: str) -> Callable[..., Any]:
     """The model's module under a contender of `engine.protocol.times.BASELINES`: torch.compile,
-    which compiles in its first run, or ONNX Runtime. Raises CannotCompile where it takes no
-    TorchScript, is not installed, or does not run it."""
+    which compiles in its first run, or ONNX Runtime. Raises CannotCompile where that is not here,
+    or does not take the model."""
     if model.against != PYTORCH:
         raise CannotCompile("the program came without PyTorch")
     if name not in _TOLD:

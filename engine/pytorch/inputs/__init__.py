@@ -24,13 +24,8 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True)
 class Input:
-    """An input as a file says it.
-
-    Args:
-        type: as recorded, or None.
-        rows: of what the model looks up by it, or None.
-        seen: the least and the greatest of an example's integers.
-    """
+    """An input as a file says it, if it does: its type, how many rows the model looks up by it, and
+    the least and the greatest of an example's integers."""
 
     name: str
     type: TensorType | None = None
@@ -119,11 +114,8 @@ def input_tensors(
 
 def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource) -> Tensor:
     """A saved tensor as an input: floating ones in the dtype that is run, integers as they are.
-
-    Raises:
-        EngineError: kind "input"; it is of another kind than the input, or its integers are not
-            rows of what is looked up.
-    """
+    Refused (kind "input") where it is of another kind, or its integers are no rows of what is
+    looked up."""
     wanted = dtype if one.type is None else getattr(torch, one.type.dtype)
     if wanted in (torch.float32, torch.float64):
         wanted = dtype

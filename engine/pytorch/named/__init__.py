@@ -33,11 +33,8 @@ _RANDOM = "The weights are random."
 
 
 def guarded(source: ModelSource) -> AbstractContextManager[None]:
-    """Where a model is built and first run; one whose configuration is a stranger's, within limits.
-
-    Raises:
-        EngineError: kind "usage"; there is no such model, no library for it, or not enough memory.
-    """
+    """Where a model is built and first run, one whose configuration is a stranger's within limits;
+    refused (kind "usage") where there is no such model, library, or not enough memory."""
     library, _, name = source.model.partition(":")
     if library == CODE:
         return nullcontext()
@@ -61,15 +58,10 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
 def build(
     source: ModelSource, progress: Progress
 ) -> tuple[nn.Module, tuple[str, ...], tuple[torch.Tensor, ...] | None, tuple[str, ...]]:
-    """A model by its name, which takes tensors in order, their names, and sentences for people.
-
-    Weights and inputs are drawn from the source's seed; torch's generator is left as it was. Inputs
-    are None where a person's own code gives none.
-
-    Raises:
-        EngineError: as `guarded`; and kind "usage" where there are no weights here, and random ones
-            are not asked for.
-    """
+    """A model by its name, which takes tensors in order, their names, inputs, if not of a person's
+    own code that gives none, and sentences for people. Weights and inputs are drawn from the
+    source's seed; torch's generator is left as it was. Raises what `guarded` does, also where there
+    are no weights here, and random ones are not asked for."""
     library, _, name = source.model.partition(":")
     progress(0.0, f"building {source.model}")
     with torch.random.fork_rng(devices=[]):
@@ -97,16 +89,10 @@ def build(
 
 
 def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel, ...]:
-    """The models that can be opened by name; last, a row for each library that cannot be imported.
-
-    Args:
-        pattern: a name, `hf:bert`; or as of `fnmatch`; or else what names contain.
-        counted: count parameters, by building each on the meta device; classes of transformers then
-            need a pattern with a capital letter.
-
-    Raises:
-        EngineError: kind "engine"; the pattern names such a library.
-    """
+    """The models that can be opened by name; last, a row for each library that cannot be imported,
+    unless the pattern names it (kind "engine"). A pattern is a name, `hf:bert`, or as of `fnmatch`,
+    or else what names contain. To count parameters each is built on the meta device; then classes
+    of transformers need a pattern with a capital letter."""
     wild = pattern if set(pattern) & set("*?[") else f"*{pattern}*"
     found: list[tuple[str, str, bool]] = []
     broken = []

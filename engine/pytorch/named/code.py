@@ -18,21 +18,12 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module, Call, bool]:
-    """The module that a function of a person's makes, and the inputs that it gives with it.
-
-    Args:
-        where: FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME, of a module or a function that
-            returns a module, (module, inputs) or (module, args, kwargs). Inputs are a tensor, a
-            tuple, or a dict by name.
-        batch, tokens: given to the function by these names, where they are not None.
-
-    Returns:
-        The arguments of a call, and whether they are the person's; else empty tensors without a
-        default.
-
-    Raises:
-        EngineError: kind "usage"; the code cannot be run, or makes something else.
-    """
+    """The module that FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME makes: a module, or a
+    function that returns one, (module, inputs) or (module, args, kwargs), with inputs as a tensor,
+    a tuple, or a dict by name. It is given batch and tokens by these names, where they are not
+    None. Returns the arguments of a call, too, and whether they are the person's; else empty
+    tensors without a default. What cannot be run, or makes something else, is refused (kind
+    "usage")."""
     path, _, name = where.rpartition(":")
     folder, file = str(Path(path).parent), Path(path).name
     if folder not in sys.path:

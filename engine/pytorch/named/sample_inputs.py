@@ -16,19 +16,11 @@ _MOST = 1 << 28  # elements of one input
 def sample_inputs(
     module: Any, batch: int | None, tokens: int | None, where: str
 ) -> dict[str, torch.Tensor]:
-    """One tensor an input of forward(), by name, drawn from torch's generator.
-
-    Ids are in range and without special meaning, such as padding. Masks close the last quarter of
-    the tokens, but never all. Images, clips and sound have the configuration's sizes.
-
-    Args:
-        batch: by default 1, for images 2.
-        tokens: by default 14, or as many as there are positions.
-
-    Raises:
-        EngineError: kind "usage" or "input"; there are no tokens to choose, or inputs that cannot
-            be made up.
-    """
+    """One tensor an input of forward(), by name, drawn from torch's generator: a batch of 1, of
+    images 2, with 14 tokens, or as many as there are positions. Ids are in range and without
+    special meaning, such as padding. Masks close the last quarter of the tokens, but never all.
+    Images, clips and sound have the configuration's sizes. Refused where there are no tokens to
+    choose (kind "usage"), or inputs cannot be made up ("input")."""
     config = module.config
     accepts = set(inspect.signature(module.forward).parameters)
     main = next((n for n in (module.main_input_name, *_MAKERS) if n in accepts), "")

@@ -17,13 +17,8 @@ from relascope.engine.pytorch.flat_trace import TraceOrigin
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """What a mask chooses of a tensor, before its shape is known.
-
-    Args:
-        tensor, mask: nodes; the mask's axes are the tensor's first.
-        origin: of the operator that chooses.
-        parts: the length of a first axis, if each of so many parts has as many rows; else 0.
-    """
+    """What a mask, whose axes are the tensor's first, chooses of it, before its shape is known.
+    `parts` is the length of a first axis, if each of so many parts has as many rows; else 0."""
 
     tensor: Any
     mask: Any
