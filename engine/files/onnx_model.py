@@ -41,6 +41,7 @@ from relascope.engine.files.program_file import onnx_parts
 OLDEST = 7
 """The first set of operators that is opened: before it, operators broadcast by other rules."""
 Types = Mapping[str, TensorType]
+_Inputs = tuple[tuple[str, TensorType], ...]
 _HINT = "Export it again; open it as it is only where you trust who made it."
 _MOST_NODES = 200_000
 _MOST_ELEMENTS = 1 << 31
@@ -236,11 +237,7 @@ def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
 
 
 def prepare(
-    given: ModelProto,
-    known: Collection[str],
-    ir: str,
-    name: str,
-    types: tuple[tuple[str, TensorType], ...] = (),
+    given: ModelProto, known: Collection[str], ir: str, name: str, types: _Inputs = ()
 ) -> OnnxModel:
     """Make a model plain for an importer (`ir`, for people), which has the `known` operators of
     ONNX's own domain. Types of the inputs, by name or in their order, are for a file that leaves
@@ -468,9 +465,6 @@ def _decides(node: NodeProto) -> list[str]:
     """The inputs of a node that are to be known at import."""
     places = AT_IMPORT.get(node.op_type, ())
     return [node.input[p] for p in places if p < len(node.input) and node.input[p]]
-
-
-_Inputs = tuple[tuple[str, TensorType], ...]
 
 
 def _fix_inputs(model: ModelProto, name: str, types: _Inputs) -> tuple[tuple[str, ...], _Inputs]:

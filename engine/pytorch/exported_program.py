@@ -20,7 +20,7 @@ from relascope.core.place import variables
 from relascope.engine.files import exported
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.protocol.results import OpenSize
-from relascope.engine.pytorch.inputs import Input, rows_of_program, with_rows
+from relascope.engine.pytorch.inputs import Input, rows_of_program, tensor_type, with_rows
 
 _TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
 """Keeps torch from unpickling objects, which may run code, where it falls back to that."""
@@ -93,7 +93,7 @@ class Exported:
             message = f"The input {strange[0]} of the program is no tensor, and no constant."
             hint = "Export a module whose inputs are tensors and numbers."
             raise EngineError("input", message, strange[0], hint)
-        types = {n: _type(v) for n, v in self.values.items()}
+        types = {n: tensor_type(v) for n, v in self.values.items()}
         inputs = (Input(n, t, seen=self._seen(n)) for n, t in types.items())
         self.inputs = with_rows(inputs, rows_of_program(program.graph))
 
@@ -192,7 +192,7 @@ class Exported:
         return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
 
     def _check_type(self, name: str, kind: TensorType, saved: bool) -> None:
-        own, hint = _type(self.values[name]), f"It takes {self._said(name)}."
+        own, hint = tensor_type(self.values[name]), f"It takes {self._said(name)}."
         floats = all(getattr(torch, t.dtype).is_floating_point for t in (kind, own))
         if not saved and kind.dtype != own.dtype and not floats:
             message = f"{name} is given as {kind.dtype}, and the program takes {own.dtype}."
@@ -233,7 +233,7 @@ class Exported:
         return str(symbol), int((size - rest) / slope)
 
     def _said(self, name: str) -> str:
-        return str(_type(self.values[name]))
+        return str(tensor_type(self.values[name]))
 
     def filled_in(self, sizes: Mapping[str, int]) -> tuple[torch.nn.Module, tuple[Input, ...]]:
         """The module with every open size fixed, in train or eval mode as exported, and its inputs.
@@ -244,7 +244,7 @@ class Exported:
         for one in self.inputs:
             like = self.values[one.name]
             dims = [int(_number(d, sizes)) for d in like.shape]
-            inputs.append(replace(one, type=replace(_type(like), shape=tuple(dims))))
+            inputs.append(replace(one, type=replace(tensor_type(like), shape=tuple(dims))))
             # unflatten's module holds what it gets against this.
             fixed[one.name] = torch.empty(dims, dtype=like.dtype, device="meta")
         specs = program.graph_signature.input_specs
@@ -372,8 +372,3 @@ def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:
 
 
 _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
-
-
-def _type(value: torch.Tensor) -> TensorType:
-    shape = tuple(d if isinstance(d, int) else str(d) for d in value.shape)
-    return TensorType(shape, str(value.dtype).removeprefix("torch."))

@@ -412,17 +412,12 @@ class _InPlaceRewriter:
         return self.graph.insertConstant(value)
 
     def add(
-        self,
-        kind: str,
-        inputs: list[Any],
-        like: Any,
-        before: Any,
-        origin: TraceOrigin | None = None,
+        self, kind: str, given: list[Any], like: Any, before: Any, origin: TraceOrigin | None = None
     ) -> Any:
         """A new node's result, of the type of `like` where that is known; it comes from what
         `before` does, if no origin is given."""
         origin = replace(origin or self.flat.origin(before), further=True)
-        made = self.flat.insert(kind, inputs, before, origin)
+        made = self.flat.insert(kind, given, before, origin)
         if like is not None:
             made.setType(like.type())
         return made

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from relascope.core.errors import EngineError, lines_of, reporting
 from relascope.engine.protocol.results import ModuleRow
@@ -66,9 +67,9 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         arguments = dict(zip(names, call.arguments, strict=True))
         about = given(lambda **_: None, (), arguments, lambda name, value: value)
         return _opened(whole, modules[0], about, len(found), path, call)
-    calls: list[tuple[torch.nn.Module, Given] | None] = []
+    calls: list[tuple[nn.Module, Given] | None] = []
 
-    def before(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         wanted, keep = len(calls) + 1 == source.call, partial(_copied, path)
         calls.append((module, given(module.forward, args, kwargs, keep)) if wanted else None)
 
@@ -121,12 +122,7 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
 
 
 def _opened(
-    whole: Opened,
-    module: torch.nn.Module,
-    about: Given,
-    calls: int,
-    path: str,
-    call: TraceCall | None,
+    whole: Opened, module: nn.Module, about: Given, calls: int, path: str, call: TraceCall | None
 ) -> Opened:
     if not about.tensors:
         message = "This module gets no tensor, so there is nothing to run it on."
@@ -140,7 +136,7 @@ def _opened(
     return replace(whole, module=module, names=about.names, inputs=inputs, **more)
 
 
-def _called(whole: torch.nn.Module, path: str) -> list[torch.nn.Module]:
+def _called(whole: nn.Module, path: str) -> list[nn.Module]:
     """The module of a path; more than one where torch.export made one for each call."""
     known = list(whole.named_modules(remove_duplicate=False))
     found = dict.fromkeys(m for p, m in known if p and LATER.sub("", p) == path)
@@ -151,7 +147,7 @@ def _called(whole: torch.nn.Module, path: str) -> list[torch.nn.Module]:
     return list(found)
 
 
-def _check_calls(whole: torch.nn.Module, path: str, count: int, wanted: int) -> None:
+def _check_calls(whole: nn.Module, path: str, count: int, wanted: int) -> None:
     if 0 < wanted <= count:
         return
     if count:
@@ -167,7 +163,7 @@ def _check_calls(whole: torch.nn.Module, path: str, count: int, wanted: int) -> 
     raise EngineError("input", message, path, hint)
 
 
-def _kind(module: torch.nn.Module) -> str:
+def _kind(module: nn.Module) -> str:
     """A module's class, as far as a file tells."""
     told = getattr(module, "original_name", None) or getattr(module, "_ty", None)
     if told is None and type(module).__module__.startswith("torch.export"):
@@ -177,7 +173,7 @@ def _kind(module: torch.nn.Module) -> str:
 
 def _copied(path: str, name: str, value: Any) -> Any:
     """What is no tensor, as it is now."""
-    if isinstance(value, torch.nn.Module):
+    if isinstance(value, nn.Module):
         message = f"This module is given a module, {type(value).__name__}, which is no input."
         raise EngineError("input", message, path, "Open the module around it.")
     try:
@@ -210,7 +206,7 @@ def _running(where: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _hooked(
-    modules: list[torch.nn.Module], before: Callable[..., None], after: Callable[..., None] | None
+    modules: list[nn.Module], before: Callable[..., None], after: Callable[..., None] | None
 ) -> Iterator[None]:
     hooks = [m.register_forward_pre_hook(before, with_kwargs=True) for m in modules]
     if after is not None:

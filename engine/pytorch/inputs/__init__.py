@@ -34,7 +34,8 @@ class Input:
 
 
 def tensor_type(tensor: Tensor) -> TensorType:
-    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+    shape = tuple(d if isinstance(d, int) else str(d) for d in tensor.shape)  # of a symbol
+    return TensorType(shape, str(tensor.dtype).removeprefix("torch."))
 
 
 def dtype_in_run(own: torch.dtype, dtype: str) -> torch.dtype:
