@@ -250,14 +250,14 @@ class Flattener:
             if value.type().kind() != "TensorType":
                 message = f"The model returns a value of type {value.type()}, not a tensor."
                 hint = "Return tensors, or tuples, lists or dicts of them."
-                raise EngineError("operator", message, self.where(value), hint)
+                origin = self.flat.origins.get(name := value.debugName())
+                raise EngineError("operator", message, origin.where if origin else name, hint)
             self.graph.registerOutput(value)
         torch._C._jit_pass_lower_all_tuples(self.graph)
         drawn = [self.flat.origin(n) for n, _ in self.flat.draws()]
         torch._C._jit_pass_dce(self.graph)
         left = {self.flat.origin(n) for n, _ in self.flat.draws()}
-        lost = [o for o in drawn if o not in left]
-        if lost:
+        if lost := [o for o in drawn if o not in left]:
             message = f"Nothing reads what {lost[0].operator} makes, yet it draws random numbers."
             raise EngineError("operator", message, lost[0].where, "Remove it from the model.")
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
@@ -300,11 +300,11 @@ class Flattener:
             values = iter(run(*(t.clone() for t in (*self.tensors, *self.flat.tensors.values()))))
         found = []
         for call, *_ in self.calls:
-            parts = (call.arguments, call.results)
+            parts = call.arguments, call.results
             arguments, results = (tuple(next(values) for _ in part) for part in parts)
             begun, ended = next(values), next(values)
-            seconds = (ended - begun) / 1e9
-            found.append(TraceCall(call.path, call.method, arguments, results, seconds))
+            timed = arguments, results, (ended - begun) / 1e9
+            found.append(TraceCall(call.path, call.method, *timed))
         return found
 
     def add(self, kind: str, inputs: list[Any], type_: Any) -> Any:
@@ -333,22 +333,16 @@ class Flattener:
     def is_read(self, name: str) -> bool:
         """Whether a parameter is read at all; one that is not is taken off the inputs."""
         value = self.parameters[name]
-        if value.uses():
-            return True
-        position = [v.debugName() for v in self.graph.inputs()].index(value.debugName())
-        self.graph.eraseInput(position)
-        return False
-
-    def where(self, value: Any) -> str:
-        origin = self.flat.origins.get(value.debugName())
-        return origin.where if origin else value.debugName()
+        read = bool(value.uses())
+        if not read:
+            names = [v.debugName() for v in self.graph.inputs()]
+            self.graph.eraseInput(names.index(value.debugName()))
+        return read
 
     def inline(self, graph: Any, scope: str, arguments: list[Any]) -> list[Any]:
         """Copy a graph's nodes behind those already there; recursion is as deep as modules nest."""
-        values: dict[str, Any] = {
-            formal.debugName(): actual
-            for formal, actual in zip(graph.inputs(), arguments, strict=True)
-        }
+        formal = (value.debugName() for value in graph.inputs())
+        values: dict[str, Any] = dict(zip(formal, arguments, strict=True))
 
         def resolve(value: Any) -> Any:
             return self.whole(values[value.debugName()], value.type())

@@ -59,9 +59,8 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         except EngineError as wrong:
             said = f"The module {path} cannot be cut out of the trace. {wrong.message}"
             raise EngineError(wrong.kind, said, wrong.where, wrong.hint) from wrong
-        call = found[source.call - 1] if 0 < source.call <= len(found) else None
         _check_calls(whole.module, path, len(found), source.call)
-        assert call is not None
+        call = found[source.call - 1]
         formal = list(body(modules[0], call.method).inputs())[1:]
         names = unlike(v.debugName().partition(".")[0] for v in formal)
         arguments = dict(zip(names, call.arguments, strict=True))
@@ -110,14 +109,12 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
                     _run(whole, source)
     rows = []
     for path, module in whole.module.named_modules(remove_duplicate=False):
-        if LATER.search(path):
-            continue
-        calls = seen.get(paths[module], [])
-        kind = _kind(module)
-        count = sum(p.numel() for p in module.parameters())
-        types = (calls[0].arguments, calls[0].results) if calls else ((), ())
-        seconds = sum(c.seconds for c in calls) if calls else None
-        rows.append(ModuleRow(path, kind, count, len(calls), *types, seconds))
+        if not LATER.search(path):
+            calls = seen.get(paths[module], [])
+            count = sum(p.numel() for p in module.parameters())
+            types = (calls[0].arguments, calls[0].results) if calls else ((), ())
+            seconds = sum(c.seconds for c in calls) if calls else None
+            rows.append(ModuleRow(path, _kind(module), count, len(calls), *types, seconds))
     return tuple(rows)
 
 
@@ -127,12 +124,9 @@ def _opened(
     if not about.tensors:
         message = "This module gets no tensor, so there is nothing to run it on."
         raise EngineError("input", message, path, "Open the module around it.")
-    notes = [*whole.notes]
-    if calls > 1:
-        notes.append(f"The model calls this module {calls} times.")
-    notes += about.notes()
+    several = [f"The model calls this module {calls} times."] if calls > 1 else []
     inputs = tuple(t if call else t.detach().clone() for t in about.tensors)
-    more: Any = {"call": call, "calls": calls, "notes": tuple(notes)}
+    more: Any = {"call": call, "calls": calls, "notes": (*whole.notes, *several, *about.notes())}
     return replace(whole, module=module, names=about.names, inputs=inputs, **more)
 
 

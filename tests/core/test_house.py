@@ -37,7 +37,7 @@ LINES = {
     "bench": 3594,
     "commands": 3452,
     "core": 1381,
-    "engine": 42442,
+    "engine": 42117,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,
