@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3594,
+    "bench": 3647,
     "commands": 3452,
     "core": 1381,
     "engine": 42117,
