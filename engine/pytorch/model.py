@@ -649,18 +649,17 @@ def _first_run(
         raise EngineError("input", message, where, hint) from wrong
 
 
+_HERE = "~ <--- HERE"
+
+
 def _failed_at(text: str) -> str:
     """Which operator failed, in which module, by TorchScript's traceback.
 
     Arrows below calls mark them; the last is the operator, those before it call submodules by
     variables mostly of the submodules' names.
     """
-    lines = text.splitlines()
-    marked = []
-    for line, arrow in pairwise(lines):
-        if "~ <--- HERE" in arrow:
-            start, end = arrow.index("~"), arrow.rindex("~") + 1
-            marked.append(line[start:end].strip())
+    pairs = ((line, arrow) for line, arrow in pairwise(text.splitlines()) if _HERE in arrow)
+    marked = [line[a.index("~") : a.rindex("~") + 1].strip() for line, a in pairs]
     if not marked:
         return ""
     *calls, last = marked
@@ -682,11 +681,9 @@ def _trace(
         seen.append(flat_tensors(output))
         return seen[-1]
 
-    hooks = (
-        module.register_forward_hook(flat),
-        register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)),
-        register_module_forward_hook(lambda *_: watch.done.append(watch.inside.pop())),
-    )
+    hooks = [module.register_forward_hook(flat)]
+    hooks.append(register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)))
+    hooks.append(register_module_forward_hook(lambda *_: watch.done.append(watch.inside.pop())))
     try:
         with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
             warnings.simplefilter("always")
@@ -718,16 +715,13 @@ def _other_generators() -> bytes:
 
 def _that_ran(module: nn.Module, inputs: Tensors, watch: Watch) -> tuple[str, ...]:
     """Submodules traced before what cannot be, if the module itself runs, the largest first."""
-    done = dict.fromkeys(watch.done)
+    done = {watch.paths.get(inner, ""): inner for inner in watch.done if runs_alone(inner)}
     try:
         with torch.no_grad(), seeded(0), kept_buffers(module):
             module(*inputs)
     except Exception:  # the model's own code, which a person has been told of
         return ()
-    sizes: dict[str, int] = {}
-    for inner in done:
-        path = watch.paths.get(inner, "")
-        sizes[path] = sum(p.numel() for p in inner.parameters()) if runs_alone(inner) else 0
+    sizes = {path: sum(p.numel() for p in inner.parameters()) for path, inner in done.items()}
     whole = [p for p in sizes if sizes[p] and not any(p.startswith(f"{o}.") for o in sizes if o)]
     return tuple(sorted(filter(None, whole), key=lambda p: -sizes[p]))
 
@@ -759,9 +753,8 @@ _UNTRACED = (
 def _untraced(error: Exception, watch: Watch) -> EngineError:
     """That a model cannot be traced, in which module, and at which line of its own source."""
     text = str(error)
-    frames = ((f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__))
-    line = line_of(reversed([*frames]), watch.programs)
-    where = f"{watch.where}, {line}" if line else watch.where
+    frames = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
+    where = ", ".join(filter(None, (watch.where, line_of(reversed(frames), watch.programs))))
     for pattern, said, hint in _UNTRACED:
         if found := re.search(pattern, text):
             message = f"PyTorch cannot trace the model: {said.format(*found.groups())}"
