@@ -21,10 +21,8 @@ _HINT = "Save it again with tvm.ir.save_json, from a module that has no compiled
 
 Node = dict[str, Any]
 
-_EXPR = {
-    "relay." + n
-    for n in ("Function", "Var", "Call", "Constant", "Tuple", "TupleGetItem", "Let", "If")
-} | {"GlobalVar", "Op"}
+_EXPR_NAMES = "Function Var Call Constant Tuple TupleGetItem Let If"
+_EXPR = {"GlobalVar", "Op", *(f"relay.{name}" for name in _EXPR_NAMES.split())}
 _TYPE = {"relay.TensorType", "TupleType", "FuncType", "IncompleteType"}
 _SIZE = {"IntImm", "tir.Any"}
 _SPAN = {"Span", "SourceName", "SequentialSpan"}

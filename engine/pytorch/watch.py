@@ -62,9 +62,8 @@ def written_out() -> Any:
 
 
 class Watch(TorchFunctionMode):
-    """Writes into a trace, as `detach`, where gradients end; sees what cannot be written.
-
-    A `detach` stands only where a gradient would flow without it.
+    """Writes into a trace, as `detach`, where gradients end that would flow without it; sees what
+    cannot be written, and refuses (kind "operator") hooks of submodules on their gradients.
 
     Attributes:
         inside, done: modules that run now, outermost first, and those that have run; the tracer
@@ -74,9 +73,6 @@ class Watch(TorchFunctionMode):
         reads: sentences, in order, on numbers that the module reads out of a tensor that depends on
             an input, parameter or buffer.
         draws: where the module calls what may draw random numbers: modules and lines, in order.
-
-    Raises:
-        EngineError: kind "operator"; a submodule has hooks on its gradient.
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -1,6 +1,7 @@
 """Other inputs than a model's samples, of the same shapes: large, tiny, cancelling, edges, …"""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ _EDGES = (0.0, -0.0, *(s * v for v in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0) for s 
 _EDGES += tuple(s * v for v in (0.3, 0.35, 0.4, 0.45) for s in (1, -1))  # where series change
 _INTEGERS = (0, 1, -1, 2, *(v for p in (31, 53) for v in (2**p - 1, 2**p, 2**p + 1, -(2**p) - 1)))
 _WIDE = {"large": 2**55, "edges": 0}  # kinds in which integers leave the sample's range
+_Drawn = Callable[[torch.Size, torch.Generator], Tensor]
 _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
 
@@ -101,8 +103,8 @@ def _like(kind: str, sample: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randint(least, most + 1, shape, generator=generator).to(sample.dtype)
 
 
-def _normal(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    return torch.randn(shape, generator=generator)
+def _normal(shape: torch.Size, generator: torch.Generator, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(shape, generator=generator)
 
 
 def _cancelling(shape: torch.Size, generator: torch.Generator) -> Tensor:
@@ -124,7 +126,7 @@ def _edges(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return ties[: shape.numel()].reshape(shape)
 
 
-def _from(least: float, most: float) -> Callable[[torch.Size, torch.Generator], Tensor]:
+def _from(least: float, most: float) -> _Drawn:
     def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
         size = least + (most - least) * torch.rand(shape, generator=generator)
         return size * (2 * torch.randint(2, shape, generator=generator) - 1)
@@ -142,19 +144,8 @@ def _nonfinite(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return found.reshape(shape)
 
 
-_DRAWN: dict[str, Callable[[torch.Size, torch.Generator], Tensor]] = dict(
-    zip(
-        INPUTS[1:],
-        (
-            _normal,
-            lambda shape, generator: 1e4 * _normal(shape, generator),
-            lambda shape, generator: 1e-30 * _normal(shape, generator),
-            _cancelling,
-            _edges,
-            _from(88.0, 89.0),
-            _from(0.5e38, 1.5e38),
-            _nonfinite,
-        ),
-        strict=True,
-    )
+_WAYS: tuple[_Drawn, ...] = (
+    *(_normal, partial(_normal, scale=1e4), partial(_normal, scale=1e-30), _cancelling, _edges),
+    *(_from(88.0, 89.0), _from(0.5e38, 1.5e38), _nonfinite),
 )
+_DRAWN = dict(zip(INPUTS[1:], _WAYS, strict=True))
