@@ -191,15 +191,9 @@ def body(module: Any, method: str) -> Any:
 
 
 class Flattener:
-    """Inlines a traced module's forward() into one flat graph.
-
-    Args:
-        module: from `torch.jit.trace`, fresh or loaded.
-        input_names: what its inputs are to be called.
-        inputs: for their shapes and dtypes.
-        allowed: whether an operator may stand in it.
-        programs: see `engine.pytorch.watch.program_lines`.
-    """
+    """Inlines forward() of a module from `torch.jit.trace`, fresh or loaded, into one flat graph of
+    inputs with these names, and shapes and dtypes like these. `allowed` tells operators that may
+    stand in it; for `programs` see `engine.pytorch.watch.program_lines`."""
 
     def __init__(
         self,
@@ -231,13 +225,9 @@ class Flattener:
 
     def run(self, call: TraceCall | None = None) -> FlatTrace:
         """The graph, of forward() or of a call: of another method, with arguments in which the
-        tensors are the inputs, in order, each once.
-
-        Raises:
-            EngineError: kind "operator"; control flow around submodules, results other than
-                tensors, an operator that is not allowed, or too long a graph; kind "input": another
-                number of inputs than forward() takes.
-        """
+        tensors are the inputs, in order, each once. Refused are (kind "operator") control flow
+        around submodules, results other than tensors, an operator that is not allowed, and too long
+        a graph, and (kind "input") another number of inputs than forward() takes."""
         graph = body(self.module, "forward" if call is None else call.method)
         formal = list(graph.inputs())[1:]
         if call is not None:

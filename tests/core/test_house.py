@@ -37,7 +37,7 @@ LINES = {
     "bench": 3647,
     "commands": 3452,
     "core": 1381,
-    "engine": 42095,
+    "engine": 42084,
     "passes": 11059,
     "recorder": 1494,
     "samples": 585,

@@ -35,8 +35,7 @@ def inputs_of(
 
     Args:
         kind: in `engine.protocol.source.INPUTS`, but its first.
-        names: of the samples.
-        rows: by name, how many rows the model looks up, as far as known.
+        rows: how many rows the model looks up by samples of these names, as far as known.
         runs: whether the model runs on such inputs; None to not try.
     """
     counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
