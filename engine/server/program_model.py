@@ -1,16 +1,23 @@
 """A program that came without PyTorch, as the model that its numbers are compared with."""
 
+import atexit
+import contextlib
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
+from relascope.core.place import with_import_root
 from relascope.core.sizes import names_in, size_of
 from relascope.engine.protocol.results import IMPORTED, Branches, ModelInputs
 from relascope.engine.protocol.source import ModelSource
@@ -244,20 +251,77 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
     return tuple(torch.full_like(t, bool(given[n])) if n in given else t for n, t in pairs)
 
 
-def said(words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()) -> bytes:
-    """Words and arrays as a line of JSON and what follows it, for another process; see `heard`."""
+class Beside:
+    """A process that holds the other TVM, and answers by `answering`; begun anew where it ended.
+
+    Args:
+        module: what it runs.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._command = [sys.executable, "-m", module]
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Have it ready for a question; raises as `ask`."""
+        if self._running is None or self._running.poll() is not None:
+            env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
+            pipe = subprocess.PIPE
+            self._running = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, env=env)
+            atexit.register(self.end)
+            _heard(self._running.stdout)
+
+    def ask(
+        self, words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """What it answers.
+
+        Raises:
+            OSError, ValueError: it has ended, or never began.
+        """
+        self.start()
+        assert self._running is not None
+        into: Any = self._running.stdin
+        into.write(_said(words, arrays))
+        into.flush()
+        return _heard(self._running.stdout)
+
+    def end(self) -> str:
+        """End it where it has not; how it ended, in words."""
+        if self._running is None:
+            return "it never began"
+        self._running.kill()
+        self._running.communicate()
+        code = self._running.returncode
+        return signal.Signals(-code).name if code < 0 else "it does not say why"
+
+
+def answering(
+    begin: Callable[[], Callable[..., tuple[Mapping[str, Any], Collection[np.ndarray]]]],
+) -> None:
+    """Answer `Beside`, until nobody asks, by what `begin` gives: a function of the arrays and, by
+    name, of the words. What else is printed goes to the errors."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    answer, said = begin(), _said({})
+    with contextlib.suppress(OSError, ValueError):  # nobody asks any more
+        while True:
+            out.write(said)
+            out.flush()
+            words, arrays = _heard(sys.stdin.buffer)
+            said = _said(*answer(arrays, **words))
+
+
+def _said(words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()) -> bytes:
+    """Words and arrays as a line of JSON and what follows it."""
     buffer = io.BytesIO()
     np.savez(buffer, *arrays)
     content = buffer.getvalue()
     return json.dumps({**words, "bytes": len(content)}).encode() + b"\n" + content
 
 
-def heard(stream: IO[bytes]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """The message of `said` from another process.
-
-    Raises:
-        ValueError: it is missing, or incomplete.
-    """
+def _heard(stream: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The words and arrays of `_said`; a ValueError where some are missing."""
     words = json.loads(stream.readline())
     with np.load(io.BytesIO(stream.read(words.pop("bytes")))) as found:
         return words, [found[f"arr_{i}"] for i in range(len(found.files))]

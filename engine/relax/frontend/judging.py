@@ -2,13 +2,10 @@
 
     python -m relascope.engine.relax.frontend.judging
 
-`engine.relay.frontend.judge` asks on the standard streams: {"text", "name", "arrays": names or
-null} with the arrays. The answer is {"why"}, what PyTorch has no counterpart of, with the results.
+`engine.relay.frontend.judge` asks with a module's JSON, its file's name, and the names of the
+arrays, or None. The answer is {"why"}, what PyTorch has no counterpart of, with the results.
 """
 
-import contextlib
-import os
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +14,7 @@ import numpy as np
 from relascope.core.errors import EngineError
 from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
-from relascope.engine.server.program_model import heard, said
+from relascope.engine.server.program_model import answering
 
 
 @lru_cache(4)
@@ -32,24 +29,17 @@ def _told(text: str, name: str) -> tuple[Any, str]:
     return mod, unknown(mod)
 
 
-def main() -> None:
-    """Answer until nobody asks."""
-    answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    with contextlib.suppress(ValueError):  # nobody asks any more
-        while True:
-            question, values = heard(sys.stdin.buffer)
-            names = question.pop("arrays")
-            mod, why = _told(**question)
-            results: list[np.ndarray] = []
-            if names is not None and not why:
-                try:
-                    results = ByOperator(mod, {})(dict(zip(names, values, strict=True)))
-                except NotImplementedError as other:
-                    why = str(other)
-            answer.write(said({"why": why}, results))
-            answer.flush()
+def _judged(
+    arrays: list[np.ndarray], text: str, name: str, names: list[str] | None
+) -> tuple[dict[str, str], list[np.ndarray]]:
+    mod, why = _told(text, name)
+    if names is None or why:
+        return {"why": why}, []
+    try:
+        return {"why": ""}, ByOperator(mod, {})(dict(zip(names, arrays, strict=True)))
+    except NotImplementedError as other:
+        return {"why": str(other)}, []
 
 
 if __name__ == "__main__":
-    main()
+    answering(lambda: _judged)

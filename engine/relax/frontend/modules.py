@@ -1,10 +1,5 @@
 """Relax modules from files: TVMScript, and TVM's JSON. Nothing of a file is run to read it."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +10,6 @@ from tvm import relax
 from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of, reporting
-from relascope.core.place import with_import_root
 from relascope.engine.files.formats import is_relax_json
 from relascope.engine.files.program_file import (
     Pieces,
@@ -34,7 +28,8 @@ from relascope.engine.relax.frontend.branches import branches_of, forced
 from relascope.engine.relax.frontend.by_operator import ByOperator, unknown
 from relascope.engine.relax.frontend.from_relay import from_relay
 from relascope.engine.relax.frontend.programs import imported, others
-from relascope.engine.server.program_model import Imported, Judge
+from relascope.engine.server.program_model import Beside, Imported, Judge
+from relascope.passes.relax.ir.rewrite import everything
 
 _CODE = {"ExternFunc", "If", "Then", "Else", "SeqExpr", "macro", "function", "rewriter", "emit_te"}
 _FAMILIES = ("nn", "image", "vision", "grad", "builtin", "memory", "vm")
@@ -112,7 +107,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = forced(mod, computed, dict(source.sides)) if source.sides else mod
         # What writes into memory must stay in its order.
         mod = mod if code else _one_block(mod)
-    made, notes = imported(mod, pieces.params, path.name), []
+    made, notes = imported(mod, pieces.params, path.name), list[str]()
     program, judge = replace(made.program, code=code), made.judge
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
@@ -126,9 +121,8 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         judge = Judge(PYTORCHS_OPERATORS, run)
     if ill := _ill_formed(mod):
         notes.append(f"TVM says that it is not well-formed: {ill}")
-    notes += [shown] if shown else []
-    notes = (*notes, *made.notes)
-    return replace(made, program=program, judge=judge, branches=branches, notes=notes)
+    notes += [*([shown] if shown else []), *made.notes]
+    return replace(made, program=program, judge=judge, branches=branches, notes=tuple(notes))
 
 
 def _read(pieces: Pieces, name: str) -> Any:
@@ -147,24 +141,14 @@ def _read(pieces: Pieces, name: str) -> Any:
 
 def _json_of(pieces: Pieces, name: str) -> str:
     """A Relay module's text as TVM's JSON; a process of its own reads it, by a TVM with Relay."""
-    asked = {"text": pieces.text, "params": [*pieces.params], "name": name}
-    env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
-    command = [sys.executable, "-m", "relascope.engine.relay.frontend.as_json"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
-    ) as process:
-        assert process.stdout is not None
-        with uncounted("starting a TVM with Relay"):
-            process.stdout.readline()  # it says that it is ready
-        answer, errors = process.communicate(json.dumps(asked))
+    beside = Beside("relascope.engine.relay.frontend.as_json")
     try:
-        told = json.loads(answer)
-    except ValueError:
-        last = (lines_of(errors) or ["it does not say why"])[-1]
-        code = process.returncode
-        how = signal.Signals(-code).name if code < 0 else last[:200]
-        raise reader_failed(name, how) from None
+        with uncounted("starting a TVM with Relay"):
+            beside.start()
+        told, _ = beside.ask({"text": pieces.text, "params": [*pieces.params], "name": name})
+    except (OSError, ValueError):
+        raise reader_failed(name, beside.end()) from None
+    beside.end()
     if "error" in told:
         raise EngineError(**told["error"])
     return str(told["json"])
@@ -184,9 +168,7 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
             continue
         if function.attrs and "Codegen" in function.attrs.keys():  # noqa: SIM118
             found[f"the compiler {function.attrs['Codegen']}"] = None
-        met: list[Any] = []
-        relax.analysis.post_order_visit(function, met.append)
-        for one in met:
+        for one in everything(function):
             op = str(one.name) if isinstance(one, tvm.ir.Op) else ""
             if isinstance(one, relax.ExternFunc):
                 found[str(one.global_symbol)] = None

@@ -2,19 +2,19 @@
 
     python -m relascope.engine.relay.frontend.as_json
 
-prints a line when started, reads {"text", "params", "name"} as JSON, and prints {"json"}, or
-{"error"} with an EngineError's parts. TVM's parser may end the process.
+is asked with what `as_json` takes, and answers {"json"}, or {"error"} with an EngineError's parts.
+TVM's parser may end the process.
 """
 
 import importlib
-import json
-import os
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.program_file import Pieces
+from relascope.engine.server.program_model import answering
 
 
 def as_json(text: str, params: list[str], name: str) -> str:
@@ -36,28 +36,26 @@ def as_json(text: str, params: list[str], name: str) -> str:
         return str(tvm.ir.save_json(tvm.relay.transform.InferType()(mod)))
 
 
-def main() -> None:
+def _begin() -> Callable[..., tuple[dict[str, Any], tuple[()]]]:
     from relascope.engine.relay.tvm.boot import boot
 
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     missing: EngineError | None = None
     try:
         boot()
         importlib.import_module("relascope.engine.relay.frontend.modules")
     except EngineError as error:  # there is no TVM with Relay here
         missing = error
-    print(file=answer, flush=True)
-    asked = json.load(sys.stdin)  # first: who reads a line may read on, and would lose the answer
-    try:
-        if missing:
-            raise missing
-        result: dict[str, object] = {"json": as_json(**asked)}
-    except EngineError as error:
-        result = {"error": error.to_json()}
-    json.dump(result, answer)
-    answer.close()
+
+    def answer(_: Any, **asked: Any) -> tuple[dict[str, Any], tuple[()]]:
+        try:
+            if missing:
+                raise missing
+            return {"json": as_json(**asked)}, ()
+        except EngineError as error:
+            return {"error": error.to_json()}, ()
+
+    return answer
 
 
 if __name__ == "__main__":
-    main()
+    answering(_begin)

@@ -83,6 +83,13 @@ def bindings(function: Any) -> list[Binding]:
     return found
 
 
+def everything(function: Any) -> list[Any]:
+    """All expressions in a function, those inside of others first."""
+    found: list[Any] = []
+    relax.analysis.post_order_visit(function, found.append)
+    return found
+
+
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
     """What a function with the bindings `bound` returns, nested tuples flattened, as variables and
     constants."""

@@ -62,6 +62,11 @@ def saved(folder, suffix, mod=None):
     return folder / "mod.tar"
 
 
+def opened(folder, text, suffix="py"):
+    (folder / f"mod.{suffix}").write_text(text)
+    return read_program(folder / f"mod.{suffix}", ModelSource(f"mod.{suffix}"), silent)
+
+
 @pytest.mark.parametrize("suffix", ["py", "json"])
 def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
     found = read_program(saved(tmp_path, suffix), ModelSource("mod.tar"), silent)
@@ -111,17 +116,15 @@ class Module:
         y = {value}
         return y
 """
-    (tmp_path / "mod.py").write_text(text.lstrip())
     with pytest.raises(EngineError, match=HOSTILE[value]):
-        read_program(tmp_path / "mod.py", ModelSource(""), silent)
+        opened(tmp_path, text.lstrip())
 
 
 def test_code_in_json_is_refused(tmp_path):
     for name in ("runtime.Module", "node.AttrFunc"):
         text = f'{{"root_index": 0, "nodes": [{{"type": "{name}", "data": {{}}}}]}}'
-        (tmp_path / "mod.json").write_text(text)
         with pytest.raises(EngineError, match="is of the type"):
-            read_program(tmp_path / "mod.json", ModelSource(""), silent)
+            opened(tmp_path, text, "json")
 
 
 def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
@@ -156,9 +159,8 @@ EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
     ],
 )
 def test_what_is_no_module_of_relax_is_refused(tmp_path, text, why):
-    (tmp_path / "mod.py").write_text(text)
     with refused(says=why):
-        read_program(tmp_path / "mod.py", ModelSource(""), silent)
+        opened(tmp_path, text)
 
 
 PAIR = 'x: R.Tuple(R.Tensor((2,), "float32"))'
@@ -192,8 +194,7 @@ def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
     ],
 )
 def test_code_that_a_text_names_is_told(tmp_path, body, named):
-    (tmp_path / "mod.relax").write_text(module(function(body)))
-    program = read_program(tmp_path / "mod.relax", ModelSource(""), silent).program
+    program = opened(tmp_path, module(function(body)), "relax").program
     assert named in program.code
 
 
@@ -216,8 +217,7 @@ def test_a_recursion_is_drawn_once(tmp_path):
 
 def test_one_function_is_main_whatever_its_name(tmp_path):
     for text in (function(name="only"), module(function(name="only"))):
-        (tmp_path / "mod.py").write_text(f"from tvm.script import relax as R\n\n{text}")
-        found = read_program(tmp_path / "mod.py", ModelSource(""), silent)
+        found = opened(tmp_path, f"from tvm.script import relax as R\n\n{text}")
         assert [str(t) for t in found.outputs] == ["float32[2, 4]"]
 
 
@@ -229,8 +229,7 @@ def @main(%x: Tensor[(2, 4), float32], %layer.w: Tensor[(4, 4), float32]) {
 
 
 def test_relays_text_is_told_in_relax(tmp_path):
-    (tmp_path / "mod.relay").write_text(DENSE)
-    found = read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
+    found = opened(tmp_path, DENSE, "relay")
     assert found.notes[0].startswith("A Relay module, written in Relax as ")
     assert [n for n, _ in found.inputs] == ["x", "layer.w"]
     given = {"x": np.ones((2, 4), "float32"), "layer.w": WEIGHT}
@@ -241,9 +240,8 @@ def test_relays_text_is_told_in_relax(tmp_path):
 
 def test_relays_text_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
     deep = DENSE.replace("add(", "(" * 200_000)
-    (tmp_path / "mod.relay").write_text(deep)
     with refused("reader", r"TVM's own reader fails over it \(SIGSEGV\)"):
-        read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
+        opened(tmp_path, deep, "relay")
     monkeypatch.setenv("RELASCOPE_RELAY_TVM", str(tmp_path))
     with refused("engine", "holds no tvm"):
         read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
@@ -251,9 +249,8 @@ def test_relays_text_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 def test_what_json_holds_beside_plain_functions_is_refused(tmp_path):
     variable = relax.Var("x", relax.TensorType((2,), "float32"))
-    (tmp_path / "mod.json").write_text(tvm.ir.save_json(variable))
     with refused(says="no module"):
-        read_program(tmp_path / "mod.json", ModelSource(""), silent)
+        opened(tmp_path, tvm.ir.save_json(variable), "json")
 
 
 def test_a_function_that_json_calls_by_name_is_told(tmp_path):

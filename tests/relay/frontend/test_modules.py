@@ -74,6 +74,11 @@ def saved(folder, suffix, mod=None):
     return folder / "mod.tar"
 
 
+def opened(folder, text, suffix="json"):
+    (folder / f"mod.{suffix}").write_text(text)
+    return read_program(folder / f"mod.{suffix}", ModelSource(f"mod.{suffix}"), silent)
+
+
 @pytest.mark.parametrize("suffix", ["relay", "json"])
 def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
     found = read_program(saved(tmp_path, suffix), ModelSource("mod.tar"), silent)
@@ -87,20 +92,18 @@ def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
 def test_a_module_that_was_parsed_is_read_from_json_with_its_text(tmp_path):
     mod = relay.parse(f'#[version = "0.0.5"]\n{PLAIN}\n')
     text = tvm.ir.save_json(relay.transform.InferType()(mod))
-    (tmp_path / "mod.json").write_text(text)
-    assert read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent).outputs
+    assert opened(tmp_path, text).outputs
     document = json.loads(text)
     node = next(n for n in document["nodes"] if "repr_b64" in n)
     for wrong in ("no base 64", node["repr_b64"][12:], 7):
         node["repr_b64"] = wrong
-        (tmp_path / "mod.json").write_text(json.dumps(document))
         with pytest.raises(EngineError, match="has no text"):
-            read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+            opened(tmp_path, json.dumps(document))
 
 
 def test_its_numbers_are_held_against_pytorchs_operators(tmp_path, monkeypatch):
-    session, asked, ask = RelaySession(), [], judge._Process.ask
-    monkeypatch.setattr(judge._Process, "ask", lambda *given: asked.append(given) or ask(*given))
+    session, asked, ask = RelaySession(), [], judge.Beside.ask
+    monkeypatch.setattr(judge.Beside, "ask", lambda *given: asked.append(given) or ask(*given))
     source = source_from_file(saved(tmp_path, "relay"))
     assert session.load(source, progress=silent).against == "PyTorch, operator by operator"
     assert not asked, "its process takes seconds to start"
@@ -277,9 +280,8 @@ def test_sizes_left_open_are_given_by_inputs(tmp_path):
 
 def test_files_of_the_other_engine_name_it(tmp_path):
     script = "@I.ir_module\nclass Module:\n    pass\n"
-    (tmp_path / "mod.py").write_text(f"from tvm.script import ir as I\n\n{script}")
     with refused(match="is TVMScript, which is Relax", hint="Choose the engine Relax"):
-        read_program(tmp_path / "mod.py", ModelSource("mod.py"), silent)
+        opened(tmp_path, f"from tvm.script import ir as I\n\n{script}", "py")
 
 
 def test_a_variable_that_nobody_binds_is_not_well_formed():
@@ -298,15 +300,13 @@ def test_an_onnx_file_is_read(tmp_path):
 
 
 def test_what_the_json_holds_beside_a_module_is_no_program(tmp_path):
-    (tmp_path / "mod.json").write_text(tvm.ir.save_json(relay.var("x", shape=(2,))))
     with pytest.raises(EngineError, match="is a Var, and no module"):
-        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+        opened(tmp_path, tvm.ir.save_json(relay.var("x", shape=(2,))))
     kernel = tvm.IRModule({"main": module()["main"]})
     x = te.placeholder((2,), name="x")
     kernel["kernel"] = te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0)])
-    (tmp_path / "mod.json").write_text(tvm.ir.save_json(kernel))
     with pytest.raises(EngineError, match=r"tir\.PrimFunc among its functions"):
-        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+        opened(tmp_path, tvm.ir.save_json(kernel))
 
 
 def test_arguments_are_in_order_and_named_apart(tmp_path):
@@ -317,9 +317,8 @@ def test_arguments_are_in_order_and_named_apart(tmp_path):
     assert [str(p.name_hint) for p in found.program.main.params] == ["x", "1.weight"]
     one, other = (relay.var("x", shape=(2,)) for _ in range(2))
     mod = tvm.IRModule.from_expr(relay.Function([one, other], one + other))
-    (tmp_path / "mod.json").write_text(tvm.ir.save_json(mod))
     with pytest.raises(EngineError, match="have one name"):
-        read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
+        opened(tmp_path, tvm.ir.save_json(mod))
 
 
 def branching():
