@@ -1,6 +1,7 @@
 """Modules whose gradients are tested in both engines, and the comparison with PyTorch's."""
 
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 
 from answers import quiet
 from limits import GRADIENT, LIMITS, POINTWISE, rounding
-from quick import QUICK
+from quick import ENGINE, QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.request import BuildRequest
@@ -104,6 +105,18 @@ class Several(nn.Module):
         return self.fc(x), count + 1, (x * 2, torch.tanh(x))
 
 
+class Statistics(nn.Module):
+    """A batch norm whose running mean something else reads, too, before or after it moves."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.norm, self.before = nn.BatchNorm1d(3), before
+
+    def forward(self, x):
+        mean = self.norm.running_mean * 2 if self.before else 0
+        return self.norm(x) + (mean if self.before else self.norm.running_mean)
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -114,55 +127,82 @@ class Net(nn.Module):
         return torch.sigmoid(self.drop(torch.softmax(self.fc(x), -1)))
 
 
-class Engine:
-    """What tests of training do in either engine: import, take the gradient, split, run."""
-
-    def __init__(self, ir, import_model, to_graph, split, runtime):
-        self.ir, self.import_model, self.to_graph = ir, import_model, to_graph
-        self.split, self.runtime = split, runtime
-
-    def imported(self, module, *inputs, training=True, dtype="float32"):
-        names = tuple(f"x{i}" for i in range(len(inputs)))
-        source = ModelSource("module", training=training, dtype=dtype)
-        model = model_from_module(module.train(training), names, inputs, source, quiet)
-        return model, self.import_model(model, quiet)
-
-    def passes(self, program, names):
-        """The program after some passes, given as a list of names or a pipeline's text."""
-        for name in names.split("|") if isinstance(names, str) else names:
-            program = info(self.ir, name).load()(program)
-        return program
-
-    def joint(self, program):
-        return self.passes(program, [s.name for s in default_pipeline(self.ir, True)])
-
-    def split_by(self, program, strategy="keep_all"):
-        graph, exprs = self.to_graph(program)
-        return self.split(program, graph, exprs, cut(graph, strategy).ids)
-
-    def step(self, model, program, strategy="keep_all", target=QUICK):
-        parts = self.split_by(program, strategy)
-        built = self.runtime.step(program, parts, BuildOptions(target, opt_level=1))
-        values = values_of(model, program)
-        outputs, captures = built.forward(values)
-        return outputs, built.backward({**values, **captures})
+def _named(place, name):
+    return getattr(import_module(f"relascope.{place}"), name)
 
 
-def total(engine, model, program, strategy):
+runtime = import_module(f"relascope.engine.{ENGINE}.building.runtime")
+import_model = _named(f"engine.{ENGINE}.frontend.importer", "import_model")
+to_graph = _named(f"engine.{ENGINE}.draw.to_graph", "to_graph")
+split = _named(f"passes.{ENGINE}.training.split", "split")
+
+
+def imported(module, *inputs, training=False, dtype="float32"):
+    """A module's model and program, in the engine of this process."""
+    kind = getattr(torch, dtype)
+    inputs = tuple(i.to(kind) if i.is_floating_point() else i for i in inputs)
+    source = ModelSource("module", training=training, dtype=dtype)
+    names = tuple(f"x{i}" for i in range(len(inputs)))
+    model = model_from_module(module.to(kind).train(training), names, inputs, source, quiet)
+    return model, import_model(model, quiet)
+
+
+trained = partial(imported, training=True)
+
+
+def passes(program, names):
+    """The program after some passes, given as a list of names or a pipeline's text."""
+    for name in names.split("|") if isinstance(names, str) else names:
+        program = info(ENGINE, name).load()(program)
+    return program
+
+
+def joint(program):
+    return passes(program, [s.name for s in default_pipeline(ENGINE, True)])
+
+
+def split_by(program, strategy="keep_all"):
+    graph, exprs = to_graph(program)
+    return split(program, graph, exprs, cut(graph, strategy).ids)
+
+
+def step(model, program, strategy="keep_all", target=QUICK):
+    parts = split_by(program, strategy)
+    built = runtime.step(program, parts, BuildOptions(target, opt_level=1))
+    values = values_of(model, program)
+    outputs, captures = built.forward(values)
+    return outputs, built.backward({**values, **captures})
+
+
+def run(model, program):
+    """The program's outputs on the model's inputs, built without any optimisation."""
+    built = runtime.step(program, None, BuildOptions(QUICK, opt_level=0))
+    return built.forward(values_of(model, program))[0]
+
+
+def error(model, program):
+    """The largest difference to PyTorch's outputs, over each output's scale; types must agree."""
+    ours, theirs = run(model, program), model.forward()
+    assert [(a.shape, a.dtype) for a in ours] == [(b.shape, b.dtype) for b in theirs]
+    pairs = [(a.double(), b.double()) for a, b in zip(ours, theirs, strict=True)]
+    return max(float((a - b).abs().max() / max(b.abs().max(), 1e-30)) for a, b in pairs)
+
+
+def total(model, program, strategy):
     """A cut's total, what its forward hands over, and the masks that the backward takes, in bytes.
 
     Captures that share a storage are handed over each by itself, so only those with bytes of their
     own count. Results and gradients, too."""
     masks = draw_masks(program.masks, model.source.seed)
-    parts = engine.split_by(program, strategy)
-    built = engine.runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
+    parts = split_by(program, strategy)
+    built = runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
     values = values_of(model, program)
     outputs, captures = built.forward(values)
     rows = zip(parts.cut.captures, parts.capture_names, strict=True)
     handed = sum(captures[name].nbytes for row, name in rows if row.bytes)
     taken = sum(masks[m.name].nbytes for m in parts.backward.masks)
     assert parts.cut.mask_bytes == taken
-    document = cut_document(cut(engine.to_graph(program)[0], strategy))
+    document = cut_document(cut(to_graph(program)[0], strategy))
     shown = sum(row["bytes"] for row in (*document["captures"], *document["masks"]))
     assert shown == document["bytes"] == parts.cut.bytes
     return (parts.cut.bytes, handed, taken), outputs, built.backward({**values, **captures})
@@ -170,7 +210,7 @@ def total(engine, model, program, strategy):
 
 def values_of(model, program):
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
-    floating = [g for g in model.grad_outs() if g.is_floating_point()]
+    floating = [g for g in model.grad_outs() if g.is_floating_point()] if program.grad_outs else []
     return {
         **inputs,
         **model.parameters,

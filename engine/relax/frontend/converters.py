@@ -360,8 +360,8 @@ class Converter(ExportedProgramImporter):
         result, batch_mean, spread = self.by_batch(data, gamma, beta, epsilon)
         if mean is not None:
             count = math.prod(shape(data)) // shape(data)[1]
-            self.move(node, mean, batch_mean, momentum)
-            self.move(node, variance, self.times(spread, count / (count - 1)), momentum)
+            self.move(node, 3, mean, batch_mean, momentum)
+            self.move(node, 4, variance, self.times(spread, count / (count - 1)), momentum)
         return result
 
     def by_statistics(
@@ -409,10 +409,11 @@ class Converter(ExportedProgramImporter):
             data = self.op.mean(data, [axis], keepdims=True)
         return data
 
-    def move(self, node: Node, running: Any, new: Any, momentum: float) -> None:
-        """Move a running statistic towards a batch's, (1, channels, 1, ...)."""
-        name = str(getattr(running, "name", ""))
-        if name not in self.model.buffers or name in self.updates:
+    def move(self, node: Any, place: int, running: Any, new: Any, momentum: float) -> None:
+        """Move a running statistic, an argument, towards a batch's, (1, channels, 1, ...)."""
+        name, read = str(getattr(running, "name", "")), node.args[place]
+        later = sum(reader not in self.env for reader in read.users) > 1  # of which this is one
+        if name not in self.model.buffers or name in self.updates or later:
             self.refuse(node, *unlike.SHARED_STATISTICS)
         kind, dtype = self.model.buffers[name].dtype, node.meta["val"].dtype
         new = self.op.reshape(new, list(shape(running)))

@@ -135,32 +135,30 @@ class _Joint:
                 return drawn
             return args[0] * (drawn.to(getattr(torch, mask.dtype)) * mask.scale)
         if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
-            return self.batch_norm(node, *args)
+            return self.batch_norm(node, env, *args)
         try:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         except RuntimeError as wrong:
             self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
 
-    def batch_norm(self, node: Node, *given: Any) -> Any:
+    def batch_norm(self, node: Node, env: dict[Node, Any], *given: Any) -> Any:
         """A batch norm by the batch, and where its running statistics move to."""
         data, gamma, beta, mean, variance, _, momentum, epsilon = given[:8]
         axes = [i for i in range(data.dim()) if i != 1]
         count = data.numel() // data.shape[1]
+        names = dict(zip(self.placeholders, self.trace.arguments, strict=True))
         with torch.no_grad():
             spread, middle = torch.var_mean(data, axes, correction=0)
             unbiased = spread * (count / (count - 1))
             for index, old, new in ((3, mean, middle), (4, variance, unbiased)):
-                name = self.argument(node.args[index])
-                if name not in self.model.buffers or name in self.updates:
+                read: Any = node.args[index]
+                name = names.get(read, "")
+                known = name in self.model.buffers and name not in self.updates
+                if not known or any(r not in env for r in read.users if r is not node):
                     self.refuse(node.meta["origin"], *SHARED_STATISTICS)
                 self.updates[name] = old * (1 - momentum) + new * momentum
         scale = gamma, beta, None, None, True, momentum, epsilon, False
         return _aten.batch_norm.default(data, *scale)
-
-    def argument(self, node: Any) -> str:
-        if node not in self.placeholders:
-            return ""
-        return self.trace.arguments[self.placeholders.index(node)]
 
     def gradients(
         self, outputs: list[Any], given: tuple[Any, ...], grad_outs: list[Any]

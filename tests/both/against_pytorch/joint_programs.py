@@ -7,17 +7,16 @@ from torch.nn import functional as F
 
 import small_models  # noqa: F401
 from answers import quiet, refused
-from gradients import Fn, Several, compare, draw
+from gradients import Fn, Several, compare, draw, import_model, joint, passes, step, trained
 from image_parts import PARTS, norms, part
 from limits import LIMITS, close
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model, model_from_module
-from training import ENGINE, imported, joint, passes, step
 
 
 def sample_in_train_mode_agrees(sample, dtype):
     model = load_model(ModelSource(sample, training=True, dtype=dtype), quiet)
-    program = joint(ENGINE.import_model(model, quiet))
+    program = joint(import_model(model, quiet))
     assert program.masks, "without dropout this would show nothing of train mode"
     assert all(m.rate > 0 for m in program.masks)
     outputs, gradients = step(model, program)
@@ -25,10 +24,11 @@ def sample_in_train_mode_agrees(sample, dtype):
 
 
 def traced(module, image, dtype="float32"):
+    """As it is, in the mode of each of its parts."""
     to = getattr(torch, dtype)
     source = ModelSource("module", training=True, dtype=dtype)
     model = model_from_module(module.to(to), ("x",), (image.to(to),), source, quiet)
-    return model, ENGINE.import_model(model, quiet)
+    return model, import_model(model, quiet)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def traced(module, image, dtype="float32"):
 def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
     source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
     model = load_model(source, quiet)
-    outputs, gradients = step(model, joint(ENGINE.import_model(model, quiet)), "min_cut")
+    outputs, gradients = step(model, joint(import_model(model, quiet)), "min_cut")
     compare(model, outputs, gradients)
 
 
@@ -74,7 +74,7 @@ def test_gradients_and_running_statistics_agree(name, dtype):
 
 
 def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
-    model, program = imported(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
+    model, program = trained(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
     rooted = passes(program, "root_grad_out")
     assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
     made = joint(program)
@@ -85,7 +85,7 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
 
 
 def test_a_model_without_floating_output_has_no_gradient():
-    _, program = imported(Fn(lambda x: x > 0), torch.randn(2, 3))
+    _, program = trained(Fn(lambda x: x > 0), torch.randn(2, 3))
     with refused("pass", "floating"):
         passes(program, "root_grad_out")
 
@@ -103,7 +103,7 @@ class Outer(nn.Module):
 
 def test_an_operator_without_gradient_is_named_with_its_module():
     module, kernel = Outer(lambda x: F.conv_transpose3d(x, kernel)), torch.ones(1, 1, 2, 2, 2)
-    _, program = imported(module, torch.randn(1, 1, 3, 3, 3))
+    _, program = trained(module, torch.randn(1, 1, 3, 3, 3))
     where = "nn.conv3d_transpose from aten::_convolution in inner"
     with refused("pass", "nn.conv3d_transpose", where=where):
         passes(program, "root_grad_out|gradient")
@@ -112,6 +112,6 @@ def test_an_operator_without_gradient_is_named_with_its_module():
 def test_integers_may_lack_a_gradient():
     """No gradient flows through the index, so argsort needs none."""
     module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
-    model, program = imported(module.double(), draw(4, 3), dtype="float64")
+    model, program = trained(module, draw(4, 3), dtype="float64")
     outputs, gradients = step(model, joint(program))
     compare(model, outputs, gradients)

@@ -1,13 +1,18 @@
-"""PyTorch's own table of operators (`bench/oracles/operators.py`): none is wrong, none crashes."""
+"""PyTorch's own table of operators (`bench/oracles/operators.py`), and forms of them in which TVM's
+importers went wrong: none is wrong, none crashes."""
 
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
+import torch
+from torch.nn import functional as F
 
 import defaults
 import operators
+from gradients import Fn, error, imported, run
+from limits import POINTWISE, rounding
 from quick import ENGINE, QUICK
 from relascope.engine.in_process import load_engine
 
@@ -88,3 +93,113 @@ def test_all_operators_are_right_or_refused(tmp_path):
     for phase, least in RIGHT[ENGINE].items():
         found = Counter(operators.verdicts(rows, phase, "float32").values())
         assert found["right"] + found["elements"] >= least, found
+
+
+X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+SCALE = torch.linspace(-1, 2, 8)
+FORMS = {
+    "negative index": lambda x: x[:, torch.tensor([0, -1, -6])],
+    "negative index computed": lambda x: x[:, (x.sum() * 0).to(torch.int64).reshape(1) - 2],
+    "add alpha": lambda x: torch.add(x, x * 2, alpha=3),
+    "sub alpha": lambda x: torch.sub(x, 2.0, alpha=0.5),
+    "alpha of tensors": lambda x: torch.add(x, x * x, alpha=3) - torch.sub(x, x * x, alpha=2),
+    "rsub": lambda x: 3 - x,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "softmax dtype": lambda x: F.softmax(x, -1, dtype=torch.float64),
+    "log_softmax": lambda x: F.log_softmax(x, 1),
+    "mean dtype": lambda x: x.mean(1, dtype=torch.float64),
+    "mean whole": lambda x: x.mean(),
+    "sum of bool": lambda x: (x > 0).sum(1),
+    "std": lambda x: x.std(-1) + x.std(-1, correction=0) + x.std(-1, correction=1.3),
+    "var": lambda x: x.var(1, keepdim=True),
+    "div floor": lambda x: torch.div(x, 0.3, rounding_mode="floor"),
+    "div trunc": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
+    "to bool": lambda x: x.round().to(torch.bool).to(torch.float32),
+    "to int8": lambda x: (x * 10).to(torch.int8).to(torch.float32),
+    "zeros_like": lambda x: torch.zeros_like(x.double()) + torch.ones_like(x, dtype=torch.float64),
+    "full_like": lambda x: torch.full_like(x, 0.25) * x,
+    "chunk": lambda x: x.chunk(3, 2)[2] * 2,
+    "tensor_split": lambda x: torch.tensor_split(x, 4, 1)[1] * 2,
+    "layer norm without a shift": lambda x: F.layer_norm(x, (8,), SCALE.to(x), None, 1e-3),
+    "layer norm bare": lambda x: F.layer_norm(x, (8,)),
+    "group norm bare": lambda x: F.group_norm(x, 3),
+    "elu": lambda x: F.elu(x, 0.7),
+    "elu scaled": lambda x: torch.ops.aten.elu(x, 0.5, 2.0, 3.0) + F.celu(x, 0.7) + F.selu(x),
+    "softplus": lambda x: F.softplus(x, 2.0),
+    "hardswish": lambda x: F.hardswish(x) + F.hardsigmoid(x),
+    "matmul": lambda x: x @ x.transpose(1, 2),
+    "baddbmm": lambda x: torch.baddbmm(x[..., :6], x, x.transpose(1, 2), beta=0.5, alpha=2),
+    "index": lambda x: x[:, 1:5:2, -1],
+    "masked_fill": lambda x: x.masked_fill(x > 0.5, float("-inf")).softmax(-1),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, scale=0.3),
+    "attention causal": lambda x: F.scaled_dot_product_attention(*[x[None]] * 3, is_causal=True),
+    "constant": lambda x: x + torch.linspace(0.1, 0.8, 8, dtype=torch.float64),
+    "long constant": lambda x: x[..., torch.tensor([2, 0])] * torch.tensor([[2**40, 1]]),
+    "in place": lambda x: (x * 2).add_(1).relu_(),
+    "linear of a vector": lambda x: F.linear(x[0, 0], x[0]) + F.linear(x[1], x[0, 0]),
+    "square of integers": lambda x: x.to(torch.int64) ** 3 + x.to(torch.int32).square(),
+    "expand": lambda x: x[:, :1].expand(-1, 5, -1) * 2,
+    "composed": lambda x: torch.kron(x[0], x[1]),
+    "composed of parts": lambda x: torch.hstack(torch.vsplit(x, 2)),
+    "composed of two results": lambda x: torch.stack(torch.aminmax(x, dim=1)),
+    "composed in turn": lambda x: torch.diag_embed(x, 1).diagonal(0, -1, 0).expm1(),
+    "in place of bools": lambda x: (x * 2).gt_(1),
+    "round": lambda x: (x * 2).round() / 2 + (x.round() + 0.5).round(),
+    "round decimals": lambda x: x.round(decimals=2) + (x * 100).round(decimals=-1),
+    "roll": lambda x: x.roll(20, 1) + x.roll((-1, 9), (2, 0)) + x.roll(3),
+    "sort": lambda x: x.sort(dim=1, stable=True, descending=True)[0],
+    "sort's indices": lambda x: x.sort(1)[1],
+    "argsort": lambda x: x.argsort(stable=True, dim=1),
+    "argmax": lambda x: x.argmax(2),
+    "max along": lambda x: x.max(1)[0],
+    "min along": lambda x: x.min(1, keepdim=True)[1],
+    "amax": lambda x: x.amax(),
+    "cumsum of bools": lambda x: (x > 0).cumsum(1),
+    "sum of bools": lambda x: (x > 0) + (x < 1),
+    "bools compared": lambda x: ((x > 0) == (x > 1)) | ((x > 0) != (x < 1)),
+    "ones of bools": lambda x: x.new_ones(8, dtype=torch.bool) & (x > 0),
+    "exp of integers": lambda x: (x * 3).to(torch.int32).exp() + (x > 0) / 2,
+    "type of a size": lambda x: x * torch.as_tensor(x.size(0)).detach().type_as(x),
+    "arange of fractions": lambda x: x[:, :2, :1] + torch.arange(0.1, -7.9, -4, dtype=x.dtype),
+    "arange that falls": lambda x: x + torch.arange(8, -8, -2),
+    "one number": lambda x: x.mean().cumsum(0) + x.mean().max(0)[0],
+    "tril": lambda x: x.tril(1) - x.triu(-1),
+    "max pool to the end": lambda x: F.max_pool2d(x[None], 3, 2, 1, ceil_mode=True),
+    "max pool dilated": lambda x: F.max_pool1d(x, 2, 3, 1, 2, ceil_mode=True),
+    "average pool to the end": lambda x: F.avg_pool2d(x[None], (2, 3), (3, 2), 1, ceil_mode=True),
+    "average of the inside": lambda x: F.avg_pool1d(x, 3, 2, 1, True, False),
+    "average by a divisor": lambda x: F.avg_pool2d(x[None], 3, 2, 1, True, True, 2),
+}
+LEFT_OUT = {"relax": ("group norm bare", "average by a divisor"), "relay": ()}  # which are refused
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
+def test_forms_of_operators_keep_their_meaning(dtype):
+    """All in one program, for one build costs more than one operator."""
+    forms = {name: f for name, f in FORMS.items() if name not in LEFT_OUT[ENGINE]}
+    model, program = imported(Fn(lambda x: tuple(f(x) for f in forms.values())), X, dtype=dtype)
+    for name, ours, theirs in zip(forms, run(model, program), model.forward(), strict=True):
+        limit = rounding(dtype, POINTWISE)
+        if "norm bare" in name:  # Relay's SimplifyInference takes their 1e-5 in float32
+            limit += 1e-5 * rounding("float32", POINTWISE)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), name
+        scale = max(theirs.double().abs().max(), 1e-30)
+        assert (ours.double() - theirs.double()).abs().max() / scale < limit, name
+
+
+def test_integers_and_bools_keep_their_meaning_and_are_promoted_as_in_pytorch():
+    far, n = 2**40, torch.arange(-6, 6).reshape(3, 4)
+    module = Fn(
+        lambda a, b: (
+            *(a.sum(), a.to(torch.int32).sum(0), a.to(torch.int32).cumsum(0), a // 3, a % 3),
+            *(a.clamp(-2, 2), a.clamp(min=1), (a * far).clamp(max=-far), a.round()),
+            *((a > 0) + (b > 0), (a > 0) * b, torch.maximum(a > 0, b > 0), (a > 0).amax(1)),
+            *((a > 0).max(), (a > 0) < (b > 0), a > 0.5, a * 0.5, torch.where(a > 0, a, 0.5)),
+            a.clamp(max=2) + torch.clamp_min(b, 2),
+        )
+    )
+    assert error(*imported(module, n, n.flip(1))) == 0
+    rounded = Fn(lambda a, b: (a / b.clamp(min=1), torch.exp(a) + torch.sigmoid(b > 0)))
+    assert error(*imported(rounded, n, n.flip(1))) < rounding("float32", POINTWISE)

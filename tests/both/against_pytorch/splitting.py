@@ -4,25 +4,25 @@ import pytest
 import torch
 from torch import nn
 
+import gradients as engine
 from answers import refused
-from gradients import Net, bert_layer, compare, total, values_of
+from gradients import Net, bert_layer, compare, joint, passes, total, trained, values_of
 from quick import QUICK
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
-from training import ENGINE, imported, joint, passes, split_by
 
 
 @pytest.fixture(scope="module")
 def net():
-    model, program = imported(Net().double(), torch.randn(3, 4).double(), dtype="float64")
+    model, program = trained(Net().double(), torch.randn(3, 4).double(), dtype="float64")
     return model, joint(program)
 
 
 @pytest.fixture(scope="module")
 def layer():
     module, inputs = bert_layer()
-    model, program = imported(module, *inputs)
+    model, program = trained(module, *inputs)
     return model, joint(program)
 
 
@@ -40,7 +40,7 @@ def results(function):
 
 def test_arguments_and_results_stand_in_order(net):
     _, program = net
-    parts = split_by(program)
+    parts = engine.split_by(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
     first = ["x0", "fc.weight", "grad_out_0"]  # the mask is captured as the forward scales it
@@ -49,43 +49,43 @@ def test_arguments_and_results_stand_in_order(net):
     of = zip(names(program.main), program.main.params, strict=True)
     wanted = [str(type_of(p)) for name, p in of if name in program.gradients]
     assert [str(t) for t in results(backward)] == wanted
-    assert parts.captures == cut(ENGINE.to_graph(program)[0], "keep_all").ids
+    assert parts.captures == cut(engine.to_graph(program)[0], "keep_all").ids
 
 
 def test_the_halves_add_up_to_the_whole(net):
     _, program = net
-    graph, _ = ENGINE.to_graph(program)
-    parts = split_by(program)
+    graph, _ = engine.to_graph(program)
+    parts = engine.split_by(program)
     calls = sum(n.kind is Kind.CALL for n in graph)
     halves = (parts.forward, "forward"), (parts.backward, "backward")
-    both = [ENGINE.to_graph(p, n)[0] for p, n in halves]
+    both = [engine.to_graph(p, n)[0] for p, n in halves]
     assert sum(n.kind is Kind.CALL for g in both for n in g) == calls
     assert {c.id for c in parts.cut.captures if c.is_output}  # sigmoid's gradient reads its result
 
 
 @pytest.mark.parametrize("strategy", ["keep_all", "min_cut", "inputs_only"])
 def test_masks_in_bits_are_the_same_masks(strategy):
-    model, program = imported(Net().double(), torch.randn(3, 3, 4).double(), dtype="float64")
+    model, program = trained(Net().double(), torch.randn(3, 3, 4).double(), dtype="float64")
     whole = joint(program)
     bits = passes(whole, "masks_as_bits")
     (mask,), (before,) = bits.masks, whole.masks
     assert (mask.held_shape, before.held_shape) == ((1, 5), (3, 3, 4))
     for each in (bits, passes(bits, "masks_as_bits")):  # a second time there is nothing to do
-        (kept, *_), outputs, gradients = total(ENGINE, model, each, strategy)
+        (kept, *_), outputs, gradients = total(model, each, strategy)
         compare(model, outputs, gradients)
-    saved = total(ENGINE, model, whole, strategy)[0][0]
+    saved = total(model, whole, strategy)[0][0]
     assert kept == saved - (0 if strategy == "keep_all" else 36 - 5)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, strategy):
     model, program = layer
-    whole = cut(ENGINE.to_graph(program)[0], strategy)
+    whole = cut(engine.to_graph(program)[0], strategy)
     scaled = strategy == "keep_all"  # which saves what the forward makes of each mask
     assert len(whole.masks) == (0 if scaled else 3)
     assert (whole.bytes == whole.mask_bytes) == (not whole.ids)
     assert not whole.ids or strategy != "inputs_only"
-    (held, handed, taken), outputs, gradients = total(ENGINE, model, program, strategy)
+    (held, handed, taken), outputs, gradients = total(model, program, strategy)
     assert held == whole.bytes == handed + taken
     elements = 2 * 2 * 5 * 5 + 2 * 2 * 5 * 32  # of the attention, of two sums
     assert taken == (0 if scaled else elements)  # a byte each
@@ -94,13 +94,13 @@ def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, 
 
 def test_any_set_of_captures_gives_pytorchs_gradients(net):
     model, program = net
-    graph, exprs = ENGINE.to_graph(program)
+    graph, exprs = engine.to_graph(program)
     whole = Joint(graph)
     may = [n.id for n in graph if whole.may_be_captured(n.id)]
     assert len(may) > 3
     for chosen in (may, may[::2], may[1::2]):
-        parts = ENGINE.split(program, graph, exprs, chosen)
-        built = ENGINE.runtime.step(program, parts, BuildOptions(QUICK))
+        parts = engine.split(program, graph, exprs, chosen)
+        built = engine.runtime.step(program, parts, BuildOptions(QUICK))
         values = values_of(model, program)
         outputs, captures = built.forward(values)
         assert len(captures) == len(chosen)
@@ -108,14 +108,14 @@ def test_any_set_of_captures_gives_pytorchs_gradients(net):
 
 
 def test_a_node_that_cannot_be_captured_is_refused(layer):
-    graph, exprs = ENGINE.to_graph(layer[1])
+    graph, exprs = engine.to_graph(layer[1])
     for node in {n.kind: n for n in graph if n.kind is not Kind.CALL}.values():
         with refused("usage", "parameter" if node.kind is Kind.PARAMETER else ""):
-            ENGINE.split(layer[1], graph, exprs, [node.id])
+            engine.split(layer[1], graph, exprs, [node.id])
 
 
 def test_a_program_without_gradient_is_refused():
-    _, program = imported(nn.Linear(2, 2), torch.randn(1, 2))
-    graph, exprs = ENGINE.to_graph(program)
+    _, program = trained(nn.Linear(2, 2), torch.randn(1, 2))
+    graph, exprs = engine.to_graph(program)
     with refused(match="no joint graph"):
-        ENGINE.split(program, graph, exprs, [])
+        engine.split(program, graph, exprs, [])

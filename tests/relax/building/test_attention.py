@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from gradients import Fn
+from gradients import Fn, imported
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
 from relascope.engine.relax.kernels import attention
-from relax_modules import check, imported
+from relax_modules import check
 
 LIBRARY = f"llvm {BLAS} {SCHEDULES}"
 SHAPE = (2, 60, 4, 16)  # batch, tokens, heads, size

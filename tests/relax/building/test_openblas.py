@@ -7,7 +7,7 @@ from torch import nn
 from tvm import relax, te, tirx
 
 from answers import refused
-from gradients import Fn
+from gradients import Fn, imported
 from limits import LIMITS, OUTPUT
 from products import EVERY, check_product
 from relascope.core.errors import EngineError
@@ -19,7 +19,7 @@ from relascope.engine.relax.building.profiled import Profiled
 from relascope.engine.relax.building.targets import parse, targets
 from relascope.engine.relax.kernels.openblas import native, replaced
 from relascope.engine.relax.tune import tuning
-from relax_modules import compiled, draw, errors, imported, main_of, program
+from relax_modules import compiled, draw, errors, main_of, program
 
 TARGET = f"llvm {OPENBLAS}"
 

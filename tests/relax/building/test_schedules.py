@@ -12,7 +12,7 @@ from tvm import relax, tirx
 
 import parallel_loops
 from answers import quiet
-from gradients import Fn
+from gradients import Fn, imported
 from limits import POINTWISE, rounding
 from quick import combinations
 from relascope.engine.building.options import BuildOptions
@@ -22,7 +22,7 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
-from relax_modules import check, compiled, draw, imported, program
+from relax_modules import check, compiled, draw, program
 
 OURS = f"llvm {BLAS} {SCHEDULES}"
 EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}

@@ -15,7 +15,7 @@ from torch import nn
 from tvm.s_tir import meta_schedule as ms
 
 from answers import refused
-from gradients import Fn
+from gradients import Fn, imported
 from limits import LIMITS, OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions, TuningRecords
@@ -29,7 +29,7 @@ from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse, targ
 from relascope.engine.relax.session import RelaxSession
 from relascope.engine.relax.tune import trial, tuning
 from relascope.passes.catalogue import default_pipeline, last_built
-from relax_modules import draw, errors, imported, main_of, quiet
+from relax_modules import draw, errors, main_of, quiet
 
 SCHEDULED = f"llvm {SCHEDULES}"
 LIBRARY = f"llvm {BLAS} {SCHEDULES}"

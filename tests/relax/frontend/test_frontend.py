@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from answers import refused
-from gradients import Fn
+from gradients import Fn, imported
 from limits import OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
-from relax_modules import check, draw, errors, imported, quiet
+from relax_modules import check, draw, errors, quiet
 from traces import net, save
 
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from tvm import relax
 
-from gradients import Fn, Many, Net, bert_layer, compare, draw, operators, quiet
+import gradients as engine
+from gradients import Fn, Many, Net, Statistics, bert_layer, compare, draw, operators, quiet
 from limits import GRADIENT, LIMITS
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -21,7 +22,6 @@ from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.frontend.joint_converters import JointConverter
 from relascope.passes.catalogue import check_gradient, default_pipeline, gradients, info
 from relascope.passes.cuts.cut import cut
-from training import ENGINE
 
 
 def imported(module, *inputs, dtype="float64", training=True):
@@ -77,9 +77,9 @@ def test_what_is_computed_with_draws():
 def test_a_small_bert_layer_split_in_two():
     layer, inputs = bert_layer(dtype=torch.float64)
     model, program = imported(layer, *inputs)
-    for step in default_pipeline("relax", True, "pytorch"):
-        program = info("relax", step.name).load()(program)
-    outputs, found = ENGINE.step(model, program, "min_cut")
+    for one in default_pipeline("relax", True, "pytorch"):
+        program = info("relax", one.name).load()(program)
+    outputs, found = engine.step(model, program, "min_cut")
     compare(model, outputs, found)
     # What PyTorch's autograd saves: of a layer norm, its result before the weights and 1/deviation.
     graph, _ = to_graph(program)
@@ -175,6 +175,7 @@ def test_every_node_says_where_it_comes_from():
             (draw(2, 3, 4),),
             "aten::instance_norm in 0",
         ),
+        (Statistics(before=False), (draw(5, 3),), "aten::batch_norm in norm"),
     ],
 )
 def test_what_cannot_be_converted_is_refused_by_name(module, inputs, where):

@@ -6,8 +6,9 @@ import tvm
 from torch.nn import functional as F
 from tvm import relax
 
+import gradients as engine
 from answers import refused
-from gradients import Fn, Many, bert_layer, compare, operators
+from gradients import Fn, Many, bert_layer, compare, joint, operators, passes, step, trained
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS
@@ -15,7 +16,6 @@ from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.passes.relax.ir.program import RelaxProgram
-from training import ENGINE, imported, joint, passes, step
 
 ONLY_FLOAT32 = "F.hardsigmoid"  # whose gradient takes a sixth in float32 in PyTorch itself
 SECTIONS = (
@@ -33,7 +33,7 @@ def test_gradients_of_operators_agree_with_autograd(section, dtype):
     ]
     to = getattr(torch, dtype)
     inputs = [x.to(to) for _, (x, *_) in functions]
-    model, program = imported(Many(functions).to(to), *inputs, dtype=dtype)
+    model, program = trained(Many(functions).to(to), *inputs, dtype=dtype)
     outputs, gradients = step(model, joint(program))
     compare(model, outputs, gradients)
 
@@ -51,7 +51,7 @@ def test_samples_in_train_mode_agree_with_pytorch(sample):
     ],
 )
 def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size):
-    _, program = imported(Fn(function), torch.randn(size))
+    _, program = trained(Fn(function), torch.randn(size))
     with pytest.raises(EngineError, match=words) as raised:
         joint(program)
     assert raised.value.kind == "pass"
@@ -59,7 +59,7 @@ def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size
 
 
 def test_steps_out_of_order_are_said_to_be():
-    _, program = imported(Fn(lambda x: x * 2), torch.randn(2, 3))
+    _, program = trained(Fn(lambda x: x * 2), torch.randn(2, 3))
     with refused(match="no scalar", hint="root_grad_out"):
         passes(program, "gradient")
     with pytest.raises(EngineError, match="there already"):
@@ -68,8 +68,8 @@ def test_steps_out_of_order_are_said_to_be():
 
 def test_provenance_survives_the_gradient_and_ids_are_unique():
     layer, inputs = bert_layer()
-    _, program = imported(layer, *inputs)
-    graph, _ = ENGINE.to_graph(joint(program))
+    _, program = trained(layer, *inputs)
+    graph, _ = engine.to_graph(joint(program))
     graph.validate()
     forward = graph.ancestors(graph.outputs[: graph.forward_outputs])
     calls = [n for n in graph if n.kind is Kind.CALL]
@@ -96,7 +96,7 @@ def test_a_deep_chain_has_a_gradient_without_recursion():
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     program = RelaxProgram(relax.transform.Normalize()(mod), {}, ("x",), 1)
     made = joint(program)
-    graph, _ = ENGINE.to_graph(made)
+    graph, _ = engine.to_graph(made)
     assert graph.operators["cos"] == graph.operators["sin"] == count
-    parts = ENGINE.split_by(made, "inputs_only")
+    parts = engine.split_by(made, "inputs_only")
     assert not parts.captures

@@ -5,13 +5,12 @@ import torch
 from torch import nn
 from tvm import relax
 
-from gradients import draw
+from gradients import draw, imported, passes, runtime
 from limits import LIMITS, POINTWISE, close, rounding
 from quick import QUICK
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name
-from training import ENGINE, imported, passes
 
 X = relax.Var("x", relax.TensorType((2, 3), "float64"))
 W = relax.Var("w", relax.TensorType((3, 3), "float64"))
@@ -34,7 +33,7 @@ def program(*results):
 
 def run(made):
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
-    step = ENGINE.runtime.step(made, None, BuildOptions(QUICK))
+    step = runtime.step(made, None, BuildOptions(QUICK))
     return step.forward(values)[0]
 
 
@@ -136,12 +135,12 @@ def test_what_is_spelled_out_is_what_it_was(module, name, size):
     for key, buffer in module.named_buffers():
         if buffer.is_floating_point():
             buffer.uniform_(0.5, 2) if "var" in key else buffer.normal_()
-    model, before = imported(module.double(), draw(*size), training=False, dtype="float64")
+    model, before = imported(module, draw(*size), dtype="float64")
     after = passes(before, name)
     spelled = ("gelu", "gelu_tanh", "layer_norm", "group_norm", "instance_norm", "batch_norm")
     assert not {f"nn.{name}" for name in spelled} & set(operators(after))
     assert operators(after) != operators(before)
-    step = ENGINE.runtime.step(after, None, BuildOptions(QUICK))
+    step = runtime.step(after, None, BuildOptions(QUICK))
     values = dict(zip(model.input_names, model.inputs, strict=True))
     (ours,), _ = step.forward({**values, **model.parameters, **model.buffers})
     torch.testing.assert_close(ours, model.forward()[0], **close(LIMITS["float64"][0]))

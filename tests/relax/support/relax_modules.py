@@ -5,28 +5,13 @@ import tvm
 from tvm import relax
 
 from answers import quiet
-from limits import FORWARD, LIMITS, rounding
+from gradients import imported, to_graph
+from limits import FORWARD, rounding
 from quick import QUICK
 from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.compare import Built, compare
-from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relax.building.runtime import make, step
-from relascope.engine.relax.draw.to_graph import to_graph
-from relascope.engine.relax.frontend.importer import import_model
-
-
-def imported(module, *inputs, training=False, dtype="float32"):
-    names = tuple(f"x{i}" for i in range(len(inputs)))
-    source = ModelSource("module", training=training, dtype=dtype)
-    module = module.to(getattr(torch, dtype)).train(training)
-    inputs = tuple(i.to(getattr(torch, dtype)) if i.is_floating_point() else i for i in inputs)
-    model = model_from_module(module, names, inputs, source, quiet)
-    return model, import_model(model, quiet)
-
-
-LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def main_of(program):

@@ -9,27 +9,23 @@ from torch import nn
 from dispatching import *  # noqa: F403
 from limits import GRADIENT
 
-for _test in (  # Relax's are quicker
-    test_a_copied_module_runs_its_own_parameters,  # noqa: F405
-    test_calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too,  # noqa: F405
-    test_frozen_parameters_get_no_gradient,  # noqa: F405
-    test_inputs_and_outputs_nest_as_they_do_in_the_module,  # noqa: F405
-    test_other_constants_and_another_nesting_make_another_program,  # noqa: F405
-    test_samples_from_the_seed_of_nobody_are_verified,  # noqa: F405
-    test_values_of_other_kinds_are_verified,  # noqa: F405
-    test_what_a_mask_chooses_is_pytorchs_however_many_it_are,  # noqa: F405
-    test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed,  # noqa: F405
-    test_another_tvm_that_is_here_already_is_refused,  # noqa: F405
-    test_captures_are_by_strategy,  # noqa: F405
-    test_gradients_in_eval_mode_are_pytorchs,  # noqa: F405
-    test_hooks_of_the_module_itself_run_once,  # noqa: F405
-    test_nested_dispatch_and_repeated_calls,  # noqa: F405
-    test_train_eval_and_no_grad_each_do_what_the_module_does,  # noqa: F405
-    test_training_gives_the_same_losses_under_the_same_seed,  # noqa: F405
-    test_what_a_trace_does_not_hold_is_as_in_pytorch,  # noqa: F405
-    test_what_differs_from_the_module_is_said_before_it_is_used,  # noqa: F405
-):
-    pytest.mark.exhaustive(_test)
+_SLOW = """
+    a_bert_classifier_trains_as_with_pytorch_under_the_same_seed
+    a_copied_module_runs_its_own_parameters another_tvm_that_is_here_already_is_refused
+    calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too
+    captures_are_by_strategy frozen_parameters_get_no_gradient
+    gradients_in_eval_mode_are_pytorchs hooks_of_the_module_itself_run_once
+    inputs_and_outputs_nest_as_they_do_in_the_module nested_dispatch_and_repeated_calls
+    other_constants_and_another_nesting_make_another_program
+    samples_from_the_seed_of_nobody_are_verified
+    train_eval_and_no_grad_each_do_what_the_module_does
+    training_gives_the_same_losses_under_the_same_seed values_of_other_kinds_are_verified
+    what_a_mask_chooses_is_pytorchs_however_many_it_are
+    what_a_trace_does_not_hold_is_as_in_pytorch
+    what_differs_from_the_module_is_said_before_it_is_used
+"""
+for _name in _SLOW.split():  # Relax's are quicker
+    pytest.mark.exhaustive(globals()[f"test_{_name}"])
 
 
 class Counted(nn.Module):

@@ -8,10 +8,9 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 import small_models  # noqa: F401
 from answers import refused
+from gradients import Statistics, error, imported, joint, quiet, step, trained
 from image_parts import norms, part
-from joint_programs import traced
 from limits import OUTPUT
-from numerics import error, imported, quiet
 from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -20,7 +19,6 @@ from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.samples import build, llama_block, vit
-from training import joint, step
 
 INFERENCE = default_pipeline("relay", False)
 TRAINING = default_pipeline("relay", True)
@@ -103,8 +101,7 @@ def test_one_batch_norm_used_twice_moves_its_statistics_twice():
         def forward(self, x):
             return self.norm(self.norm(x) * x)
 
-    module = Twice().train()
-    model, program = traced(module, torch.randn(5, 3))
+    model, program = trained(Twice(), torch.randn(5, 3))
     results, _ = step(model, joint(program))
     expected = model.updated(program.updates)
     assert int(expected["norm.num_batches_tracked"]) == 2
@@ -113,16 +110,8 @@ def test_one_batch_norm_used_twice_moves_its_statistics_twice():
 
 
 def test_statistics_that_something_else_reads_are_refused():
-    class Reader(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm = nn.BatchNorm1d(3)
-
-        def forward(self, x):
-            return self.norm(x) + self.norm.running_mean
-
     with refused("operator", "running statistics", where="aten::batch_norm in norm"):
-        traced(Reader().train(), torch.randn(5, 3))
+        trained(Statistics(before=False), torch.randn(5, 3))
 
 
 def test_a_whole_image_network_is_imported_with_its_statistics():

@@ -7,13 +7,13 @@ import torch
 from torch.nn import functional as F
 from tvm import relay
 
+import gradients as engine
 import small_models  # noqa: F401
 from answers import quiet
-from gradients import Branches, Many, bert_layer, compare, draw, operators
+from gradients import Branches, Many, compare, draw, joint, operators, step, trained
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
-from numerics import imported
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.pytorch.model import load_model
@@ -21,7 +21,6 @@ from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape, unbound
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training.operator_gradients import Recorder
-from training import joint, passes, step
 
 # Relax's are quicker.
 pytest.mark.exhaustive(test_every_gradient_of_a_block_agrees_with_pytorch)  # noqa: F405
@@ -30,7 +29,7 @@ pytest.mark.exhaustive(test_gradients_and_running_statistics_agree)  # noqa: F40
 
 def agree(functions, limits=None):
     inputs = [x for _, (x, *_) in functions]
-    model, program = imported(Many(functions).double(), *inputs, training=True, dtype="float64")
+    model, program = trained(Many(functions), *inputs, dtype="float64")
     compare(model, *step(model, joint(program)), limits)
 
 
@@ -76,10 +75,10 @@ def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
 
 
 def test_masks_stand_in_the_order_of_execution():
-    model, program = imported(Branches(), torch.randn(4, 6), training=True)
+    model, program = trained(Branches(), torch.randn(4, 6))
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
     assert [round(float(c.attrs.rate), 1) for c in found][:2] == [0.7, 0.0]  # the walk's order
-    made = passes(program, "externalize_dropout")
+    made = engine.passes(program, "externalize_dropout")
     assert [round(m.rate, 1) for m in made.masks] == [0.2, 0.7]  # and nothing for the rate 0
     assert all(m.shape == (4, 6) and m.dtype == "float32" for m in made.masks)
     assert [p.name_hint for p in made.main.params][-2:] == [m.name for m in made.masks]
@@ -104,7 +103,7 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
 
     mod = tvm.IRModule.from_expr(relay.Function([x, weight, bias], body))
     program = RelayProgram(relay.transform.InferType()(mod), {}, ("x", "weight", "bias"), 1)
-    program = passes(program, "decompose_layer_norm")
+    program = engine.passes(program, "decompose_layer_norm")
     assert "nn.layer_norm" not in {op_name(e) for e in post_order(program.main)}
     data, w, b = draw(2, 3, 4), draw(size) + 1, draw(size) * 3
     run = relay.create_executor("debug", program.mod, tvm.cpu(), "llvm").evaluate()
@@ -117,7 +116,7 @@ def test_layer_norm_is_exact_on_every_axis(axis, scale, center):
 
 
 def test_the_gradient_of_an_adaptive_pool_is_of_its_dtype():
-    model, program = imported(
+    model, program = trained(
         torch.nn.AdaptiveAvgPool2d(1), draw(2, 3, 4, 4), training=True, dtype="float64"
     )
     compare(model, *step(model, joint(program)))
@@ -126,7 +125,7 @@ def test_the_gradient_of_an_adaptive_pool_is_of_its_dtype():
 @pytest.mark.parametrize(("groups", "one_node"), [(1, True), (2, False), (4, True)])
 def test_the_gradient_of_a_weight_is_an_operator_that_tvm_has_right(groups, one_node):
     module = torch.nn.Conv2d(4, 8, 3, groups=groups)
-    model, program = imported(module.double(), draw(2, 4, 6, 5), training=True, dtype="float64")
+    model, program = trained(module, draw(2, 4, 6, 5), dtype="float64")
     whole = joint(program)
     names = {op_name(e) for e in post_order(whole.main)}
     assert ("nn.conv2d_backward_weight" in names) == one_node
@@ -134,9 +133,9 @@ def test_the_gradient_of_a_weight_is_an_operator_that_tvm_has_right(groups, one_
 
 
 def test_clean_ups_leave_nothing_to_clean():
-    layer, inputs = bert_layer()
-    _, program = imported(layer, *inputs, training=True)
-    made = passes(
+    layer, inputs = engine.bert_layer()
+    _, program = trained(layer, *inputs)
+    made = engine.passes(
         program,
         "externalize_dropout|decompose_layer_norm|linear_to_dense|root_grad_out"
         "|gradient|graph_normal_form",
@@ -144,7 +143,7 @@ def test_clean_ups_leave_nothing_to_clean():
     before = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
     assert any(op_name(e).endswith("_like") for e in before)
     assert any(isinstance(e, relay.Call) and op_name(e) == "zeros_like" for e in before)
-    made = passes(made, "static_like|drop_zeros|drop_ones|transpose_dedup")
+    made = engine.passes(made, "static_like|drop_zeros|drop_ones|transpose_dedup")
     after = [e for e in post_order(made.main) if isinstance(e, relay.Call)]
     assert len(after) < 0.6 * len(before)
     for call in after:
@@ -158,8 +157,8 @@ def test_clean_ups_leave_nothing_to_clean():
 
 
 def test_provenance_survives_the_gradient():
-    layer, inputs = bert_layer()
-    _, program = imported(layer, *inputs, training=True)
+    layer, inputs = engine.bert_layer()
+    _, program = trained(layer, *inputs)
     made = joint(program)
     fields = list(made.main.body.fields)
 

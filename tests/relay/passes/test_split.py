@@ -4,6 +4,7 @@ import pytest
 import tvm
 from tvm import relay
 
+from gradients import split_by, step
 from limits import LIMITS
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.passes.cuts.cut import cut
@@ -11,7 +12,6 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.training.gradient import keep_gradients
 from splitting import *  # noqa: F403
 from splitting import names
-from training import split_by, step
 
 # Relax's take half the time.
 pytest.mark.exhaustive(test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks)  # noqa: F405
