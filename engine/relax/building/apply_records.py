@@ -45,11 +45,10 @@ def pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline")
     def run(mod: Any, context: Any) -> Any:
-        parts = stages(target)
+        fusing, theirs, lowering = stages(target)
         known = [] if found is None else [by_records(found, faults)]
-        theirs = [schedule_on_gpu(faults)] if on_gpu else list(parts.scheduling)
-        scheduling = [schedule_kernels] if ours else theirs
-        steps = [*parts.fusing, *known, *scheduling, *parts.lowering]
+        scheduling = [schedule_kernels] if ours else [schedule_on_gpu(faults)] if on_gpu else theirs
+        steps = [*fusing, *known, *scheduling, *lowering]
         with target:
             return tvm.transform.Sequential(steps)(mod)
 

@@ -34,16 +34,8 @@ class TaskKernel:
     symbol: str = ""
 
 
-@dataclass(frozen=True)
-class Stages:
+def stages(target: Any) -> tuple[tuple[Any, ...], ...]:
     """TVM's pipeline for a target: up to FuseTIR, what schedules kernels after it, and the rest."""
-
-    fusing: tuple[Any, ...]
-    scheduling: tuple[Any, ...]
-    lowering: tuple[Any, ...]
-
-
-def stages(target: Any) -> Stages:
     kind = str(target.kind.name)
     known = {"llvm": "cpu_generic", "cuda": "cuda"}
     theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
@@ -52,7 +44,7 @@ def stages(target: Any) -> Stages:
     after = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "LegalizeOps")
     legalize.insert(after, relax.transform.CanonicalizeBindings())
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
-    return Stages(
+    return (
         (split_slices, *theirs.library_dispatch_passes(target), *legalize[:at]),
         tuple(legalize[at:]),
         (*theirs.dataflow_lower_passes(target), *theirs.finalize_passes(target)),
@@ -62,7 +54,7 @@ def stages(target: Any) -> Stages:
 def kernels(mod: Any, target: Any) -> Any:
     """A module with its kernels made, none of them scheduled; "main" calls them in order."""
     with target, tvm.transform.PassContext(opt_level=3):
-        return tvm.transform.Sequential(list(stages(target).fusing))(mod)
+        return tvm.transform.Sequential(list(stages(target)[0]))(mod)
 
 
 def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]]]:

@@ -6,6 +6,7 @@ running it once more, on calls that are told apart. If a step of this fails, no 
 compute anything.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +25,7 @@ from relascope.engine.relax.kernels.openblas import LIBRARY
 from relascope.passes.relax.ir.rewrite import bindings, substituted
 
 _NODE, _PLACE = "node_", "place_"
+_NODES = re.compile(rf"{_NODE}(\d+)")
 
 
 class Profiled:
@@ -193,9 +195,9 @@ def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
         if isinstance(value, tvm.ir.Call):
             numbers[place] = frozenset()
             pending.append(place)
-        if (number := _number(variable)) is not None:
+        if node := _NODES.fullmatch(str(variable.name)):
             # What a pass bound on the way to a node stands right before it.
-            numbers |= dict.fromkeys(pending, frozenset({number}))
+            numbers |= dict.fromkeys(pending, frozenset({int(node[1])}))
             pending.clear()
     found: list[tuple[str, frozenset[int]]] = []
     calls, others = _calls(after), _calls(again)
@@ -226,9 +228,3 @@ def _apart(mod: Any) -> Any:
     made = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     functions = {**builder.get().functions, mod.get_global_var("main"): made}
     return relax.transform.Normalize()(tvm.IRModule(functions))
-
-
-def _number(variable: Any) -> int | None:
-    name = str(variable.name)
-    digits = name.removeprefix(_NODE)
-    return int(digits) if name.startswith(_NODE) and digits.isdigit() else None

@@ -10,22 +10,14 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from relascope.passes.relax.ir.rewrite import op_name
+from relascope.passes.relax.ir.rewrite import everything, op_name
 
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.split_slices")
 def split_slices(mod: Any, context: Any) -> Any:
     """Every field of a split as a slice of what is split."""
-    splits = False
-
-    def look(expr: Any) -> None:
-        nonlocal splits
-        splits = splits or op_name(expr) == "split"
-
     functions = {n: f for n, f in mod.functions.items() if isinstance(f, relax.Function)}
-    for function in functions.values():
-        relax.analysis.post_order_visit(function, look)
-    if not splits:
+    if not any(op_name(e) == "split" for f in functions.values() for e in everything(f)):
         return mod
     rewriter = _SliceRewriter(mod)
     for name, function in functions.items():

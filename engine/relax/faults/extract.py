@@ -13,7 +13,7 @@ from relascope.engine.faults.narrow import Cutout, Written, plain_name
 from relascope.engine.relax.draw.to_graph import written_arguments
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import bindings, substituted, with_main
+from relascope.passes.relax.ir.rewrite import bindings, everything, substituted, with_main
 
 
 def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelaxProgram:
@@ -144,9 +144,7 @@ def _called(mod: Any, main: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     todo = [main]
     while todo:
-        met: list[Any] = []
-        relax.analysis.post_order_visit(todo.pop(), met.append)
-        for name in met:
+        for name in everything(todo.pop()):
             if isinstance(name, tvm.ir.GlobalVar) and name not in found:
                 found[name] = mod[name]
                 if isinstance(mod[name], relax.Function):
@@ -176,18 +174,16 @@ def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np
     main = program.main
     taken = {str(p.name) for p in main.params}
 
-    def visit(expr: Any) -> None:
+    for expr in everything(main):
         known = expr.__chandle__() in made
         if known or not isinstance(expr, tvm.ir.GenericConst) or not hasattr(expr.value, "numpy"):
-            return  # a dtype is a constant, too
+            continue  # a dtype is a constant, too
         array = expr.value.numpy()
         if inline and not array.shape:
-            return
+            continue
         name = plain_name(f"c{len(values)}", taken)
         made[expr.__chandle__()] = relax.Var(name, expr.ty)
         values[name] = array
-
-    relax.analysis.post_order_visit(main, visit)
     if not made:
         return program.mod, {}
     bound = [relax.VarBinding(v, substituted(value, made)) for v, value in bindings(main)]

@@ -34,10 +34,6 @@ class _Arguments(tuple[Any, ...]):
 
     read: set[int | str]
 
-    def noting(self, read: set[int | str]) -> "_Arguments":
-        self.read = read
-        return self
-
     def __getitem__(self, place: Any) -> Any:
         places = range(len(self))[place]
         self.read.update([places] if isinstance(places, int) else places)
@@ -73,7 +69,9 @@ class Reading:
         return getattr(self.node, name)
 
     def noted(self, values: Any) -> _Arguments:
-        return _Arguments(values).noting(self._read)
+        made = _Arguments(values)
+        made.read = self._read
+        return made
 
     def normalized_arguments(self, _: Any) -> tuple[_Arguments, _Options]:
         return self.args, self.kwargs

@@ -9,6 +9,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.protocol.results import Branches
 from relascope.engine.server.program_model import calling_themselves
+from relascope.passes.relax.ir.rewrite import everything
 
 
 def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
@@ -56,9 +57,7 @@ def _functions(mod: Any) -> dict[Any, Any]:
 
 def _met(function: Any, kind: Any) -> list[Any]:
     """Expressions of a kind in a function, those inside of others first."""
-    found: list[Any] = []
-    relax.analysis.post_order_visit(function, found.append)
-    return [one for one in found if isinstance(one, kind)]
+    return [one for one in everything(function) if isinstance(one, kind)]
 
 
 def _calling_themselves(mod: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from relascope.core.errors import lines_of
 from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.passes.relax.ir.rewrite import everything
 
 _HALVES = ("float16", "bfloat16")
 """Computed in float64, operator by operator, and rounded once to what the operator makes."""
@@ -315,9 +316,7 @@ def unknown(mod: Any) -> str:
     for name, function in mod.functions.items():
         if not isinstance(function, relax.Function):
             return f"the kernel {name.name_hint}"
-        met: list[Any] = []
-        relax.analysis.post_order_visit(function, met.append)
-        for one in met:
+        for one in everything(function):
             if isinstance(one, relax.ExternFunc):
                 return str(one.global_symbol)
             if isinstance(one, tvm.ir.Var | tvm.ir.GenericConst):

@@ -19,7 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels.schedules import FEW_FLOPS
-from relascope.passes.relax.ir.rewrite import op_name
+from relascope.passes.relax.ir.rewrite import everything, op_name
 from relascope.passes.relax.transpose_dedup import axes_of
 
 _NAME = "relascope.attention"
@@ -76,13 +76,8 @@ class _AttentionFinder:
         self.values: dict[Any, Any] = {
             b.var: b.value for block in function.body.blocks for b in block.bindings
         }
-        self.uses: collections.Counter[Any] = collections.Counter()
-
-        def visit(expr: Any) -> None:
-            if isinstance(expr, tvm.ir.Var):
-                self.uses[expr] += 1
-
-        relax.analysis.post_order_visit(function.body, visit)
+        met = (e for e in everything(function.body) if isinstance(e, tvm.ir.Var))
+        self.uses = collections.Counter[Any](met)
 
     def attention(self, call: Any) -> _Attention | None:
         """The attention whose result a call is; None of any other."""

@@ -100,10 +100,7 @@ def _threads(function: Any) -> int:
             extents[tag] = min(int(loop.extent), extents.get(tag, int(loop.extent)))
 
     tvm_ffi.structural_walk(function.body, [(tirx.For, see)], order="post")
-    threads = 1
-    for extent in extents.values():
-        threads *= extent
-    return threads if extents else 0
+    return math.prod(extents.values()) if extents else 0
 
 
 def extents(function: Any) -> dict[str, int]:

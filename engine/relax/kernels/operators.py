@@ -6,6 +6,7 @@ kernel, for `engine.cpu_kernels.vector_math` to see.
 """
 
 import functools
+import math
 from typing import Any
 
 import tvm
@@ -37,11 +38,8 @@ def _normalised(
     data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, axes: list[int], epsilon: float
 ) -> te.Tensor:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axes."""
-    count: Any = 1
-    for axis in axes:
-        count *= data.shape[axis]
-    number = tvm.tirx.const(epsilon, data.dtype)
-    count = count.astype(data.dtype)
+    count: Any = math.prod(data.shape[axis] for axis in axes)
+    number, count = tvm.tirx.const(epsilon, data.dtype), count.astype(data.dtype)
     mean = topi.divide(topi.sum(data, axes, keepdims=True), count)
     centred = topi.subtract(data, mean)
     variance = topi.divide(topi.sum(topi.multiply(centred, centred), axes, keepdims=True), count)

@@ -8,7 +8,7 @@ out; the kernels of the real build are matched in order.
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relascope.core.graph import TensorType
@@ -16,6 +16,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.tuner import Workload
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building.targets import LIBRARIES, parse
+from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.passes.relay.ir.rewrite import children, op_name, post_order
 
 # The targets have loaded the TVM that has Relay.
@@ -40,30 +41,18 @@ class Operator:
         key: identifies its types, attributes, constants, and whether a library does it.
         module: with a function that calls it alone, of in0, in1 and so on.
         constants: those arguments that are constants in the program.
+        choices: of a task, names and arguments of AutoTVM's tasks for it.
     """
 
     key: str
     call: Any
     module: Any
     constants: tuple[str, ...]
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     @property
     def types(self) -> tuple[TensorType, ...]:
-        return tuple(_type(e) for e in (*self.call.args, self.call))
-
-
-@dataclass(frozen=True)
-class Templates:
-    """What is to be scheduled: the `program` of a `Workload`.
-
-    Args:
-        module, constants: as of the `Operator`.
-        choices: names and arguments of AutoTVM's tasks.
-    """
-
-    module: Any
-    constants: tuple[str, ...]
-    choices: tuple[tuple[str, tuple[Any, ...]], ...]
+        return tuple(tensor_types(e.checked_type)[0] for e in (*self.call.args, self.call))
 
 
 def optimised(function: Any, options: BuildOptions) -> Any:
@@ -121,7 +110,7 @@ def constant_weights(function: Any) -> bool:
 
 
 def workload(operator: Operator, target: Any) -> Workload | None:
-    """The task of an operator; None where AutoTVM has no choice of schedules for it."""
+    """The task of an operator, with its choices; None where AutoTVM has none for it."""
     tasks = [_task(name, arguments, target) for name, arguments in _known(operator, target)]
     flops = [float(t.flop) for t in tasks if t is not None]
     choices = tuple(
@@ -133,8 +122,7 @@ def workload(operator: Operator, target: Any) -> Workload | None:
     )
     if not choices:
         return None
-    task = Templates(operator.module, operator.constants, choices)
-    name = str(operator.call.op.name)
+    task, name = replace(operator, choices=choices), str(operator.call.op.name)
     return Workload(operator.key, name, operator.types, min(flops), task)
 
 
@@ -197,11 +185,6 @@ def _constants(group: Any, call: Any, fixed: set[int]) -> Iterator[str]:
 
 def _pattern(call: Any) -> int | None:
     return call.op.get_attr("TOpPattern") if isinstance(call.op, tvm.ir.Op) else None
-
-
-def _type(expr: Any) -> TensorType:
-    kind = expr.checked_type
-    return TensorType(tuple(int(d) for d in kind.shape), str(kind.dtype))
 
 
 def matched(

@@ -197,14 +197,9 @@ def _batch_matmul(arguments: Sequence[Any]) -> Entity:
     batch, rows, columns = arguments[2]
     inner = arguments[0][1][1 if arguments[4] else 2]
     one = Convolution(batch, (1, rows, columns), inner, (1, 1), (1, 1))
-    found = min(
-        (
-            (ty, tx, yi, xi)
-            for (ty, yi), (tx, xi) in itertools.product(_parts(rows), _parts(columns))
-        ),
-        key=lambda p: _product_cost(one, *p),
-    )
-    ty, tx, yi, xi = found
+    parts = itertools.product(_parts(rows), _parts(columns))
+    tiles = [(ty, tx, yi, xi) for (ty, yi), (tx, xi) in parts]
+    ty, tx, yi, xi = min(tiles, key=lambda p: _product_cost(one, *p))
     step = _divisors(inner, 16)[-1]
     splits = {"tile_y": [-1, ty, yi], "tile_x": [-1, tx, xi], "tile_k": [-1, step]}
     return [(name, "sp", sizes) for name, sizes in splits.items()]

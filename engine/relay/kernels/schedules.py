@@ -125,10 +125,7 @@ def used(here: bool) -> Iterator[None]:
     _sums()
     before, _used = _used, here
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_arithmetic().used(here))
-            if here:
-                stack.enter_context(_database())
+        with _arithmetic().used(here), _database() if here else contextlib.nullcontext():
             yield
     finally:
         _used = before

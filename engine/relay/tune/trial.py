@@ -2,6 +2,7 @@
 
 import statistics
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,11 +27,9 @@ def timed(wanted: Any, target: str, threads: int) -> float:
     """Seconds of an operator with one configuration, an AutoTVM `MeasureInput`, built and run here,
     as TVM's builder leaves a file that a compiler would have to link."""
     set_threads(threads)
-    autotvm.GLOBAL_SCOPE.in_tuning = True  # leaves out what the build does ahead of time
-    try:
+    # Leaves out what the build does ahead of time.
+    with patch.object(autotvm.GLOBAL_SCOPE, "in_tuning", True):
         module, kinds = measure_methods._build_func_common(wanted, checks=_limits(target))
-    finally:
-        autotvm.GLOBAL_SCOPE.in_tuning = False
     device = tvm.device(str(wanted.target.kind), gpu_index(target))
     timer = module.time_evaluator(module.entry_name, device, 1, REPEATS, min_repeat_ms=LEAST_MS)
     arrays = [tvm.nd.array(values(TensorType(*kind)), device) for kind in kinds]

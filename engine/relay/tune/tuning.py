@@ -122,7 +122,7 @@ class RelayTuner:
             self.notes += (f"{workload.name} without records could not be timed: {why}",)
             return None
 
-    def _duel(self, task: templates.Templates, record: str | None) -> tuple[float, float | None]:
+    def _duel(self, task: templates.Operator, record: str | None) -> tuple[float, float | None]:
         program = RelayProgram(task.module, {}, (), 1)
         function, options = program.main, BuildOptions(self._target)
         drawn = {n: trial.values(kind) for n, kind in runtime.arguments_of(function).items()}
@@ -147,7 +147,7 @@ class RelayTuner:
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
         """Measure configurations of a kernel's templates, which share the trials."""
-        task: templates.Templates = workload.program
+        task: templates.Operator = workload.program
         target = parse(self._target)
         named = bool(library(self._target, LIBRARIES))
         if not (place / records.OPERATOR).exists():

@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,9 @@ def boot() -> None:
     needs = _needs(found)
     if needs is not None:
         beside = str(found.library.parent) if found.library is not None else ""
-        LOADED[:] = _load_cuda(replace(needs, search=(*needs.search, beside)))
+        names = filter(_LIBRARY.fullmatch, needs.libraries)
+        # For all to see: libtvm.so then finds each, or its stub, by its name.
+        LOADED[:] = [_load_one(n, wanted_of(needs, n), (*needs.search, beside)) for n in names]
     # TVM makes a folder as it is imported: not at home, which may be read-only.
     os.environ.setdefault("TEST_DATA_ROOT_PATH", tempfile.gettempdir())
     # Tuned schedules would be fetched from the network.
@@ -154,15 +156,6 @@ def wanted_of(needs: Needs, library: str) -> tuple[Symbol, ...]:
         return prefix.match(symbol.name) is not None
 
     return tuple(filter(is_its, needs.wanted))
-
-
-def _load_cuda(needs: Needs) -> list[CudaLibrary]:
-    """Load each CUDA library, or a stub, for all to see: libtvm.so then finds it by its name."""
-    return [
-        _load_one(library, wanted_of(needs, library), needs.search)
-        for library in needs.libraries
-        if _LIBRARY.fullmatch(library)
-    ]
 
 
 def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) -> CudaLibrary:

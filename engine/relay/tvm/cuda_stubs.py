@@ -150,7 +150,7 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
         table.append(struct.pack("<IBBHQQ", places[s.name], *about))
     symtab = add(b"".join(table))
     strtab = add(strings)
-    hashes = add(_hash_table([s.name for s in symbols]))
+    hashes = add(_hash_table(len(symbols)))
     dynamic = [
         (_SONAME, places[soname]),
         (_HASH, hashes),
@@ -209,15 +209,9 @@ def _elf_hash(name: str) -> int:
     return value
 
 
-def _hash_table(names: list[str]) -> bytes:
-    """The System V hash table over the symbols 1, 2, …"""
-    buckets = [0] * max(1, len(names))
-    chain = [0] * (len(names) + 1)
-    for index, name in enumerate(names, start=1):
-        bucket = _elf_hash(name) % len(buckets)
-        chain[index], buckets[bucket] = buckets[bucket], index
-    table = [len(buckets), len(chain), *buckets, *chain]
-    return struct.pack(f"<{len(table)}I", *table)
+def _hash_table(count: int) -> bytes:
+    """The System V hash table over the symbols 1, 2, …, all in one bucket: they are few."""
+    return struct.pack(f"<{count + 4}I", 1, count + 1, 1, 0, *range(2, count + 1), 0)
 
 
 def _version_definitions(names: list[str], places: dict[str, int]) -> bytes:
