@@ -286,7 +286,8 @@ class _Mode:
         self.route = route
         module, samples = route.module, route.samples
         training = self.training = any(m.training for m in module.modules())
-        dtype = _floating_dtype((*samples, *module.parameters()))
+        floats = (t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point())
+        dtype = str(next(floats, torch.float32)).removeprefix("torch.")
         source = ModelSource(type(module).__name__, training=training, dtype=dtype)
         outputs: list[tuple[list[tuple[bool, Any]], Nest]] = []
 
@@ -494,11 +495,6 @@ class _Mode:
             for name, value in zip(names, results[count:], strict=True):
                 getattr(*self.owners[name]).copy_(value)
         return results[:count]
-
-
-def _floating_dtype(tensors: Sequence[torch.Tensor]) -> str:
-    dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
-    return str(dtype).removeprefix("torch.")
 
 
 def _worst(

@@ -66,32 +66,23 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
     """What to say of kernels that use a GPU badly, or ask for what it has not, in sentences."""
     found = [launch for kernel in kernels for launch in kernel.launches]
     threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
-    about: tuple[tuple[str, Callable[[Launch], object]], ...] = (
-        (
-            "have one thread in each block, the rest of the GPU's units idle",
-            lambda x: x.threads == 1,
+    shared_kib = _SHARED.get(kind, 0) >> 10
+    about: dict[str, Callable[[Launch], object]] = {
+        "have one thread in each block, the rest of the GPU's units idle": lambda x: x.threads == 1,
+        f"have fewer threads in each block than the {_WARP} that a GPU runs at a time": lambda x: (
+            1 < x.threads < _WARP and x.blocks > 1
         ),
-        (
-            f"have fewer threads in each block than the {_WARP} that a GPU runs at a time",
-            lambda x: 1 < x.threads < _WARP and x.blocks > 1,
+        "are scheduled by DLight's last rule: no other takes their sums, and one thread computes "
+        "each of them": lambda x: x.schedule.endswith("by one thread"),
+        "have more threads in a block than it may have, and will not run": lambda x: (
+            x.threads > threads
         ),
-        (
-            "are scheduled by DLight's last rule: no other takes their sums, and one thread "
-            "computes each of them",
-            lambda x: x.schedule.endswith("by one thread"),
+        f"share more than the {shared_kib} KiB that a block may, and will not run": lambda x: (
+            x.shared_bytes > shared
         ),
-        (
-            "have more threads in a block than it may have, and will not run",
-            lambda x: x.threads > threads,
-        ),
-        (
-            f"share more than the {_SHARED.get(kind, 0) >> 10} KiB that a block may, and will "
-            "not run",
-            lambda x: x.shared_bytes > shared,
-        ),
-        ("keep values in memory beside registers", lambda x: x.spilled_bytes),
-    )
-    for words, applies in about:
+        "keep values in memory beside registers": lambda x: x.spilled_bytes,
+    }
+    for words, applies in about.items():
         names = [launch.name for launch in found if applies(launch)]
         if names:
             listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")

@@ -149,7 +149,8 @@ def _kept(
     if name in ("Max", "Min"):
         if number_of(node.b) is not None:  # what comes second is kept
             return made(node.b, node.a)
-        if number_of(node.a) is not None or _buffer_name(node.a).startswith(_UNSEEN):
+        unseen = str(getattr(_read(node.a), "name", "")).startswith(_UNSEEN)
+        if number_of(node.a) is not None or unseen:
             return node
         if call is not None and dtype != "float16":
             intrinsic = {"Max": "llvm.maximum", "Min": "llvm.minimum"}[name]
@@ -357,10 +358,6 @@ def _rounded(tir: Any, known: dict[int, str], call: Any) -> Any:
 def _read(value: Any) -> Any:
     attribute = _LOADS.get(_name(value))
     return getattr(value, attribute, None) if attribute else None
-
-
-def _buffer_name(value: Any) -> str:
-    return str(getattr(_read(value), "name", ""))
 
 
 def _name(node: Any) -> str:

@@ -88,11 +88,10 @@ def run(ask: Ask, task: Task) -> Row:
         EngineError: kind "cancelled".
     """
     began = time.perf_counter()
-    row = _found(ask, task)
-    tries = 1
-    if row.pop("ended"):
+    row, tries = _found(ask, task), 1
+    if row["ended"]:
         row, tries = _found(ask, task), 2
-        row.pop("ended")
+    del row["ended"]
     about = {"key": task.key, "engine": task.engine, "model": task.model, "pipeline": task.name}
     return {**about, **row, "tries": tries, "seconds": round(time.perf_counter() - began, 2)}
 

@@ -58,13 +58,10 @@ def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
                 raise
             index, death = _first_fatal(ask, source, alive, error)
             fatal[index], alive = death, alive.switched(index, False)
-    return Stepped(
-        tuple(
-            replace(r, enabled=True, error=fatal[i]) if i in fatal else r
-            for i, r in enumerate(records)
-        ),
-        alive,
-    )
+    told = list(records)
+    for index, death in fatal.items():
+        told[index] = replace(told[index], enabled=True, error=death)
+    return Stepped(tuple(told), alive)
 
 
 def _first_fatal(

@@ -16,7 +16,7 @@ from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.measure import timing
 from relascope.engine.measure.difference import Deviation, scale_of
 from relascope.engine.measure.memory import torch_peak, waited, waiting
-from relascope.engine.protocol.accuracy import Comparison
+from relascope.engine.protocol.accuracy import Comparison, Spread
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
@@ -150,10 +150,7 @@ def comparison(
     if not theirs.is_floating_point() and not theirs.is_complex():
         against = min(against, WHOLE_NUMBERS)
     unit, apart = against or 1.0, Deviation(ours, theirs)
-    if not spread:
-        worst = apart.worst()
-        return Comparison(name, worst, worst / unit, scale, dtype)
-    worst, found = apart.spread(unit)
+    worst, found = apart.spread(unit) if spread else (apart.worst(), Spread())
     return Comparison(name, worst, worst / unit, scale, dtype, found)
 
 

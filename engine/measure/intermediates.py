@@ -129,9 +129,7 @@ def compare_inside(
         ours = values.get(node.id)
         if ours is None:
             continue
-        counterpart = theirs.get(node.id)
-        if counterpart is None:
-            counterpart = nearest.of(ours)
+        counterpart = theirs.get(node.id) or nearest.of(ours)
         if counterpart is None and node.id in whole:
             counterpart = WHOLE, whole[node.id]
         if counterpart is not None:

@@ -134,12 +134,9 @@ class Numbers:
             run = self._imported_run(request.source, bool(program.gradients))
             ends = bool(program.gradients) or not program.grad_outs
             return run.counterparts(states[-1].base, ends)
-        ordinals: dict[str, int] = {}
-        for state in states:
-            for ident, expr in state.exprs.items():
-                ordinal = self._programs.backend.ordinal(state.program, expr)
-                if ordinal is not None:
-                    ordinals[ident] = ordinal
+        of = self._programs.backend.ordinal
+        placed = ((i, of(state.program, e)) for state in states for i, e in state.exprs.items())
+        ordinals = {ident: ordinal for ident, ordinal in placed if ordinal is not None}
         return results_in(states[-1].base, ordinals, reference)
 
     def _reference(self, source: ModelSource, state: State, progress: Progress) -> Reference:

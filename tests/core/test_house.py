@@ -37,7 +37,7 @@ LINES = {
     "bench": 3647,
     "commands": 3452,
     "core": 1381,
-    "engine": 42006,
+    "engine": 41978,
     "passes": 11066,
     "recorder": 1494,
     "samples": 585,

@@ -47,9 +47,13 @@ def breaks(mod, context):
 
 
 @pytest.fixture
-def mod(session):
-    pipeline = default_pipeline(ENGINE, False)
-    return session.program_after(ModelSource("mlp", batch=2), pipeline).mod
+def mlp(session):
+    return session.program_after(ModelSource("mlp", batch=2), default_pipeline(ENGINE, False))
+
+
+@pytest.fixture
+def mod(mlp):
+    return mlp.mod
 
 
 def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
@@ -207,15 +211,13 @@ def test_the_contexts_parameters_are_there(mod, tmp_path):
     assert first.context == Context(1, ("inner",), ("breaks",), {config: "7"})
 
 
-def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, tmp_path):
-    pipeline = default_pipeline(ENGINE, False)
-    program = session.program_after(ModelSource("mlp", batch=2), pipeline)
+def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(mlp, tmp_path):
     with recording(tmp_path / "run.rsc", "graphs"):
-        inner(program.mod)
+        inner(mlp.mod)
     found = read(tmp_path / "run.rsc")
     main = found.passes[0].before["main"]
     draw = resolve_name(f"relascope.engine.{ENGINE}.draw.to_graph:to_graph")
-    mine, engines = found.graph(main), draw(program)[0]
+    mine, engines = found.graph(main), draw(mlp)[0]
     assert mine.operators == engines.operators and mine.edge_count == engines.edge_count
     sizes = {str(kind) for kind, _ in found.constants(main)}
     assert sizes and sizes <= {str(n.outputs[0]) for n in engines if n.kind is Kind.CONSTANT}
@@ -224,23 +226,19 @@ def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(session, 
     assert found.module(0, True) is None
 
 
-def test_a_module_is_what_it_was_with_its_numbers(session, tmp_path):
-    program = session.program_after(ModelSource("mlp", batch=2), default_pipeline(ENGINE, False))
+def test_a_module_is_what_it_was_with_its_numbers(mod, tmp_path):
+    if ENGINE == "relay":
+        from tvm.ir import structural_equal as same
+    else:
+        from tvm_ffi import structural_equal as same
     with recording(tmp_path / "run.rsc", "modules"):
-        inner(program.mod)
+        inner(mod)
     found = read(tmp_path / "run.rsc")
     before, after = (tvm.ir.load_json(found.module(0, side)) for side in (False, True))
-    same = tvm.ir.structural_equal if ENGINE == "relay" else tvm_ffi_equal()
-    assert same(before, program.mod) and same(after["other"], program.mod["main"])
+    assert same(before, mod) and same(after["other"], mod["main"])
     lines = map(json.loads, found.path.read_text().splitlines())
     blobs = [x["blob"] for x in lines if "blob" in x]
     assert blobs and len(blobs) == len(set(blobs))
-
-
-def tvm_ffi_equal():
-    import tvm_ffi
-
-    return tvm_ffi.structural_equal
 
 
 def test_what_is_made_anew_and_is_the_same_is_no_change(mod, tmp_path):
@@ -281,12 +279,10 @@ def test_what_changes_in_constants_alone_is_a_change(tmp_path):
     assert first.touched == ("main",) and second.touched == ()
 
 
-def test_a_build_is_recorded_down_to_its_kernels_code(session, tmp_path):
-    pipeline = default_pipeline(ENGINE, False)
-    program = session.program_after(ModelSource("mlp", batch=2), pipeline)
+def test_a_build_is_recorded_down_to_its_kernels_code(session, mlp, tmp_path):
     called = tvm.transform.Pass.__call__
     with recording(tmp_path / "run.rsc", "graphs"):
-        session.backend.build(program, None, "llvm -opt-level=0")
+        session.backend.build(mlp, None, "llvm -opt-level=0")
     found = read(tmp_path / "run.rsc")
     wanted = {
         "relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"},
