@@ -2,93 +2,40 @@
 
 import pytest
 
-from graphs import Builder, graph_of
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from graphs import graph_of, group, nodes_of
 from relascope.passes import cost
 
+CONVOLVING = 2 * 8 * 30 * 30 * 16 * 9
+FLOPS = {
+    "x :14x768; w :3072x768; r nn.dense x w :14x3072": 2 * 14 * 3072 * 768,
+    "x :12x14x64; y :12x64x20; r nn.batch_matmul x y :12x14x20": 2 * 12 * 14 * 20 * 64,
+    "x :3x5x2; y :3x5x7; r nn.batch_matmul x y transpose_a=True :3x2x7": 2 * 3 * 2 * 7 * 5,
+    "x :8x14x64; y :64x10; r matmul x y :8x14x10": 2 * 8 * 14 * 10 * 64,
+    "x :1x16x32x32; w :8x16x3x3; r nn.conv2d x w :1x8x30x30": CONVOLVING,
+    "x :1x16x8x8; w :16x1x3x3; r nn.conv2d x w groups=16 :1x16x6x6": 2 * 16 * 36 * 9,
+    "g :1x8x30x30; w :8x16x3x3; r nn.conv2d_transpose g w :1x16x32x32": CONVOLVING,
+    "g :2x8x30x30; x :2x16x32x32; r nn.conv2d_backward_weight g x :8x16x3x3": 2 * CONVOLVING,
+    "x :2x3; y :3; r add x y :2x3": 6,
+    "x :2x300; r mean x :2x1": 600,
+    "x :2x3x4; y :2x5x4; r einsum x y subscripts='bij,bkj->bik' :2x3x5": 2 * 2 * 3 * 5 * 4,
+    "x :2x3x4; y :4x5; r einsum x y subscripts='...j,jk->...k' :2x3x5": 2 * 2 * 3 * 4 * 5,
+    "x :2x3; y :2x3; r concat x y :4x3": 0,
+    "x :2x3; y :1x3; r slice_scatter x y :2x3": 0,
+    "g :7x4; x :9x4; i :7; r grad.take_backward g x i :9x4": 28,
+    "g :1x2x4x4; x :1x2x8x8; r grad.max_pool2d_backward g x :1x2x8x8": 32,
+    "x :2x3; r reshape x :6": 0,
+    "x :2x3; r transpose x :3x2": 0,
+}
 
-def call(op, read, shape, **attrs):
-    b = Builder()
-    inputs = [b.add(Kind.INPUT, s, name=f"x{i}") for i, s in enumerate(read)]
-    result = b.call(op, *inputs, shape=shape, **attrs)
-    graph = b.graph(result)
-    return graph, graph.by_id[result]
 
-
-@pytest.mark.parametrize(
-    ("op", "read", "shape", "attrs", "expected"),
-    [
-        ("nn.dense", [(14, 768), (3072, 768)], (14, 3072), {}, 2 * 14 * 3072 * 768),
-        ("nn.batch_matmul", [(12, 14, 64), (12, 64, 20)], (12, 14, 20), {}, 2 * 12 * 14 * 20 * 64),
-        (
-            "nn.batch_matmul",
-            [(3, 5, 2), (3, 5, 7)],
-            (3, 2, 7),
-            {"transpose_a": True},
-            2 * 3 * 2 * 7 * 5,
-        ),
-        ("matmul", [(8, 14, 64), (64, 10)], (8, 14, 10), {}, 2 * 8 * 14 * 10 * 64),
-        (
-            "nn.conv2d",
-            [(1, 16, 32, 32), (8, 16, 3, 3)],
-            (1, 8, 30, 30),
-            {},
-            2 * 8 * 30 * 30 * 16 * 9,
-        ),
-        (
-            "nn.conv2d",
-            [(1, 16, 8, 8), (16, 1, 3, 3)],
-            (1, 16, 6, 6),
-            {"groups": 16},
-            2 * 16 * 36 * 9,
-        ),
-        (
-            "nn.conv2d_transpose",
-            [(1, 8, 30, 30), (8, 16, 3, 3)],
-            (1, 16, 32, 32),
-            {},
-            2 * 8 * 30 * 30 * 16 * 9,
-        ),
-        (
-            "nn.conv2d_backward_weight",
-            [(2, 8, 30, 30), (2, 16, 32, 32)],
-            (8, 16, 3, 3),
-            {},
-            2 * 2 * 8 * 30 * 30 * 16 * 9,
-        ),
-        ("add", [(2, 3), (3,)], (2, 3), {}, 6),
-        ("mean", [(2, 300)], (2, 1), {}, 600),
-        (
-            "einsum",
-            [(2, 3, 4), (2, 5, 4)],
-            (2, 3, 5),
-            {"subscripts": "bij,bkj->bik"},
-            2 * 2 * 3 * 5 * 4,
-        ),
-        (
-            "einsum",
-            [(2, 3, 4), (4, 5)],
-            (2, 3, 5),
-            {"subscripts": "...j,jk->...k"},
-            2 * 2 * 3 * 4 * 5,
-        ),
-        ("concat", [(2, 3), (2, 3)], (4, 3), {}, 0),
-        ("slice_scatter", [(2, 3), (1, 3)], (2, 3), {}, 0),
-        ("grad.take_backward", [(7, 4), (9, 4), (7,)], (9, 4), {}, 28),
-        ("grad.max_pool2d_backward", [(1, 2, 4, 4), (1, 2, 8, 8)], (1, 2, 8, 8), {}, 32),
-        ("reshape", [(2, 3)], (6,), {}, 0),
-        ("transpose", [(2, 3)], (3, 2), {}, 0),
-    ],
-)
-def test_flops(op, read, shape, attrs, expected):
-    graph, node = call(op, read, shape, **attrs)
-    assert cost.flops(graph)[node.id] == expected
+@pytest.mark.parametrize("text", FLOPS)
+def test_flops(text):
+    assert cost.flops(graph_of(text))["r"] == FLOPS[text]
 
 
 def test_a_transcendental_function_costs_more_than_an_addition():
-    one, node = call("add", [(10,)], (10,))
-    other, exp = call("exp", [(10,)], (10,))
-    assert cost.flops(other)[exp.id] > cost.flops(one)[node.id]
+    found = cost.flops(graph_of("x; a add x; e exp x"))
+    assert found["e"] > found["a"]
 
 
 KINDS = {
@@ -105,21 +52,18 @@ NO_KIND = "slice_scatter scatter_elements index_put argsort"
 
 @pytest.mark.parametrize("op", sorted({op for ops in KINDS.values() for op in ops.split()}))
 def test_kinds_of_operators(op):
-    _, node = call(op, [(4, 4), (4, 4)], (4, 4))
+    node = nodes_of(f"r {op} x y")[0]
     assert [is_it(node) for is_it in KINDS] == [op in ops.split() for ops in KINDS.values()]
 
 
 def test_operators_of_no_kind():
     for op in NO_KIND.split():
-        _, node = call(op, [(4, 4), (4, 4)], (4, 4))
-        assert not any(is_it(node) for is_it in KINDS)
+        assert not any(is_it(nodes_of(f"r {op} x y")[0]) for is_it in KINDS)
 
 
 def test_a_fused_group_is_the_sum_of_what_is_inside():
-    body, _ = call("nn.dense", [(2, 3), (4, 3)], (2, 4))
-    whole = Node("f", Kind.FUNCTION, outputs=(TensorType((2, 4), "float32"),), body=body)
-    graph = Graph("main", "relay", (whole,), (), ("f",))
-    assert cost.flops(graph)["f"] == 2 * 2 * 4 * 3
+    whole = group("f", "", "x", graph_of("x :2x3; w :4x3; d nn.dense x w :2x4"))
+    assert cost.flops(graph_of(["x", whole]))["f"] == 2 * 2 * 4 * 3
     assert cost.is_product(whole)
 
 

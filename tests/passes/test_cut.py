@@ -13,7 +13,6 @@ from relascope.core.graph import Graph, Role, TensorType
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
 from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import frontier
-from relascope.passes.cuts.problem import Wish
 
 
 def test_keep_all_saves_what_crosses_and_nothing_else():
@@ -253,15 +252,6 @@ def test_its_points_are_what_they_say(seed):
         assert left.seconds < right.seconds
     assert points[0].seconds <= it.extra_seconds(it.crossings)
     assert points[-1].bytes == 0 == cut(graph, "inputs_only").bytes
-
-
-def test_wishes_hold_on_all_of_it():
-    graph = messy(3, 40)
-    crossing = [c.id for c in cut(graph, "keep_all").captures]
-    wish = Wish(save=frozenset(crossing[:1]), recompute=frozenset(crossing[1:2]))
-    for point in frontier(Joint(graph), wish):
-        assert crossing[0] in point.saved
-        assert crossing[1] not in point.saved
 
 
 def test_the_number_of_questions_is_bounded():

@@ -227,26 +227,16 @@ def chain(nodes: int) -> Graph:
 
 def fused() -> Graph:
     """Two fused functions, one with two results, of which fields are taken."""
-    b = Builder("fused")
-    x = b.add(Kind.INPUT, name="x")
-    bodies = []
-    for ops in (("nn.dense", "add", "nn.relu"), ("split", "multiply")):
-        inner = Builder("body")
-        last = inner.add(Kind.INPUT, name="p0")
-        for op in ops:
-            last = inner.call(op, last)
-        bodies.append(inner.graph(last))
+    first = graph_of("n0=p0; n1 nn.dense n0; n2 add n1; n3 nn.relu n2", of="1x14x64", name="body")
+    second = graph_of("n0=p0; n1 split n0; n2 multiply n1", of="1x14x64", name="body")
     types = (TensorType((1, 14, 32), "float32"),) * 2
-    b.nodes.append(
-        Node("f0", Kind.FUNCTION, inputs=(x,), outputs=types[:1], body=bodies[0], scope="m.a")
-    )
-    b.nodes.append(
-        Node("f1", Kind.FUNCTION, inputs=("f0",), outputs=types, body=bodies[1], scope="m.b")
-    )
-    left, right = (b.add(Kind.ITEM, inputs=("f1",), attrs={"index": i}) for i in (0, 1))
-    big = b.add(Kind.CONSTANT, (16,), attrs={"digest": "d"})
-    end = b.add(Kind.TUPLE, inputs=(left, b.call("add", right, big)))
-    return b.graph(end)
+    parts = [
+        "n0=x",
+        Node("f0", Kind.FUNCTION, inputs=("n0",), outputs=types[:1], body=first, scope="m.a"),
+        Node("f1", Kind.FUNCTION, inputs=("f0",), outputs=types, body=second, scope="m.b"),
+        "n3 [0] f1; n4 [1] f1; n5#d :16; n6 add n4 n5; n7 () n3 n6",
+    ]
+    return graph_of(parts, of="1x14x64", name="fused")
 
 
 SCALED = """@T.prim_func
