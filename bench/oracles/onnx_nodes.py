@@ -28,8 +28,8 @@ from onnx.backend.test.loader import load_model_tests
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
 
-from judged import ROOT, Row, apart, begin, failed, keep, read, tried
-from operators import run
+from judged import ROOT, Row, apart, failed
+from operators import resume
 from relascope.core.errors import EngineError
 from relascope.engine.files.onnx_model import AT_IMPORT, prepare
 from relascope.engine.in_process import load_engine
@@ -172,18 +172,9 @@ def main() -> int:
     path = args.folder / f"{engines[0]}.jsonl"
     names = sorted(_tests(), key=lambda n: "expanded" in n)  # which are of other operators
     names = [n for n in names if not args.test or any(a in n for a in args.test)]
-    again = set(names) if args.test else set()
-    rows = [] if args.again else [r for r in read(path) if r["op"] not in again]
-    done = {r["op"] for r in rows if "verdict" in r}
-    begin(path, rows)
-
-    def write(row: Row) -> None:
-        keep(path, row)
-        if args.test and "verdict" in row:
-            print(row["op"], row["verdict"], row["message"], row.get("at", ""))
-
-    run(engines[0], [n for n in names if n not in done], _work, write)
-    return summary(engines[0], tried(path))
+    if args.again:
+        path.unlink(missing_ok=True)
+    return summary(engines[0], resume(path, engines[0], names, bool(args.test), _work))
 
 
 if __name__ == "__main__":

@@ -438,6 +438,25 @@ def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[R
     print(f"{ir}: {time.perf_counter() - began:.0f} s")
 
 
+def resume(
+    path: Path, ir: str, names: list[str], chosen: bool, work: Callable[..., None]
+) -> list[Row]:
+    """Run the entries that a file of rows does not have whole, or all where they were chosen, whose
+    rows are said, too; what the file then has of verdicts."""
+    rows = read(path)
+    done = {r["op"] for r in rows if r.get("end")} - set(names if chosen else ())
+    begin(path, (r for r in rows if r["op"] in done))
+
+    def write(row: Row) -> None:
+        keep(path, row)
+        if chosen and "verdict" in row:
+            said = ("op", "dtype", "sample", "phase", "on", "verdict", "message", "at")
+            print(*(row[k] for k in said if k in row))
+
+    run(ir, [n for n in names if n not in done], work, write)
+    return tried(path)
+
+
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
     """By entry: "wrong", "crash", "right" (in every sample), "elements" (in every sample but those
     with a tensor without elements, which are refused), "part" (others are refused), "refused"."""
@@ -554,20 +573,10 @@ def main() -> int:
     names = sorted((e.formatted_name for e in entries), key=lambda n: n.startswith(late))
     if args.op:
         names = [e.formatted_name for e in entries if {e.name, e.formatted_name} & set(args.op)]
-    rows = read(path)
-    done = {r["op"] for r in rows if r.get("end")} - set(names if args.op else ())
-    done = set() if args.again else done
-    begin(path, (r for r in rows if r["op"] in done))
-
-    def write(row: Row) -> None:
-        keep(path, row)
-        if args.op and not row.get("end"):
-            about = " ".join(str(row.get(k, "")) for k in ("op", "dtype", "sample", "phase"))
-            print(about, row.get("on", ""), row["verdict"], row["message"], row.get("at", ""))
-
+    if args.again:
+        path.unlink(missing_ok=True)
     work = partial(_work, phases, args.samples)
-    run(engines[0], [n for n in names if n not in done], work, write)
-    return summary(engines[0], tried(path))
+    return summary(engines[0], resume(path, engines[0], names, bool(args.op), work))
 
 
 if __name__ == "__main__":
