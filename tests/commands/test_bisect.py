@@ -166,27 +166,23 @@ PIPELINE = "bind|fold|cse|fuse"
 
 @pytest.fixture
 def asked(connect, capsys):
-    def run(seed, *options, status=0):
-        arguments = ["bisect", "mlp", "--seed", str(seed), "--json", *options]
-        assert cli.main([*arguments], connect) == status
+    def run(seed, *options, passes=("--passes", PIPELINE), status=0):
+        arguments = ["bisect", "mlp", "--seed", str(seed), *passes, "--json"]
+        assert cli.main([*arguments, *options], connect) == status
         return json.loads(capsys.readouterr().out)
 
     return run
 
 
 def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
-    data = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE)
+    data = asked(faulty_session.WRONG_FOLD)
     assert data["culprit"] == {"index": 1, "pass": "fold"}
     assert data["suspects"] == [data["culprit"]]
     assert data["kind"] == "wrong"
     assert data["compiles"] == len(data["log"]) <= 4
     # fuse is only for looking: it is in the first try, and none but that.
-    assert [(t["last"]["pass"], t["outcome"]) for t in data["log"]] == [
-        ("fuse", "wrong"),
-        ("import", "good"),
-        ("bind", "good"),
-        ("fold", "wrong"),
-    ]
+    found = " ".join(f"{t['last']['pass']}:{t['outcome']}" for t in data["log"])
+    assert found == "fuse:wrong import:good bind:good fold:wrong"
     assert data["log"][2]["pipeline"] == "bind|-fold|-cse|-fuse"
     assert data["log"][0]["max_rel"] == 0.5
     assert not data["float64"]["passed"]
@@ -198,11 +194,11 @@ def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
 
 
 def test_float64_tells_rounding_from_a_fault(asked):
-    data = asked(faulty_session.ROUGH_FOLD, "--passes", PIPELINE)
+    data = asked(faulty_session.ROUGH_FOLD)
     assert data["culprit"]["pass"] == "fold"
     assert data["float64"]["passed"]
     assert "It is rounding" in data["verdict"]
-    alone = asked(faulty_session.WRONG_FOLD, "--passes", PIPELINE, "--dtype", "float64")
+    alone = asked(faulty_session.WRONG_FOLD, "--dtype", "float64")
     assert alone["float64"] is None
     assert alone["verdict"].endswith("That is in float64: it is wrong, not rounded.")
 
@@ -212,28 +208,30 @@ def test_float64_tells_rounding_from_a_fault(asked):
     [(faulty_session.FINE_FOLD, ["good", "wrong"]), (faulty_session.ROUGH_IMPORT, None)],
 )
 def test_what_float32_or_rounding_everywhere_hides_is_looked_for_in_float64(asked, seed, first):
-    data = asked(seed, "--passes", PIPELINE)
+    data = asked(seed)
     assert (data["culprit"]["pass"], data["kind"]) == ("fold", "wrong")
     assert data["verdict"].endswith("That is in float64: it is wrong, not rounded.")
     assert first in (None, [t["outcome"] for t in data["log"][:2]])
 
 
 def test_a_fault_behind_a_permitted_rounding_is_found(asked):
-    wrong = faulty_session.WRONG_FOLD, "--passes", PIPELINE
-    assert asked(*wrong, "--rtol", "0.6")["culprit"] is None
-    assert asked(*wrong, "--atol", "0.3")["culprit"] is None
-    assert asked(*wrong, "--rtol", "0.4", "--atol", "0.1")["culprit"]["pass"] == "fold"
+    assert asked(faulty_session.WRONG_FOLD, "--rtol", "0.6")["culprit"] is None
+    assert asked(faulty_session.WRONG_FOLD, "--atol", "0.3")["culprit"] is None
+    assert (
+        asked(faulty_session.WRONG_FOLD, "--rtol", "0.4", "--atol", "0.1")["culprit"]["pass"]
+        == "fold"
+    )
 
 
 def test_a_pass_that_ends_the_process_is_found_and_the_session_goes_on(asked):
-    data = asked(faulty_session.FATAL_CSE, "--passes", PIPELINE)
+    data = asked(faulty_session.FATAL_CSE)
     assert (data["culprit"]["index"], data["kind"]) == (2, "crash")
     assert [t["outcome"] for t in data["log"]].count("crash") >= 2
     assert "exit status 3" in data["verdict"]
 
 
 def test_a_pass_that_raises(asked):
-    data = asked(faulty_session.RAISING_FOLD, "--passes", PIPELINE)
+    data = asked(faulty_session.RAISING_FOLD)
     assert (data["culprit"]["index"], data["kind"]) == (1, "crash")
     assert data["log"][0]["error"]["message"] == "No good."
     error = asked(faulty_session.RAISING_FOLD, "--kind", "wrong", status=1)["error"]
@@ -241,7 +239,7 @@ def test_a_pass_that_raises(asked):
 
 
 def test_slow_is_a_ratio_above_the_factor(asked):
-    slow = faulty_session.SLOW_FOLD, "--passes", PIPELINE, "--kind", "slow", "--factor"
+    slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor"
     data = asked(*slow, "2")
     assert (data["culprit"]["pass"], data["kind"]) == ("fold", "slow")
     assert "makes it slow: 3.00 times the time without it." in data["verdict"]
@@ -252,22 +250,22 @@ def test_slow_is_a_ratio_above_the_factor(asked):
 
 
 def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
-    seed = faulty_session.SLOW_FOLD
-    data = asked(seed, "--training", "--kind", "slow", "--factor", "1.1")
+    slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "1.1"
+    data = asked(*slow, "--training", passes=())
     assert data["log"][0]["ratio"] == 1.0
     assert all("root_grad_out|gradient" in t["pipeline"] for t in data["log"])
     assert data["culprit"] is None
 
 
 def test_the_import_is_to_blame_where_it_is_wrong(asked):
-    data = asked(faulty_session.WRONG_IMPORT, "--passes", PIPELINE)
+    data = asked(faulty_session.WRONG_IMPORT)
     assert data["culprit"] == {"index": -1, "pass": "import"}
     assert data["compiles"] == 2
     assert data["verdict"].startswith("The imported program is at fault, before any pass")
 
 
 def test_nothing_to_find_says_what_was_tried(asked):
-    data = asked(0, "--passes", PIPELINE, "--repeats", "3")
+    data = asked(0, "--repeats", "3")
     assert (data["culprit"], data["kind"], data["compiles"]) == (None, None, 6)  # float64, too
     assert data["verdict"] == (
         "Nothing to find: the whole pipeline runs and agrees with PyTorch within 1e-05 of the "
@@ -275,9 +273,9 @@ def test_nothing_to_find_says_what_was_tried(asked):
         "inputs (seed 0). The longest pass, step 1, bind (bind parameters), took 0.002 s; "
         "no memory stayed."
     )
-    crash = asked(0, "--passes", PIPELINE, "--kind", "crash")["verdict"]
+    crash = asked(0, "--kind", "crash")["verdict"]
     assert "the whole pipeline does not crash, built and run once on sample inputs" in crash
-    taking = asked(faulty_session.TAKING_FOLD, "--passes", PIPELINE)
+    taking = asked(faulty_session.TAKING_FOLD)
     assert "The longest pass, step 2, fold (FoldConstant), took 15 s; " in taking["verdict"]
     assert "most memory stayed after step 2, fold (FoldConstant): 3072.0 MiB." in taking["verdict"]
     assert taking["taken"]["longest"] == {"index": 1, "pass": "fold", "seconds": 15.0}
@@ -285,10 +283,9 @@ def test_nothing_to_find_says_what_was_tried(asked):
 
 
 def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
-    flaky = faulty_session.FLAKY_FOLD, "--passes", PIPELINE
-    once = asked(*flaky)
+    once = asked(faulty_session.FLAKY_FOLD)
     assert once["culprit"] is None and "built and run once" in once["verdict"]
-    data = asked(*flaky, "--repeats", "4")
+    data = asked(faulty_session.FLAKY_FOLD, "--repeats", "4")
     assert data["culprit"] == {"index": 1, "pass": "fold"}
     assert data["compiles"] == sum(t["runs"] for t in data["log"]) == 4 * len(data["log"])
     assert (data["log"][0]["runs"], data["log"][0]["bad"]) == (4, 2)
@@ -296,20 +293,17 @@ def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
 
 
 def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
-    taking = faulty_session.TAKING_FOLD, "--passes", PIPELINE
-    slow = asked(*taking, "--kind", "slow")
+    slow = asked(faulty_session.TAKING_FOLD, "--kind", "slow")
     assert (slow["culprit"]["pass"], slow["kind"]) == ("fold", "long")
     said = "Step 2, fold (FoldConstant), is slow itself: it took 15 s (limit 10 s)."
     assert slow["verdict"] == said
-    memory = asked(*taking, "--kind", "memory")
+    memory = asked(faulty_session.TAKING_FOLD, "--kind", "memory")
     assert (memory["culprit"]["pass"], memory["kind"]) == ("fold", "memory")
     said = "Step 2, fold (FoldConstant), keeps memory: 3072.0 MiB stayed when it was done "
     assert memory["verdict"] == f"{said}(limit 256 MiB)."
-    for kind, option, much in (
-        ("slow", "--pass-seconds", "16"),
-        ("memory", "--pass-memory", "4e3"),
-    ):
-        data = asked(*taking, "--kind", kind, option, much)
+    for kind, option, much in ("slow", "seconds", "16"), ("memory", "memory", "4e3"):
+        option = f"--pass-{option}"
+        data = asked(faulty_session.TAKING_FOLD, "--kind", kind, option, much)
         assert data["culprit"] is None and data["verdict"].startswith("Nothing to find: ")
         assert f"{float(much):g}" in data["verdict"]
 

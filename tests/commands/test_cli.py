@@ -233,7 +233,8 @@ def test_check_has_a_row_for_every_stage_and_dtype():
 
 
 def test_check_names_the_node_where_the_error_jumps():
-    data = document("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all")
+    wrong = ("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all")
+    data = document(*wrong)
     assert data["passed"] is False
     by_stage = {(r["stage"], r["dtype"]): r for r in data["stages"]}
     assert by_stage["forward", "float64"]["passed"]
@@ -243,8 +244,7 @@ def test_check_names_the_node_where_the_error_jumps():
         assert row["first_bad"]["scope"] == "layers.1"
     assert "gradient: wrong" in data["verdict"]
     assert "nn.relu" in data["verdict"]
-    text = run("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all").stdout
-    assert "nn.relu" in text
+    assert "nn.relu" in run(*wrong).stdout
 
 
 def test_check_of_one_pipeline_one_dtype():
@@ -451,10 +451,7 @@ def test_compile_tells_of_what_it_built_and_keeps_it(tmp_path):
     data = document("compile", "mlp", "--target", "cuda -arch=sm_90", "--training")
     assert data["target"]["runs_here"] is False
     assert data["notes"] == ["It cannot be timed here. It is elsewhere."]
-    assert [(k["phase"], k["bytes"]) for k in data["kernels"]] == [
-        ("forward", 2048),
-        ("backward", None),
-    ]
+    assert {k["phase"]: k["bytes"] for k in data["kernels"]} == {"forward": 2048, "backward": None}
     assert data["code_bytes"] is None and data["library_bytes"] == 8192
     assert "code" not in data["kernels"][0] and data["kernels"][0]["lines"] == {"CUDA": 3, "PTX": 1}
     data = document("compile", "mlp", "--target", "llvm", "--code")
@@ -521,19 +518,13 @@ def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     "args",
     [
-        ["frobnicate"],
-        ["graph"],
-        ["graph", "mlp", "--engine", "none"],
-        ["graph", "mlp", "--batch", "0"],
-        ["graph", "mlp", "--batch", "x"],
-        ["captures", "mlp", "--strategy", "x"],
-        ["captures", "mlp", "--strategy", "budget", "--budget", "1.5"],
-        ["step", "mlp", "--unknown"],
-        ["tune", "mlp", "--trials", "0"],
+        *("frobnicate", "graph", "graph mlp --engine none", "graph mlp --batch 0"),
+        *("graph mlp --batch x", "captures mlp --strategy x", "step mlp --unknown"),
+        *("captures mlp --strategy budget --budget 1.5", "tune mlp --trials 0"),
     ],
 )
 def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
-    done = run(*args)
+    done = run(*args.split())
     assert done.returncode == 2
     assert done.stdout == ""
     assert "usage:" in done.stderr
@@ -546,12 +537,7 @@ def test_without_a_command_the_page_opens():
 
 @pytest.mark.parametrize(
     ("option", "text"),
-    [
-        ("--passes", "cse,fold"),
-        ("--passes", "nope"),
-        ("--passes", "cse||fold"),
-        ("--input", "x=1:float32"),
-    ],
+    [*(("--passes", t) for t in ("cse,fold", "nope", "cse||fold")), ("--input", "x=1:float32")],
 )
 def test_what_is_malformed_or_does_not_fit_a_sample_is_wrong_usage(option, text):
     error = document("step", "mlp", option, text, status=2)["error"]
@@ -607,14 +593,8 @@ def read_all(terminal):
 
 def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == '{"model": '
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
@@ -661,14 +641,11 @@ def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
     assert inside["verdict"].startswith("It is wrong")
     assert [c["dtype"] for c in inside["compared"]] == ["float32", "float64"]
     worst = inside["compared"][0]["nodes"][0]
-    assert (worst["id"], worst["max_abs"], worst["counterpart"]) == (
-        "r",
-        0.25,
-        "aten::relu in layers.1",
-    )
+    said = "aten::relu in layers.1"
+    assert (worst["id"], worst["max_abs"], worst["counterpart"]) == ("r", 0.25, said)
     told = run("step", "mlp", "--passes", "bind", "--inside").stdout
     assert "It is wrong" in told
-    assert "aten::relu in layers.1" in told
+    assert said in told
 
 
 def test_what_cannot_be_written_is_said_in_a_sentence(capsys):

@@ -64,34 +64,25 @@ def program(*operators):
     return graph_of("n0=x" + "".join(calls))
 
 
-def test_a_slower_pass_is_named_and_is_no_difference():
+def ran(*steps):
     graph = program("exp", "log")
-    a, b = (
-        ComparedRun(
-            "run", "relay", (ComparedStep("cse", 0.01), ComparedStep("fold", s)), lambda i: graph
-        )
-        for s in (0.01, 0.2)
-    )
-    found = compare(a, b)
+    return ComparedRun("run", "relay", steps, lambda i: graph)
+
+
+def test_a_slower_pass_is_named_and_is_no_difference():
+    found = compare(*(ran(ComparedStep("cse", 0.01), ComparedStep("fold", s)) for s in (0.01, 0.2)))
     assert found["same"]
     assert [r["slower"] for r in found["steps"]] == [None, "b"]
     assert found["verdict"] == "They are the same, but fold took longer in B, run once each."
 
 
 def test_a_pass_that_only_one_has_and_that_does_nothing_is_no_difference():
-    graph = program("exp")
-    a = ComparedRun("run", "relay", (ComparedStep("cse", 0.0, idle=True),), lambda i: graph)
-    b = ComparedRun("run", "relay", (), lambda i: graph)
-    assert compare(a, b)["same"]
+    assert compare(ran(ComparedStep("cse", 0.0, idle=True)), ran())["same"]
 
 
 def test_a_failure_on_one_side_is_the_difference():
-    graph = program("exp")
-    a = ComparedRun("run", "relay", (ComparedStep("cse", 0.0),), lambda i: graph)
-    b = ComparedRun(
-        "run", "relay", (ComparedStep("cse", 0.0, failure="no rule for erf"),), lambda i: graph
-    )
-    first = compare(a, b)["first_difference"]
+    failed = ComparedStep("cse", 0.0, failure="no rule for erf")
+    first = compare(ran(ComparedStep("cse", 0.0)), ran(failed))["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
 
 
@@ -102,15 +93,12 @@ def test_what_a_pass_did_stands_before_the_passes_around_it(tmp_path):
 
 
 def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
-    given = {
-        "a": ("0x7f00aabbccdd", "store i32 0 !{0x55c0805a1d60}"),
-        "b": ("0x7f11aabbccdd", "store i32 0 !{0x55f58c8ff4d0}"),
-        "c": ("0x7f11aabbccdd", "store i32 1 !{0x55f58c8ff4d0}"),
-    }
-    a, b, c = (
-        str(recorded(tmp_path / f"{name}.rsc", place=place, code=code))
-        for name, (place, code) in given.items()
-    )
+    def of(name, place, code):
+        return str(recorded(tmp_path / f"{name}.rsc", place=place, code=code))
+
+    a = of("a", "0x7f00aabbccdd", "store i32 0 !{0x55c0805a1d60}")
+    b = of("b", "0x7f11aabbccdd", "store i32 0 !{0x55f58c8ff4d0}")
+    c = of("c", "0x7f11aabbccdd", "store i32 1 !{0x55f58c8ff4d0}")
     assert document("diff", a, b)["same"]
     found = document("diff", a, c, status=1)
     assert found["other_code"] and found["first_difference"] is None
@@ -126,9 +114,8 @@ def test_a_session_of_a_recording(tmp_path):
 
 def test_the_page_is_started_on_both(tmp_path):
     path = recorded(tmp_path / "a.rsc")
-    replay.write(
-        tmp_path / "b.zip", Session(ir="relax", model=ModelChoice("mlp"), pipeline="cse"), None
-    )
+    session = Session(ir="relax", model=ModelChoice("mlp"), pipeline="cse")
+    replay.write(tmp_path / "b.zip", session, None)
 
     def both(*asked):
         _, started = page_of("diff", *asked, "--page", "--no-browser")

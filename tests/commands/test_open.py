@@ -70,9 +70,8 @@ def test_it_says_where_a_compile_stopped(path):
     killed = [*rows[:1], {**rows[1], "seconds": None, "ended": False}]
     assert end_words(killed) == ""  # what ran around it ended: its error was handled
     killed[0] = {**killed[0], "ended": False}
-    assert end_words(killed) == (
-        "The compile was ended in pass 1, FoldTranspose: the recording stops there."
-    )
+    said = "The compile was ended in pass 1, FoldTranspose: the recording stops there."
+    assert end_words(killed) == said
 
 
 def test_a_recording_without_modules_has_no_numbers(path):
@@ -265,11 +264,8 @@ def test_it_filters(path):
     def numbers(only):
         return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]
 
-    assert [numbers(only) for only in ("changed", "slow", "failed")] == [
-        [0, 1, 3, 4],
-        [0, 1, 2],
-        [5],
-    ]
+    found = [numbers(only) for only in ("changed", "slow", "failed")]
+    assert found == [[0, 1, 3, 4], [0, 1, 2], [5]]
 
 
 def test_a_step_is_a_diff_that_follows_the_numbers(path):
@@ -289,10 +285,8 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
     assert "Content-Security-Policy" in page.read_text()
     assert run("open", path, "-o", str(table), "--only", "slow").returncode == 0
     lines = list(csv.DictReader(io.StringIO(table.read_text())))
-    assert [(x["pass"], x["touched"]) for x in lines][1:] == [
-        ("FoldTranspose", "main"),
-        ("InferType", ""),
-    ]
+    touched = [(x["pass"], x["touched"]) for x in lines]
+    assert touched[1:] == [("FoldTranspose", "main"), ("InferType", "")]
     assert run("open", path, "-o", str(plain)).returncode == 0
     assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
     refused = run("open", path, "-o", str(tmp_path / "run.svg"))

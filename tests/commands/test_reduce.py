@@ -15,10 +15,10 @@ import pytest
 
 import faulty_session
 import relascope.commands.main as cli
-from graphs import chain
+from graphs import chain, graph_of
 from page import press, settle
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph, Kind, Node, TensorType
+from relascope.core.graph import Kind
 from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
@@ -40,33 +40,16 @@ from relascope.passes.search.reduce import (
 from relascope.viz.rows import fault as reports
 
 GOOD, BAD, DARK = Verdict
-TENSOR = TensorType((2,), "float32")
-
-
-def graph(edges, outputs, kinds=None):
-    kinds = kinds or {}
-    nodes = [Node("x", Kind.INPUT, name="x", outputs=(TENSOR,))]
-    nodes += [
-        Node(
-            i,
-            kinds.get(i, Kind.CALL),
-            f"op_{i}",
-            inputs=tuple(ins),
-            outputs=(TENSOR,) * (2 if kinds.get(i) is Kind.TUPLE else 1),
-        )
-        for i, ins in edges.items()
-    ]
-    return Graph("main", "relay", tuple(nodes), ("x",), tuple(outputs))
 
 
 def random_graph(count, chance):
-    edges = {}
+    read = {}
     for i in range(count):
-        known = ["x", *edges]
-        near_by = known[-6:]
-        edges[f"n{i}"] = [chance.choice(near_by) for _ in range(chance.randint(1, 2))]
-    read = {s for ins in edges.values() for s in ins}
-    return graph(edges, [n for n in edges if n not in read])
+        near_by = ["x", *read][-6:]
+        read[f"n{i}"] = [chance.choice(near_by) for _ in range(chance.randint(1, 2))]
+    ends = [n for n in read if not any(n in sources for sources in read.values())]
+    text = "".join(f"; {n} . {' '.join(sources)}" for n, sources in read.items())
+    return graph_of(f"x{text}", " ".join(ends))
 
 
 class Oracle:
@@ -108,16 +91,12 @@ def test_a_hint_saves_tries():
 
 
 def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
-    one = graph({"a": "x", "b": "a", "c": "x", "d": "c"}, ["b", "d"])
+    one = graph_of("x; a . x; b . a; c . x; d . c", "b d")
     asked = []
 
     def judge(piece):
         asked.append(piece)
-        return (
-            PieceVerdict(BAD, ("d",))
-            if "c" in piece.nodes and "d" in piece.nodes
-            else PieceVerdict(GOOD)
-        )
+        return PieceVerdict(BAD, ("d",)) if {"c", "d"} <= {*piece.nodes} else PieceVerdict(GOOD)
 
     assert reduce(one, judge).piece == Piece(("c", "d"), ("d",))
     assert asked[1] == Piece(("c", "d"), ("d",))
@@ -168,21 +147,8 @@ def test_pieces_that_cannot_be_run_are_passed_over():
 
 
 def test_a_tuple_is_never_cut_off_from_what_reads_it():
-    kinds = {"t": Kind.TUPLE, "i": Kind.ITEM, "j": Kind.ITEM}
-    one = graph(
-        {
-            "a": "x",
-            "b": "a",
-            "t": ["a", "b"],
-            "cat": ["t"],
-            "s": ["cat"],
-            "i": ["s"],
-            "j": ["s"],
-            "end": ["i"],
-        },
-        ["end", "j"],
-        kinds,
-    )
+    text = "x; a . x; b . a; t () a b; cat . t; s . cat :2 :2; i [0] s; j [1] s; end . i"
+    one = graph_of(text, "end j")
 
     def judge(piece):
         inside = set(piece.nodes)
@@ -198,7 +164,7 @@ def test_a_tuple_is_never_cut_off_from_what_reads_it():
 
 
 def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
-    one = graph({"a": "x", "b": "a", "c": "b", "d": "c", "e": "d"}, ["e"])
+    one = graph_of("x; a . x; b . a; c . b; d . c; e . d")
     assert near(one, {"x", "a"}, {"d", "e"}) == ("b", "c", "d")
     assert near(one, {"x", "a", "b", "c"}, {"d", "e"}) == ("d",)
     assert near(one, {"a"}, set()) == ()
@@ -242,13 +208,10 @@ def test_the_ratio_of_times_is_a_median_of_runs_in_turns(monkeypatch):
 
 def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
     mine = tmp_path / "mine.py"
-    mine.write_text(
-        "from relascope.passes.relay.ir import rewrite\n"
-        "from relascope.passes.relay.fold_constant import bind\n"
-    )
-    found = bundle.sources(
-        ["relascope.engine.faults.show", "relascope.passes.relay.builtin"], [mine]
-    )
+    rewriting = "from relascope.passes.relay.ir import rewrite"
+    mine.write_text(f"{rewriting}\nfrom relascope.passes.relay.fold_constant import bind\n")
+    modules = ["relascope.engine.faults.show", "relascope.passes.relay.builtin"]
+    found = bundle.sources(modules, [mine])
     names = {n.removeprefix("relascope/") for n in found}
     assert {"__init__.py", "engine/faults/show.py", "engine/__init__.py"} <= names
     assert b"import" not in found["relascope/passes/catalogue/__init__.py"]
@@ -260,21 +223,16 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
     for name, content in found.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    code = (
-        "import relascope.engine.faults.show, relascope.passes.program; print(relascope.__file__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import relascope.passes.program"
+    code += ", relascope.engine.faults.show; print(relascope.__file__)"
+    program = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith(str(tmp_path)), done.stderr
 
 
 class Answers:
     def __init__(self, narrow, near=()):
-        self.graph = graph({"a": "x", "b": "a", "c": "b", "d": "c"}, ["d"])
+        self.graph = graph_of("x; a . x; b op_b a; c . b; d . c")
         self._narrow, self._near, self.asked = narrow, near, []
 
     def __call__(self, method, source, where, *rest):
@@ -485,10 +443,8 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
     assert data["shown"]["max_rel"] == 0.5
     assert {t["outcome"] for t in data["tries"]} == {"wrong"} and len(data["tries"]) <= 3
     assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
-    assert data["report"] == {
-        "folder": str(tmp_path / "out"),
-        "files": ["README.md", "lib/x.py", "report.html"],
-    }
+    files = ["README.md", "lib/x.py", "report.html"]
+    assert data["report"] == {"folder": str(tmp_path / "out"), "files": files}
     readme = (tmp_path / "out" / "README.md").read_text()
     assert readme.startswith("mlp float64 bind|fold|-cse|-fuse r\nrelascope reduce mlp --seed ")
     assert (tmp_path / "out" / "lib" / "x.py").exists()
@@ -521,9 +477,8 @@ def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked, t
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
     assert data["shown"]["error"]["message"] == "No good."
-    data = asked(
-        faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2", "--out", str(tmp_path / "slow")
-    )
+    slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2"
+    data = asked(*slow, "--out", str(tmp_path / "slow"))
     assert (data["kind"], data["shown"]["ratio"]) == ("slow", 3.0)
     data = asked(faulty_session.FATAL_CSE, "--out", str(tmp_path / "ends"))
     assert (data["culprit"]["pass"], data["nodes"]) == ("cse", 1)

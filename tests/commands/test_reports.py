@@ -220,7 +220,7 @@ def fault_of(row, folder):
             own.write_text(own.read_text() + "\n\ndef fault(program):\n    return slow(program)\n")
         else:
             own.write_text(code + OWN.format(ir=row.ir, kind=row.kind))
-        before = {"slow": {"relay": "linear_to_dense|"}.get(row.ir, "")}.get(row.kind, "")
+        before = "linear_to_dense|" if (row.kind, row.ir) == ("slow", "relay") else ""
         passes = f"{before}fault|dce"
         fix = lambda report: (report / "own.py").write_text(FIXED)  # noqa: E731
         return ROOT / "cli.py", ["--pass-file", str(own), "--passes", passes], fix
@@ -234,16 +234,9 @@ def fault_of(row, folder):
     file = f"passes/{row.ir}/{OURS_NAME}.py"
     text = (ROOT / file).read_text()
     body = f"    return replace(program, mod={row.kind}(program.mod))\n"
-    faulty = (
-        text.replace(
-            "    return rewrite(program, ",
-            "    program = _fault(program)\n    return rewrite(program, ",
-        )
-        + code
-        + OURS
-        + body
-    )
-    cli = bare.overlay(folder / "checkout", file, faulty)
+    rewrites = "    return rewrite(program, "
+    faulty = text.replace(rewrites, f"    program = _fault(program)\n{rewrites}")
+    cli = bare.overlay(folder / "checkout", file, faulty + code + OURS + body)
     fix = lambda report: (report / "relascope" / file).write_text(text)  # noqa: E731
     return cli, ["--passes", f"{OURS_NAME}|dce"], fix
 
@@ -254,9 +247,8 @@ def made(row, folder):
     if row.of == "recording":
         script = ROOT / "tests" / row.ir / "support" / "wrong_pass.py"
         run = folder / "run.rsc"
-        (folder / "record.py").write_text(
-            RECORD.format(ir=row.ir, run=str(run), script=str(script))
-        )
+        text = RECORD.format(ir=row.ir, run=str(run), script=str(script))
+        (folder / "record.py").write_text(text)
         done = bare.command(folder / "record.py")
         assert done.returncode == 0, done.stderr
         done = bare.command(ROOT / "cli.py", "open", str(run), "--reduce", str(report))
@@ -378,10 +370,8 @@ def report(tmp_path_factory):
     for name, content in bundle.sources(["relascope.engine.faults.show"]).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    for name, text in (
-        ("engine/none/faults/replay.py", ENGINE),
-        ("passes/none/ir/program.py", PROGRAM),
-    ):
+    made = {"engine/none/faults/replay.py": ENGINE, "passes/none/ir/program.py": PROGRAM}
+    for name, text in made.items():
         file = folder / "relascope" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)

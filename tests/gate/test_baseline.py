@@ -24,6 +24,9 @@ def kernels(number):
     return [[f"nn.dense @{at}.dense", f"add @{at}.dense"], [f"multiply @{at}.norm"]]
 
 
+FLOAT32 = {"limit": 1e-5, "dtype": "float32"}
+
+
 def document(layers=3):
     return {
         "baseline": 1,
@@ -37,13 +40,7 @@ def document(layers=3):
         "bytes": {"parameters": 0, "constants": 4096},
         "flops": {"total": 2000, "by operator": {"nn.dense": 1500, "add": 500}},
         "memory": {"planned": 1000, "built": None},
-        "error": {
-            "verdict": "right",
-            "worst": "output 0",
-            "max_rel": 1e-7,
-            "limit": 1e-5,
-            "dtype": "float32",
-        },
+        "error": {"verdict": "right", "worst": "output 0", "max_rel": 1e-7, **FLOAT32},
         "compile": {
             "passes": {f"{i + 1} {n}": dict(TIMES) for i, n in enumerate(("cse", "bind", "cse"))},
             "build": {**TIMES, "best_ms": 100.0, "anew": True},

@@ -40,15 +40,9 @@ class Environment:
         self, *command: str, relay: bool = True, status: int = 0
     ) -> subprocess.CompletedProcess:
         program = self.folder / "bin" / command[0]
-        done = subprocess.run(
-            [program, *command[1:]],
-            cwd=self.work,
-            env=self.variables(relay),
-            capture_output=True,
-            text=True,
-            timeout=1800,
-            check=False,
-        )
+        place = {"cwd": self.work, "env": self.variables(relay), "timeout": 1800}
+        told = {"capture_output": True, "text": True, "check": False}
+        done = subprocess.run([program, *command[1:]], **place, **told)
         assert done.returncode == status, done.stderr
         return done
 

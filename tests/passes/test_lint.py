@@ -170,11 +170,9 @@ def test_a_scale_that_a_weight_could_hold():
     ],
 )
 def test_padding_that_a_convolution_could_do(width, value, expected):
-    text = (
-        f"x; w#w :5x3x3x3; z#{value} value='{value}' :; "
-        f"pad nn.pad x z pad_width={width} pad_mode='constant' :1x3x10x10; "
-        "conv nn.conv2d pad w data_layout='NCHW' :1x5x8x8"
-    )
+    padded = f"pad nn.pad x z pad_width={width} pad_mode='constant' :1x3x10x10"
+    conv = "conv nn.conv2d pad w data_layout='NCHW' :1x5x8x8"
+    text = f"x; w#w :5x3x3x3; z#{value} value='{value}' :; {padded}; {conv}"
     g = graph_of(text, of="1x3x8x8")
     assert found(g) == ({("paddings", "pad", "fold_explicit_padding")} if expected else set())
 
@@ -257,12 +255,7 @@ def test_long_chains_are_walked_without_recursion():
 @pytest.mark.parametrize(
     ("ir", "pipeline", "remedy", "expected"),
     [
-        (
-            "relax",
-            "cse|bind|fold|legalize",
-            "combine_matmul",
-            "cse|combine_matmul|bind|fold|legalize",
-        ),
+        ("relax", "cse|bind|legalize", "combine_matmul", "cse|combine_matmul|bind|legalize"),
         ("relax", "cse|bind|fold|legalize", "dce", "cse|bind|fold|dce|legalize"),
         ("relay", "cse|fuse", "bind|fold", "cse|bind|fold|fuse"),
         ("relay", "cse", "fuse", "cse|fuse"),

@@ -79,23 +79,13 @@ def test_a_budget_in_bytes_and_the_default_of_one_half():
     assert cut(graph, "budget").budget == whole // 2
 
 
-@pytest.mark.parametrize(
-    ("text", "budget"),
-    [
-        ("0.5", 0.5),
-        ("50%", 0.5),
-        ("12.5 %", 0.125),
-        ("1.0", 1.0),
-        ("0", 0),
-        ("400000", 400000),
-        ("1.5MiB", 3 * 2**19),
-        ("2 KiB", 2048),
-        ("7B", 7),
-        ("1GiB", 2**30),
-    ],
-)
-def test_a_budget_in_text(text, budget):
-    found = budgets.parse_budget(text)
+SHARES = {"0.5": 0.5, "50%": 0.5, "12.5 %": 0.125, "1.0": 1.0}
+BYTES = {"0": 0, "400000": 400000, "1.5MiB": 3 << 19, "2 KiB": 2048, "7B": 7, "1GiB": 1 << 30}
+
+
+@pytest.mark.parametrize("text", [*SHARES, *BYTES])
+def test_a_budget_in_text(text):
+    found, budget = budgets.parse_budget(text), (SHARES | BYTES)[text]
     assert (found, type(found)) == (budget, type(budget))
 
 
@@ -390,15 +380,8 @@ def test_a_maximum_is_not_saved_without_what_it_is_sought_in(compared):
     # It is computed again: of a kernel that rounds otherwise, a saved one equals no element.
     assert {"a", "m"} <= set(cut(graph, "frontier", 0).recomputed)
     assert cut(graph, "min_cut", save=["m"]).ids == ("a", "m")
-    of_input = cut(
-        graph_of(
-            "x :64x64; g :64x1; m max x :64x1; y exp m :64x1; e equal x m :64x64;"
-            " dx multiply e g :64x64",
-            "y",
-            gradients="dx",
-        ),
-        save=["m"],
-    )
-    assert of_input.ids == ("m",)  # an input is there as it was
+    text = "x :64x64; g :64x1; m max x :64x1; y exp m :64x1; e equal x m :64x64; "
+    of_input = graph_of(f"{text}dx multiply e g :64x64", "y", gradients="dx")
+    assert cut(of_input, save=["m"]).ids == ("m",)  # an input is there as it was
     with pytest.raises(ValueError, match="save a with m: the backward looks for one in the other"):
         cut_at(graph, ["m"])

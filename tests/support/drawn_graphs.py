@@ -31,18 +31,9 @@ def graphs(draw, most: int = 14, known: bool = False, scopes: bool = True) -> Gr
         read = draw(st.lists(st.sampled_from([n.id for n in nodes]), min_size=1, max_size=3))
         more = [Literal("2")] if not known and draw(st.booleans()) else []
         attrs = draw(st.dictionaries(st.sampled_from(["axis", "axes"]), _values, max_size=2))
-        operator = draw(st.sampled_from(OPERATORS))
-        nodes.append(
-            Node(
-                f"n{index}",
-                Kind.CALL,
-                operator,
-                attrs=attrs,
-                inputs=(*read, *more),
-                outputs=(draw(types),),
-                scope=draw(scope),
-            )
-        )
+        about = Kind.CALL, draw(st.sampled_from(OPERATORS)), "", attrs
+        outputs = (draw(types),)
+        nodes.append(Node(f"n{index}", *about, (*read, *more), outputs, draw(scope)))
     ids = [n.id for n in nodes]
     outputs = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3))
     arguments = tuple(n.id for n in nodes if n.kind in (Kind.INPUT, Kind.PARAMETER))

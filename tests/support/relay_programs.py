@@ -158,23 +158,9 @@ def _networks():
     yield "conv2d of NHWC", _plain(relay.nn.conv2d, (1, 5, 5, 3), (3, 3, 3, 4), **last)
     yield "conv1d", _plain(relay.nn.conv1d, (2, 3, 8), (4, 3, 3), padding=1)
     yield "conv3d", _plain(relay.nn.conv3d, (1, 2, 5, 5, 5), (3, 2, 3, 3, 3))
-    wider = {
-        "strides": (2, 2),
-        "padding": (1, 1),
-        "output_padding": (1, 1),
-        "kernel_layout": "IOHW",
-    }
-    yield (
-        "conv2d_transpose",
-        _plain(
-            relay.nn.conv2d_transpose,
-            picture,
-            (4, 3, 3, 3),
-            channels=3,
-            kernel_size=(3, 3),
-            **wider,
-        ),
-    )
+    wider = {"strides": (2, 2), "padding": (1, 1), "output_padding": (1, 1), "channels": 3}
+    wider |= {"kernel_size": (3, 3), "kernel_layout": "IOHW"}
+    yield "conv2d_transpose", _plain(relay.nn.conv2d_transpose, picture, (4, 3, 3, 3), **wider)
     pooled = {"pool_size": (3, 2), "strides": (2, 2), "padding": (1, 0)}
     yield "max_pool2d", _plain(relay.nn.max_pool2d, picture, ceil_mode=True, **pooled)
     yield "avg_pool2d", _plain(relay.nn.avg_pool2d, picture, count_include_pad=True, **pooled)
@@ -189,16 +175,9 @@ def _networks():
     yield "group_norm", _plain(relay.nn.group_norm, picture, (4,), (4,), num_groups=2)
     yield "bias_add", _plain(relay.nn.bias_add, picture, (4,))
     yield "pad", _plain(relay.nn.pad, (3, 4), pad_width=((1, 0), (0, 2)), pad_value=1.5)
-    yield (
-        "pad by edges",
-        _plain(relay.nn.pad, picture, pad_width=((0, 0), (0, 0), (1, 2), (2, 1)), pad_mode="edge"),
-    )
-    yield (
-        "pad reflected",
-        _plain(
-            relay.nn.pad, picture, pad_width=((0, 0), (0, 0), (1, 2), (2, 1)), pad_mode="reflect"
-        ),
-    )
+    for mode in ("edge", "reflect"):
+        width = ((0, 0), (0, 0), (1, 2), (2, 1))
+        yield f"pad by {mode}", _plain(relay.nn.pad, picture, pad_width=width, pad_mode=mode)
     yield "softmax", _plain(relay.nn.softmax, (3, 4), axis=0)
     yield "log_softmax", _plain(relay.nn.log_softmax, (3, 4))
     yield "leaky_relu", _plain(relay.nn.leaky_relu, (3, 4), alpha=0.2)
@@ -206,17 +185,11 @@ def _networks():
     yield "dropout", _plain(lambda a: relay.nn.dropout(a) + relay.nn.relu(a), (3, 4))
     yield "batch_flatten", _plain(relay.nn.batch_flatten, picture)
     for method in ("nearest_neighbor", "linear", "cubic"):
-        yield (
-            f"resize2d {method}",
-            _plain(
-                relay.image.resize2d,
-                picture,
-                size=(12, 5),
-                method=method,
-                coordinate_transformation_mode="asymmetric" if "near" in method else "half_pixel",
-                rounding_method="floor" if "near" in method else "",
-            ),
-        )
+        how = {"coordinate_transformation_mode": "half_pixel", "rounding_method": ""}
+        if "near" in method:
+            how = {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+        resize = _plain(relay.image.resize2d, picture, size=(12, 5), method=method, **how)
+        yield f"resize2d {method}", resize
 
 
 def programs():

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from dataclasses import replace
 
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
@@ -24,27 +25,14 @@ class FakeTuning:
     def tasks(self, request, *, progress):
         progress(0.5, "running the forward, kernel by kernel")
         book = records.read(self._place(request))
-        found = [
-            TuneTask(
-                key,
-                name,
-                (TensorType(shape, "float32"),),
-                nodes,
-                calls,
-                flops,
-                None,
-                book.before_ms(key) or ms,
-                book.best_ms(key),
-                len(book.of(key)),
-                book.takes(key),
-            )
-            for key, (name, shape, nodes, calls, flops, ms) in TASKS.items()
-        ]
+        found = []
+        for key, (name, shape, nodes, calls, flops, ms) in TASKS.items():
+            about = key, name, (TensorType(shape, "float32"),), nodes, calls, flops, None
+            before, best = book.before_ms(key) or ms, book.best_ms(key)
+            found.append(TuneTask(*about, before, best, len(book.of(key)), book.takes(key)))
         spent = [t.best_ms if t.uses_record else t.before_ms for t in found]
-        return tuple(
-            TuneTask(**{**vars(t), "share": ms / sum(spent)})
-            for t, ms in zip(found, spent, strict=True)
-        )
+        shares = [ms / sum(spent) for ms in spent]
+        return tuple(replace(t, share=share) for t, share in zip(found, shares, strict=True))
 
     def tune(self, request, keys, trials, *, progress):
         place, run, began = self._place(request), uuid.uuid4().hex, time.time()
@@ -63,24 +51,14 @@ class FakeTuning:
                 best = min((b for b in (best, ms) if b is not None), default=None)
                 seconds = time.time() - began
                 error = "" if ms else "It took too long."
-                records.add(
-                    place,
-                    records.CURVE,
-                    [Trial(key, run, number, ms, best, seconds, f"{key} {number}", error)],
-                )
+                trial = Trial(key, run, number, ms, best, seconds, f"{key} {number}", error)
+                records.add(place, records.CURVE, [trial])
                 words = f"{name}: trial {k + 1} of {trials}, best {best:.4g} ms"
                 progress((index + (k + 1) / trials) / len(chosen), words)
             done.append(records.read(place).tuned(run, key, name, earlier))
-        seconds = time.time() - began
-        return TuneResult(
-            run,
-            str(place),
-            "a test machine",
-            request.target,
-            request.threads or 2,
-            tuple(done),
-            seconds,
-        )
+        seconds, machine = time.time() - began, ("a test machine", request.target)
+        threads = request.threads or 2
+        return TuneResult(run, str(place), *machine, threads, tuple(done), seconds)
 
     def _place(self, request):
         return records.folder(self.ir, "0.0.test", request.target, request.threads)
