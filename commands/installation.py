@@ -15,6 +15,7 @@ from relascope.core.place import FOLDERS, with_import_root
 from relascope.core.version import __version__
 from relascope.engine.limits import CALLS, MEMORY, SECONDS
 from relascope.engine.places import MOST
+from relascope.engine.protocol.targets import Target
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
@@ -106,28 +107,23 @@ def install_relay(command: Command) -> Document:
 
 
 def _look(ir: str, connect: Connect) -> Document:
-    row: Document = {
-        "engine": ir,
-        "version": None,
-        "path": None,
-        "targets": [],
-        "devices": {},
-        "missing": {},
-        "sandbox": [],
-        "error": None,
-    }
+    version, path, failed = None, None, None
+    targets: tuple[Target, ...] = ()
+    sandbox: tuple[str, ...] = ()
     try:
         with Command(argparse.Namespace(engine=ir), connect) as command:
             info = command("describe")
+        version, path, targets, sandbox = info.version, info.path, info.targets, info.sandbox
     except EngineError as error:
-        return {**row, "error": error.to_json()}
-    devices = {t.name: t.words for t in info.targets if t.runs_here}
+        failed = error.to_json()
+    devices = {t.name: t.words for t in targets if t.runs_here}
     return {
-        **row,
-        "version": info.version,
-        "path": info.path,
+        "engine": ir,
+        "version": version,
+        "path": path,
         "targets": list(devices),
         "devices": devices,
-        "missing": {t.name: t.missing for t in info.targets if not t.runs_here},
-        "sandbox": list(info.sandbox),
+        "missing": {t.name: t.missing for t in targets if not t.runs_here},
+        "sandbox": list(sandbox),
+        "error": failed,
     }

@@ -41,15 +41,9 @@ def model(command: ArgumentParser) -> None:
     add("--training", **_SWITCH, help="train mode, with gradients")
     add("--batch", **count, help="batch size of a sample or a named model")
     add("--tokens", **count, help="tokens of a sample or a named model")
+    drawn: dict[str, Any] = {"action": "store_const", "const": "random", "default": ""}
     about = "give a named model random weights, not those on this machine"
-    add(
-        "--random-weights",
-        dest="weights",
-        action="store_const",
-        const="random",
-        default="",
-        help=about,
-    )
+    add("--random-weights", dest="weights", **drawn, help=about)
     run_kernels(command)
     seed_and_tensors(command)
     about = "type of parameters and floating inputs"

@@ -30,34 +30,17 @@ def _ints(*rows: Any) -> tuple[Tensor, ...]:
     return tuple(torch.tensor(r) for r in rows)
 
 
-_SHAPES = {
-    "x": (3, 4),
-    "y": (3, 4),
-    "z": (3, 4),
-    "row": (4,),
-    "scores": (6, 5),
-    "pixels": (2, 5, 2, 3),
-    "class_weight": (5,),
-    "line": (2, 4, 9),
-    "image": (2, 4, 7, 6),
-    "volume": (1, 4, 5, 6, 4),
-    "four": (4,),
-    "kernel1": (4, 2, 3),
-    "kernel2": (4, 2, 3, 2),
-    "kernel3": (4, 2, 2, 3, 2),
-    "table": (7, 4),
-    "left": (3, 5),
-    "right": (5, 4),
-    "batch_left": (2, 3, 5),
-    "batch_right": (2, 5, 4),
-    "query": (2, 2, 3, 4),
-    "key": (2, 2, 5, 4),
-    "value": (2, 2, 5, 4),
-    "scattered": (2, 4),
-    "columns": (2, 24, 8),
-}
+_SHAPES = """
+x:3x4 y:3x4 z:3x4 row:4 scores:6x5 pixels:2x5x2x3 class_weight:5 line:2x4x9 image:2x4x7x6
+volume:1x4x5x6x4 four:4 kernel1:4x2x3 kernel2:4x2x3x2 kernel3:4x2x2x3x2 table:7x4 left:3x5 right:5x4
+batch_left:2x3x5 batch_right:2x5x4 query:2x2x3x4 key:2x2x5x4 value:2x2x5x4 scattered:2x4
+columns:2x24x8
+"""
 INPUTS: dict[str, tuple[Tensor, ...]] = {
-    **{name: (_drawn(i, *shape),) for i, (name, shape) in enumerate(_SHAPES.items())},
+    **{
+        name: (_drawn(seed, *map(int, shape.split("x"))),)
+        for seed, (name, shape) in enumerate(word.split(":") for word in _SHAPES.split())
+    },
     "places": ((torch.rand(2, 3, 4, 2, generator=torch.Generator().manual_seed(5)) * 2.6 - 1.3),),
     "share": (_drawn(50, 3, 4).sigmoid(),),
     "positive": (_drawn(51, 3, 4).exp(),),

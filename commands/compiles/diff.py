@@ -126,15 +126,10 @@ def _operators(a: ComparedRun, b: ComparedRun) -> Document:
     graphs = [g for run in (a, b) if (g := run.graph(len(run.steps) - 1)) is not None]
     if a.ir == b.ir or len(graphs) < 2:
         return {}
-    engines = {
-        run.ir: {
-            "pipeline": run.about["pipeline"],
-            "nodes": len(graph),
-            "edges": graph.edge_count,
-            "error": None,
-        }
-        for run, graph in zip((a, b), graphs, strict=True)
-    }
+    engines: Document = {}
+    for run, graph in zip((a, b), graphs, strict=True):
+        size = {"nodes": len(graph), "edges": graph.edge_count}
+        engines[run.ir] = {"pipeline": run.about["pipeline"], **size, "error": None}
     return {"engines": engines, **tables.alignment_document(Alignment(match(*graphs)))}
 
 

@@ -136,20 +136,11 @@ class Subject:
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id
-        moved = sum(self.moved(i) for i in spared)
-        timed = {i for inside, _ in self.measured or () for i in inside}
-        return Finding(
-            "",
-            nodes,
-            tuple(by_id[i].title for i in nodes),
-            by_id[nodes[0]].scope,
-            message,
-            remedy,
-            advice,
-            moved,
-            sum(self.work.seconds[i] for i in spared),
-            bool(timed) and any(i in timed for i in spared),
-        )
+        titles, scope = tuple(by_id[i].title for i in nodes), by_id[nodes[0]].scope
+        moved, seconds = sum(map(self.moved, spared)), sum(self.work.seconds[i] for i in spared)
+        timed = any(i in inside for inside, _ in self.measured or () for i in spared)
+        about = message, remedy, advice
+        return Finding("", nodes, titles, scope, *about, moved, seconds, timed)
 
     def moved(self, node_id: str) -> int:
         """Bytes that a node reads and writes where it stands by itself; a view none."""

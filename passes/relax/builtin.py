@@ -175,18 +175,11 @@ def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None
             scope, source = program.provenance.get(str(variable.name), ("", ""))
             where = " in ".join(p for p in (source or "nn.batch_norm", scope) if p)
             mode, others = ("train", "the running") if training else ("eval", "the batch's")
-            raise EngineError(
-                "pass",
-                f"This batch norm is in {mode} mode, and the pass would normalise by "
-                f"{others} statistics all the same.",
-                where,
-                f"Switch {name} off; "
-                + (
-                    "take decompose_training."
-                    if training
-                    else "take decompose_inference or decompose_batch_norm."
-                ),
-            )
+            message = f"This batch norm is in {mode} mode, and the pass would normalise by "
+            message += f"{others} statistics all the same."
+            better = "training" if training else "inference or decompose_batch_norm"
+            hint = f"Switch {name} off; take decompose_{better}."
+            raise EngineError("pass", message, where, hint)
 
 
 @listed("ConvertLayout", "TVM")

@@ -88,6 +88,10 @@ def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 
 
+def _window(attrs: Any) -> dict[str, Any]:
+    return {name: getattr(attrs, name) for name in ("strides", "padding", "dilation", "groups")}
+
+
 def _conv2d(call: Any, grad: Any) -> list[Any]:
     """The transposed convolution for the data, and the operator that TVM has for the weight, whose
     channels are (groups, out / groups) of a depthwise one as TVM imports them. TVM's own gradient
@@ -110,20 +114,11 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     down, across = (int(s) for s in attrs.strides)
     step_down, step_across = (int(d) for d in attrs.dilation)
     reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
-    by_data = relay.nn.conv2d_transpose(
-        grad,
-        weight,
-        strides=attrs.strides,
-        padding=attrs.padding,
-        dilation=attrs.dilation,
-        channels=channels,
-        kernel_size=(height, width),
-        groups=groups,
-        output_padding=(
-            tall - ((rows - 1) * down - top - bottom + reach_down),
-            wide - ((columns - 1) * across - left - right + reach_across),
-        ),
-    )
+    beyond_down = tall - ((rows - 1) * down - top - bottom + reach_down)
+    beyond_across = wide - ((columns - 1) * across - left - right + reach_across)
+    size = {"channels": channels, "kernel_size": (height, width)}
+    more = {"output_padding": (beyond_down, beyond_across), **size, **_window(attrs)}
+    by_data = relay.nn.conv2d_transpose(grad, weight, **more)
     by_weight = weight_gradient.of(grad, data, (shape(call), shape(data), kernels), attrs)
     return [by_data, by_weight if kernels == list(given) else relay.reshape(by_weight, given)]
 
@@ -134,16 +129,8 @@ def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
     data, weight = call.args
     if (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCHW", "IOHW"):
         raise no_gradient("nn.conv2d_transpose", "is known in the layouts NCHW and IOHW only")
-    by_data = relay.nn.conv2d(
-        grad,
-        weight,
-        strides=attrs.strides,
-        padding=attrs.padding,
-        dilation=attrs.dilation,
-        groups=attrs.groups,
-        channels=shape(data)[1],
-        kernel_size=shape(weight)[2:],
-    )
+    size = {"channels": shape(data)[1], "kernel_size": shape(weight)[2:]}
+    by_data = relay.nn.conv2d(grad, weight, **size, **_window(attrs))
     sizes = shape(data), shape(call), shape(weight)
     return [by_data, weight_gradient.of(data, grad, sizes, attrs)]
 
