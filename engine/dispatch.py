@@ -272,12 +272,8 @@ class _Route:
 
 
 class _Mode:
-    """One trace of a module, its builds, and how outputs are put together.
-
-    Args:
-        differentiable: whether gradients may be taken; without them TVM's own operators, such as
-            resize, serve.
-    """
+    """One trace of a module, its builds, and how outputs are put together; unless it is
+    `differentiable`, TVM's own operators, such as resize, serve."""
 
     def __init__(self, route: _Route, differentiable: bool) -> None:
         from relascope.engine.in_process import LiveProgram
@@ -433,14 +429,9 @@ class _Mode:
         theirs: dict[str, torch.Tensor],
         least: Mapping[str, float] = MappingProxyType({}),
     ) -> tuple[str, float]:
-        """The tensor that differs most from the module's own run, and by how many limits.
-
-        Beyond a limit the module in float64 decides, as the module's own rounding is no error of
-        ours.
-
-        Args:
-            least: what errors are relative to at least, by a tensor's name.
-        """
+        """The tensor that differs most from the module's own run, and by how many limits; beyond
+        one, the module in float64 decides, as its own rounding is no error of ours. `least` are the
+        least scales by name."""
         scales = {n: max(scale_of(t), least.get(n, 0.0)) for n, t in theirs.items()}
         ours = self._results(inputs, wanted, None)
         worst = _worst(ours, theirs, scales, {})
@@ -457,12 +448,9 @@ class _Mode:
         wanted: frozenset[str],
         module: torch.nn.Module | None,
     ) -> dict[str, torch.Tensor]:
-        """Outputs, buffers, the generator's state and gradients of one run.
-
-        Args:
-            module: whose own forward runs, the dispatched one or a copy in float64; None runs what
-                was built.
-        """
+        """Outputs, buffers, the generator's state and gradients of one run: of a module's own
+        forward, the dispatched one's or a copy's in float64, or without a module of what was
+        built."""
         owner, route = module or self.route.module, self.route
         double = module is not None and module is not route.module
         values = {
@@ -503,12 +491,8 @@ def _worst(
     scales: dict[str, float],
     exact: dict[str, torch.Tensor],
 ) -> tuple[str, float]:
-    """The tensor that differs most, and by how many limits.
-
-    Args:
-        scales: what errors are relative to.
-        exact: `theirs` in float64, where known.
-    """
+    """The tensor that differs most, and by how many limits: of its scale, beyond what `exact`,
+    `theirs` in float64, is off where known."""
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     worst = "", 0.0
     for name in dict.fromkeys((*theirs, *ours)):

@@ -135,11 +135,7 @@ class Limits:
         return EngineError(unit.kind, message, unit.where, hint)
 
     def overdue(self, kind: str, method: str, seconds: float) -> EngineError | None:
-        """The error of a call that takes too long, else None.
-
-        Args:
-            kind: of the call, or "start" before it began.
-        """
+        """The error of a call that takes too long, else None; `kind` is "start" before it began."""
         most = self.calls.get(kind, 0.0)
         if not 0 < most < seconds:
             return None
@@ -160,12 +156,9 @@ def limit_crossed(error: EngineError) -> str:
 
 @dataclass
 class Watched:
-    """Who watches this process; nobody does in a script.
-
-    Args:
-        tell: called with a unit that begins, and with None where it ends.
-        pause: called with why nothing counts now, and with "" where it does again.
-    """
+    """Who watches this process; nobody does in a script. `tell` is called with a unit that begins,
+    and with None where it ends; `pause` with why nothing counts now, and with "" where it does
+    again."""
 
     tell: Callable[[Unit | None], None] = lambda unit: None
     pause: Callable[[str], None] = lambda why: None

@@ -419,12 +419,8 @@ def _cause(status: int, output: str, ran_out: bool) -> tuple[str, str]:
 def death(
     ir: str, method: str, status: int, output: str, ran_out: bool, file: str = ""
 ) -> EngineError:
-    """The error of a request over which a process ended.
-
-    Args:
-        status, output, ran_out: as `EngineProcess.end` returns them.
-        file: that was being opened: others' readers crash on damaged ones.
-    """
+    """The error of a request over which a process ended, as `EngineProcess.end` says how; `file`
+    was being opened: others' readers crash on damaged ones."""
     if file and -status in _CRASHES:
         message = f"{file} cannot be read: its reader crashes over it ({ending(status)})."
         hint = "Get it again, or save it again, if it is damaged."

@@ -20,12 +20,8 @@ _GATE, _ROOM = range(2)  # bytes of the file
 
 @dataclass
 class Turns:
-    """This process's part; a script takes no turns.
-
-    Args:
-        file: the descriptor of the file with the locks; -1 where there is none.
-        tell: called with what is waited for, then with "".
-    """
+    """This process's part; a script takes no turns, and has no file with locks (-1). `tell` is
+    called with what is waited for, then with ""."""
 
     file: int = -1
     tell: Callable[[str], None] = lambda text: None

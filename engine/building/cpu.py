@@ -60,11 +60,8 @@ def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
 
 
 def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
-    """The target for this machine's processor, such as "llvm -mcpu=znver2", and a description.
-
-    Args:
-        known: from processor names to those that LLVM knows, with LLVM's names of their features.
-    """
+    """The target for this machine's processor, such as "llvm -mcpu=znver2", and a description;
+    `known` gives, of some processors, those that LLVM knows, with its names of their features."""
     info = cpu_info()
     flags = frozenset(info.get("flags", "").split())
     name = ""

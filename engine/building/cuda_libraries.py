@@ -11,12 +11,8 @@ _WANTED = re.compile(r"(lib[\w-]+\.so[.\d]*): cannot open shared object file")
 
 
 def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
-    """What to ask the loader for, to find a CUDA library.
-
-    Args:
-        name: its soname, such as "libcudart.so.12".
-        search: folders to look in first.
-    """
+    """What to ask the loader for, to find a CUDA library by its soname, such as "libcudart.so.12";
+    `search` has folders to look in first."""
     yield name  # what is loaded already, or the system knows
     folders = [Path(s) for s in search if os.path.isabs(s)]
     spec = importlib.util.find_spec("nvidia")

@@ -92,11 +92,8 @@ class Taken:
 
 
 def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> Taken:
-    """The kernels of a library, with their code.
-
-    Args:
-        folder: where to leave the object files, as one tar file a phase, and the code.
-    """
+    """The kernels of a library, with their code; the object files are left in `folder`, as one tar
+    file a phase, with the code."""
     notes = [library.note] if library.note else []
     objects = _objects(library, folder, notes)
     on_device = _on_device(library.devices, compile_cuda, notes)

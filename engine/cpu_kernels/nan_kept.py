@@ -123,11 +123,8 @@ def _kept(
     call: Callable[..., Any] | None = None,
     opposite: str = "",
 ) -> Any:
-    """A comparison, maximum or minimum that treats NaN as PyTorch does.
-
-    Args:
-        opposite: the comparison that is true of all other numbers, to negate instead.
-    """
+    """A comparison, maximum or minimum that treats NaN as PyTorch does; `opposite` is the
+    comparison that is true of all other numbers, to negate instead."""
     dtype, lanes = _dtype(node.a)
     if dtype not in _BITS:
         return tir.Not(node) if opposite else node

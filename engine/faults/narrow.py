@@ -227,11 +227,8 @@ def same_result(steps: Passes) -> bool:
 def look(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
 ) -> Shown:
-    """What a piece shows; whatever goes wrong on the way is part of the answer.
-
-    Args:
-        bare: leave the suspected passes out: whether the piece can be run at all.
-    """
+    """What a piece shows; whatever goes wrong on the way is part of the answer. If `bare`, the
+    suspected passes are left out: whether the piece can be run at all."""
     if where.kind in OF_PASS:
         return _passes_alone(backend, start, where, piece, bare)
     target = where.target if where.building else ""

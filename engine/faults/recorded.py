@@ -100,13 +100,8 @@ def _cut(
     outside: Collection[str] = (),
     values: Mapping[str, np.ndarray] | None = None,
 ) -> Extracted:
-    """A piece of the program after the pass.
-
-    Args:
-        stops: ids of what it takes as arguments, if it reads it.
-        outside: ids of what it must not read.
-        values: of `stops`, by id, instead of those of a run before the pass.
-    """
+    """A piece of the program after the pass, which takes `stops` as arguments, if it reads them,
+    with `values` or those of a run before the pass, and must not read what is `outside`."""
     after = _after(start)
     nodes, given = _reached(after.graph, wanted, stops, outside)
     named: dict[str, str] = {}

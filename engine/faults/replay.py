@@ -55,12 +55,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """An output after the pass against the same before it.
-
-    Args:
-        max_abs: the largest absolute difference; infinite where shapes differ or one has NaN.
-        max_rel: `max_abs` over the largest finite magnitude before the pass, or a larger floor.
-    """
+    """An output after the pass against the same before it: the largest absolute difference, which
+    is infinite where shapes differ or one has NaN; and that over the largest finite magnitude
+    before the pass, or a larger floor."""
 
     max_abs: float
     max_rel: float

@@ -14,12 +14,8 @@ from relascope.passes.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Stepped:
-    """What each step did.
-
-    Args:
-        records: one a step; a step that ended the process has that error.
-        pipeline: with such steps switched off, so that it can be asked about.
-    """
+    """What each step did: one record a step (a step that ended the process has that error), and the
+    pipeline with such steps switched off, so that it can be asked about."""
 
     records: tuple[StepRecord, ...]
     pipeline: Pipeline

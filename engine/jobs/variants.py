@@ -50,11 +50,8 @@ def way_of(target: str) -> str:
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
-    """Every way to build for the device of a target, in the order of `WAYS`.
-
-    Args:
-        target: the chosen one, with which the passes are tried.
-    """
+    """Every way to build for the device of a target, the chosen one, with which the passes are
+    tried; in the order of `WAYS`."""
     device = (split(target)[0], gpu_index(target))
     found: dict[str, Offer] = {}
     for one in targets:

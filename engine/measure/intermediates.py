@@ -55,12 +55,8 @@ class InsideBackend(Protocol):
 
 @dataclass(frozen=True)
 class Intermediates:
-    """A function whose inside is to be seen.
-
-    Args:
-        given: tensors that it reads beside the model's, by name.
-        gradients: names of what its last results are gradients of.
-    """
+    """A function whose inside is to be seen, with tensors that it reads beside the model's
+    (`given`), and the names of what its last results are `gradients` of."""
 
     function: Function
     masks: Tensors

@@ -34,11 +34,8 @@ class ModuleFiles:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """A run of a person's own test.
-
-    Args:
-        status: exit status; None where it was stopped at its limit of time.
-    """
+    """A run of a person's own test; its exit status is None where it was stopped at its limit of
+    time."""
 
     status: int | None
     seconds: float

@@ -53,11 +53,8 @@ def _typed(name: str, text: str) -> Value:
 
 
 def without(target: str, ours: Collection[str]) -> str:
-    """A target's text without options that are not TVM's.
-
-    Args:
-        ours: such options, with the value ("-schedules=relascope") or as a bare name ("gpu").
-    """
+    """A target's text without options of `ours` that are not TVM's, each with its value
+    ("-schedules=relascope") or as a bare name ("gpu")."""
 
     def is_ours(part: str) -> bool:
         return part in ours or part.lstrip("-").partition("=")[0] in ours

@@ -76,10 +76,7 @@ class Builds:
 
     def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
         """Build for a target that need not be here; the library's size, and each kernel's code.
-
-        Args:
-            folder: for object files and code; "" to leave none.
-        """
+        Object files and code are left in `folder`, if it is given."""
         known = self._programs.backend.target(request.target)
         functions = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "compiled").functions
         place, seconds = Path(folder).absolute() if folder else None, 0.0
@@ -145,11 +142,8 @@ class Builds:
         *,
         progress: Progress,
     ) -> Peaks:
-        """What the device of a target does at best; see `engine.measure.peaks`.
-
-        Args:
-            turn: 0 measures once, for profiles; another number measures anew.
-        """
+        """What the device of a target does at best; see `engine.measure.peaks`. Turn 0 measures
+        once, for profiles; another number measures anew."""
         set_threads(threads)
         progress(0.0, "what the machine does at best")
         return self._peaks_of(target, dtypes, turn)

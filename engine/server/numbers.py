@@ -46,12 +46,8 @@ class Numbers:
         self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
         """Build and run; compare every output (and gradient) with PyTorch, for each of the
-        request's runs.
-
-        Args:
-            captures: also compare what the forward saves, as far as PyTorch has it, as "capture"
-                and the node's id.
-        """
+        request's runs; with `captures` also what the forward saves, as far as PyTorch has it, as
+        "capture" and the node's id."""
         shares = enumerate(self._programs.anew(request.runs, progress), 1)
         # The number tells a run's build from that of the run before, which is not asked for again.
         runs = (self._checked(replace(request, runs=n), captures, share) for n, share in shares)

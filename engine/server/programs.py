@@ -137,12 +137,8 @@ class Programs:
     def step(
         self, source: ModelSource, pipeline: Pipeline, runs: int = 1, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
-        """Run the pipeline over the imported program, one record a step.
-
-        Args:
-            runs: how often; records are those of a run in which a step failed, else the last one's,
-                with the most seconds and bytes of all.
-        """
+        """Run the pipeline over the imported program, one record a step: those of a run in which a
+        step failed, else the last one's, with the most seconds and bytes of all `runs`."""
         most: tuple[StepRecord, ...] = ()
         for share in self.anew(runs, progress):
             states = self.states(source, pipeline, share)[1:]
@@ -276,11 +272,8 @@ class Programs:
     ) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each, which
         decides what recomputing costs (`passes.cost`). Needs the gradient. None where fusion cannot
-        be followed.
-
-        Args:
-            whole: of the program as it is built instead, with a gradient or without, not split.
-        """
+        be followed. If `whole`, of the program as it is built instead, with a gradient or without,
+        not split."""
         state = self.end(source, pipeline, progress)
         if whole:
             progress(0.9, "fusing")
@@ -546,11 +539,9 @@ class Programs:
         return states[-1]
 
     def unbuilt(self, request: BuildRequest, progress: Progress, done: str = "") -> Unbuilt:
-        """What is to be built: the program at the pipeline's end, and its halves if it is split.
-
-        Args:
-            done: refuse an unsplit joint graph, which is `done`, such as "timed", as two functions.
-        """
+        """What is to be built: the program at the pipeline's end, and its halves if it is split. An
+        unsplit joint graph that is to be `done`, such as "timed", is refused: it is as two
+        functions."""
         state = self.end(request.source, request.pipeline, progress)
         check_runs(state.program, request.source)
         joint = bool(state.program.gradients)

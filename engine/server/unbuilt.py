@@ -19,11 +19,8 @@ from relascope.engine.server.steps import State
 
 @dataclass(frozen=True)
 class Unbuilt:
-    """A program at the end of its pipeline, ready to be built.
-
-    Args:
-        split: its forward and backward, or None if it is built as one function.
-    """
+    """A program at the end of its pipeline, ready to be built: as one function, or as its forward
+    and backward if it is `split`."""
 
     backend: Backend
     state: State
