@@ -48,8 +48,7 @@ def token() -> str:
     It is `RELASCOPE_TOKEN`, or is made once and kept in a file that only the user can read, so that
     a tab that is open is let in when the app starts anew.
     """
-    given = os.environ.get(VARIABLE, "").strip()
-    if given:
+    if given := os.environ.get(VARIABLE, "").strip():
         return "" if given == "off" else given
     made = secrets.token_hex(24)
     with suppress(OSError, RuntimeError):

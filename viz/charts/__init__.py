@@ -195,11 +195,15 @@ def live_bytes_chart(depth: Row) -> alt.LayerChart:
     line = {"color": CAPTURED}
     area = area.mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line=line)
     rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
+    beside: dict[str, Row] = {
+        "forward": {"align": "right", "dx": -6},
+        "backward": {"align": "left", "dx": 6},
+    }
     sides = [
         _of([{"node": turn, "word": word}])
-        .mark_text(color=QUIET, align=align, dx=dx, y=6, fontSize=11)
+        .mark_text(color=QUIET, **where, y=6, fontSize=11)
         .encode(x="node:Q", text="word:N")
-        for word, align, dx in (("forward", "right", -6), ("backward", "left", 6))
+        for word, where in beside.items()
     ]
     return alt.layer(area, rule, *sides).properties(height=170, width="container")
 

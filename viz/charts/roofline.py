@@ -27,7 +27,9 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     sorts = [k for k in palette.STYLES["light"] if k in set(kernels["sort"])]
     names = [palette.STYLES["light"][k].label for k in sorts]
     colours = [palette.between(k) for k in sorts]
-    products, rates = _products(document["peaks"], set(kernels["dtype"]))
+    bandwidth = [rate for _, rate in document["peaks"]["bandwidth"]]
+    rates = bandwidth[0], bandwidth[-1]  # of the quickest cache, and of memory
+    products = [(d, r) for d, r in document["peaks"]["flops"] if d in set(kernels["dtype"])]
     best = max((rate for _, rate in products), default=kernels["rate"].max())
     # Wide enough to show the corners of the roofs, too.
     low = min(best / rates[0], kernels["intensity"].min()) / 2
@@ -36,7 +38,6 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     top = max(r["rate"] for r in (*roofs, *dots))
     x = alt.X("intensity:Q", title="FLOPs for each byte moved", **_log("~g", low, high))
     y = alt.Y("rate:Q", title="FLOP/s", **_log("~s", kernels["rate"].min() / 2, top * 2))
-    click = alt.selection_point(name=CHOICE, fields=["index"])
     dashes = alt.Scale(domain=[0, 1], range=[[1, 0], [5, 4]])
     dashed = alt.StrokeDash("memory:N", legend=None, scale=dashes)
     lines = alt.Chart(pd.DataFrame(roofs)).mark_line(strokeWidth=1.6, color=QUIET)
@@ -47,21 +48,20 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
         .encode(x=x, y=y, text="word:N")
         for one in labels
     ]
+    share = alt.Scale(domain=[0, 1], range=[30, 1600])
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(3), labelLimit=220)
+    scale = alt.Scale(domain=names, range=colours)
     points = (
         alt.Chart(kernels)
         .mark_point(filled=True, opacity=0.85, cursor="pointer")
         .encode(
             x=x,
             y=y,
-            size=alt.Size("share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[30, 1600])),
-            color=alt.Color(
-                "sort name:N",
-                scale=alt.Scale(domain=names, range=colours),
-                legend=alt.Legend(title=None, orient="bottom", columns=columns(3), labelLimit=220),
-            ),
+            size=alt.Size("share:Q", legend=None, scale=share),
+            color=alt.Color("sort name:N", scale=scale, legend=legend),
             tooltip=tips(*(f"{name}:N" for name in _TIPS.split(", "))),
         )
-        .add_params(click)
+        .add_params(alt.selection_point(name=CHOICE, fields=["index"]))
     )
     rings = [
         alt.Chart(pd.DataFrame([dot]))
@@ -98,12 +98,6 @@ def _dots(kernels: Sequence[Row]) -> list[Row]:
             known, renamed(known, f"{titles}; {written}; bound by: roof"), strict=True
         )
     ]
-
-
-def _products(peaks: Row, dtypes: set[str]) -> tuple[list[tuple[str, float]], tuple[float, float]]:
-    """FLOPs a second in the types that occur; bytes a second of the quickest cache, and memory."""
-    rates = [rate for _, rate in peaks["bandwidth"]]
-    return [(d, rate) for d, rate in peaks["flops"] if d in dtypes], (rates[0], rates[-1])
 
 
 _BESIDE = ("right", -8, -6), ("left", 8, 10)  # words beside the roofs of cache and memory

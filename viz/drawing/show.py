@@ -75,6 +75,5 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
 
 
 def _sort(cut: Cut, capture: Capture) -> str:
-    if capture.id in cut.wish.save:
-        return "by hand"
-    return "chosen" if cut.reasons.standing(capture.id).can_recompute else "forced"
+    chosen = "chosen" if cut.reasons.standing(capture.id).can_recompute else "forced"
+    return "by hand" if capture.id in cut.wish.save else chosen

@@ -41,12 +41,14 @@ class Union:
         if not self.knows(graph):
             self.slot, self.nodes, self.reads = {}, {}, {}
         taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}
-        grew = False
+        grew, stands_for = False, beside or {}
         before = len(self.slot), sum(map(len, self.reads.values()))
         for node in graph.nodes:
             if node.id not in self.slot:
-                self.slot[node.id] = slot = self._place(node, beside or {}, taken)
-                taken.add(slot)
+                others = (self.slot.get(i) for i in (*_fused(node), stands_for.get(node.id, "")))
+                free = (slot for slot in others if slot is not None and slot not in taken)
+                self.slot[node.id] = next(free, node.id)
+                taken.add(self.slot[node.id])
             slot = self.slot[node.id]
             larger = _larger(self.nodes.get(slot), node)
             grew |= _size(larger) != _size(self.nodes.get(slot))
@@ -60,13 +62,6 @@ class Union:
         """Whether so much of a graph has slots already that it is a step of these."""
         known = sum(any(i in self.slot for i in (n.id, *_fused(n))) for n in graph.nodes)
         return known >= LEAST_KNOWN * len(graph)
-
-    def _place(self, node: Node, beside: Mapping[str, str], taken: set[str]) -> str:
-        for other in (*_fused(node), beside.get(node.id, "")):
-            slot = self.slot.get(other)
-            if slot is not None and slot not in taken:
-                return slot
-        return node.id
 
     def graph(self) -> tuple[Graph, GroupTree]:
         """All slots as a graph, producers first, with its modules; it is made once a version.

@@ -45,13 +45,11 @@ COLOURED = (".html", ".svg", ".png", ".pdf")
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
     """The longest known ending that a file's name has; EngineError, kind "usage", if it has
     none."""
-    fits = [ending for ending in known if name.lower().endswith(ending)]
-    if not fits:
-        said = "What to write is said by the end of the file's name, which none of these is."
-        graphs = known is FORMATS
-        listed = ", ".join(f"{e} ({FORMATS[e]})" if graphs else e for e in known)
-        raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
-    return max(fits, key=len)
+    if fits := [ending for ending in known if name.lower().endswith(ending)]:
+        return max(fits, key=len)
+    said = "What to write is said by the end of the file's name, which none of these is."
+    listed = ", ".join(f"{e} ({FORMATS[e]})" if known is FORMATS else e for e in known)
+    raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
 
 
 def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:

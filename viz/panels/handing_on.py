@@ -1,7 +1,6 @@
 """The button "Hand on" of a tab: its graph in any format; it, or all of the session, as a page."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -64,7 +63,7 @@ def of_recording(recording: Recording) -> None:
 
 
 def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
-    view = replace(screen.view(), open_alone=None, height=620)
+    view = screen.view(620, open_alone=None)
 
     def page() -> Sheet:
         file = sheet_of(screen.source, screen.label, screen.ir)

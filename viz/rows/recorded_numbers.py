@@ -79,8 +79,7 @@ def ir_of(recording: Recording) -> str:
     `check`, or where it has no module."""
     check(recording)
     for run in recording.passes:
-        text = recording.module(run.number, after=False)
-        if text is not None:
+        if (text := recording.module(run.number, after=False)) is not None:
             return "relax" if '"root_index"' in text else "relay"
     name = recording.path.name
     raise EngineError("file", f"No pass of {name} was given a module.", name)
@@ -110,15 +109,10 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
 
 
 def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The parts of a recorded compile that have a pass, in order.
+    """The parts of a recorded compile that have a pass, in order; EngineError as of `check`.
 
-    A program that a pass makes only for itself is none: constants that it folds, say.
-
-    Args:
-        kernels: whether kernels that Relax modules have may be run, which are code.
-
-    Raises:
-        EngineError: as of `check`.
+    A program that a pass makes only for itself is none: constants that it folds, say. With
+    `kernels`, those that Relax modules have may be run, which are code.
     """
     kernels = kernels and ir_of(recording) == "relax"
     return tuple(part for part in _all_parts(recording, kernels) if part.made)
@@ -202,15 +196,9 @@ def _signature(recording: Recording, run: PassRun, after: bool) -> _Signature:
     side = run.after if after else run.before
     graph: Graph | None = recording.graph(side["main"]) if side else None
     assert graph is not None, "or `why_not` says that there is none"
-    inputs, results = (
-        tuple(
-            (n.name if kinds == 0 else "", t)
-            for n in map(graph.by_id.__getitem__, ids)
-            for t in n.outputs
-        )
-        for kinds, ids in enumerate((graph.inputs, graph.outputs))
-    )
-    return inputs, results
+    inputs, results = ([graph.by_id[i] for i in ids] for ids in (graph.inputs, graph.outputs))
+    named = tuple((n.name, t) for n in inputs for t in n.outputs)
+    return named, tuple(("", t) for n in results for t in n.outputs)
 
 
 def _same(before: _Signature, after: _Signature) -> bool:
@@ -223,10 +211,8 @@ def _same(before: _Signature, after: _Signature) -> bool:
 def _other(before: _Signature, after: _Signature) -> str:
     """What a module takes or returns that the one before it does not, a sentence."""
     takes = not _same((before[0], ()), (after[0], ()))
-    was, now = (
-        ", ".join(f"{n}: {t}" if n else str(t) for n, t in s[not takes]) or "nothing"
-        for s in (before, after)
-    )
+    sides = before[not takes], after[not takes]
+    was, now = (", ".join(f"{n}: {t}" if n else str(t) for n, t in s) or "nothing" for s in sides)
     return f"It {'takes' if takes else 'returns'} {now[:200]}, and no longer {was[:200]}."
 
 
@@ -323,13 +309,9 @@ class RecordedNumbers:
     ) -> list[Row]:
         """What the module after each pass of a part returns, against the first and the one before.
 
-        Args:
-            tell: called with each row as it is done.
-
-        Returns:
-            One row a pass that left another module: "number", "pass", "error" against the first
-            module and "step_error" against the module before the pass, as
-            `viz.rows.tables.judged_row` has them; "failure", why it cannot be compared.
+        One row a pass that left another module, of which `tell` is told as it is done: "number",
+        "pass", "error" against the first module and "step_error" against the module before the
+        pass, as of `viz.rows.tables.judged_row`; "failure", why it cannot be compared.
         """
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
@@ -387,10 +369,10 @@ class RecordedNumbers:
         """Bisect parts in order, up to the first that has a fault, by a person's own test if one is
         given; EngineError where none can be searched."""
         done: list[PartSearch] = []
+        kind = "" if test is None else OF_TEST
         for part in given:
             try:
                 pipeline, left_out = self.readable(ask, part)
-                kind = "" if test is None else OF_TEST
                 about = self.source(part), pipeline, target, kind
                 question = Question(*about, tolerance=tolerance, test=test)
                 done.append(PartSearch(part, bisect.bisect(ask, ir, question), left_out=left_out))

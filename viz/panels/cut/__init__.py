@@ -84,7 +84,7 @@ def show(screen: Screen) -> None:
             screen,
             "cut",
             {"joint": coloured},
-            lambda file: cut_tab(file, cut, replace(screen.view(), open_alone=None, height=620)),
+            lambda file: cut_tab(file, cut, screen.view(620, open_alone=None)),
             "the cut, with its frontier,",
         )
     captures.show(document, node_id)

@@ -108,18 +108,12 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
         if not request.split or list(request.captures) == parts.get("cut", {}).get("captures"):
             parts["errors"] = results.error_facts(request.target, one.result.comparisons)
     if (running := st.session_state.get("timing")) is not None:
-        _note_failure(parts, screen.cache, running)
-
-
-def _note_failure(parts: results.Results, cache: RequestCache, running: Any) -> None:
-    """Why the timing that was asked for last could not be made."""
-    try:
-        with suppress(_NotKnown):
-            _known(cache, "time", *running.arguments)
-    except EngineError as error:
-        if error.kind != "cancelled":
-            target = running.arguments[0].target
-            parts["errors"] = {"target": target, "error": error.to_json()}
+        try:  # why what was asked for last could not be timed
+            screen.cache.peek("time", *running.arguments)
+        except EngineError as error:
+            if error.kind != "cancelled":
+                target = running.arguments[0].target
+                parts["errors"] = {"target": target, "error": error.to_json()}
 
 
 def _known(cache: RequestCache, method: str, *arguments: Any) -> Any:

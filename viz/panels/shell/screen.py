@@ -21,15 +21,11 @@ def look_at(module: str, call: int = 1) -> None:
 
 @dataclass(frozen=True)
 class Screen:
-    """One model in one mode, seen through one pipeline.
+    """One model in one mode, seen through one pipeline, and the cache that answers for it.
 
     Args:
-        ir: "relay" or "relax".
-        source: the model with its inputs.
         label: what people call it: a sample's name, or a file's name without its folder.
-        pipeline: the passes, in order.
         fewer_than: constants with fewer elements are written into their readers' labels.
-        cache: that answers for it.
     """
 
     ir: str
@@ -70,9 +66,8 @@ class Screen:
     def view(self, height: int | None = None, **more: Any) -> View:
         """How a graph of it is drawn, `height` pixels high, or as the window has room."""
         own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None
-        return View(
-            height, self.fewer_than, **{"family": own, "open_alone": self.open_alone, **more}
-        )
+        more = {"family": own, "open_alone": self.open_alone, **more}
+        return View(height, self.fewer_than, **more)
 
     def open_alone(self, module: str) -> None:
         """Look at a submodule of this one alone from the next run of the page on."""

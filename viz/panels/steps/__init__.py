@@ -13,7 +13,6 @@ from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
 from relascope.viz.compare.changes import coloured, start_of
 from relascope.viz.component import beside, graph_view, select, selected_of
-from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
@@ -35,14 +34,8 @@ _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 @dataclass
 class _StepState:
-    """What is known so far of the chosen step.
-
-    Args:
-        index: of the step.
-        alive: the screen with a pipeline without what ends the engine's process.
-        change: what the step changed.
-        problem: what to raise where the graph would stand.
-    """
+    """What is known so far of the chosen step, with the screen `alive`, whose pipeline is without
+    what ends the engine's process, and the `problem` to raise where the graph would stand."""
 
     index: int
     alive: Screen
@@ -105,8 +98,7 @@ def _draw(screen: Screen) -> None:
 
 def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
     steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
-    view = replace(screen.view(), open_alone=None)
-    steps_tab(file, steps, view, chosen(screen) + 1)
+    steps_tab(file, steps, screen.view(open_alone=None), chosen(screen) + 1)
 
 
 def _known(screen: Screen) -> _StepState:
@@ -154,10 +146,10 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
     was drawn before where it stands."""
     if known.problem is not None:
         raise known.problem
-    assert known.model is not None
-    assert known.stepped is not None
-    assert known.change is not None
     index, alive, change = known.index, known.alive, known.change
+    assert known.model
+    assert known.stepped
+    assert change
     matched = change.matched
     for record in known.stepped.records[index : index + 1] if index >= 0 else ():
         if record.printed:
@@ -169,27 +161,18 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         errors.show(alive, index, places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
-    graph_view(
-        changes.picture(change, _VIEW),
-        screen.view(
-            overlays=_kernels(known, change),
-            overlay="kernel" if fuses else "",
-            **coloured(matched),
-            keep_places=places,
-            among=(known.model.graph,),
-        ),
-        key=_VIEW,
+    fused = matched.graph  # what fused kernels are coloured by, right before they are fused, too
+    for after in known.stepped.records[index + 1 :][:1]:
+        if after.pass_name in _FUSING and after.enabled and after.error is None:
+            fused = alive.graph_after(index + 1)
+    look = screen.view(
+        overlays=changes.kernels(fused),
+        overlay="kernel" if fuses else "",
+        **coloured(matched),
+        keep_places=places,
+        among=(known.model.graph,),
     )
-
-
-def _kernels(known: _StepState, change: StepChange) -> list[Overlay]:
-    """The colours of fused kernels: after they were fused, and right before it."""
-    assert known.stepped is not None
-    graph = change.matched.graph
-    after = known.stepped.records[known.index + 1 :][:1]
-    if after and after[0].pass_name in _FUSING and after[0].enabled and after[0].error is None:
-        graph = known.alive.graph_after(known.index + 1)
-    return changes.kernels(graph)
+    graph_view(changes.picture(change, _VIEW), look, key=_VIEW)
 
 
 def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:

@@ -50,20 +50,18 @@ def choose(screen: Screen) -> DeltaGenerator:
 def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> None:
     """Draw the graph after a step, -1 for the import, with each node's error."""
     inside = _inside(screen, index, _dtype(screen))
-    looked = _at(screen, index, inside.dtype)
     compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
-    graph_view(
-        inside.graph,
-        screen.view(
-            overlays=[_overlay(inside)],
-            overlay="error",
-            notes=looked.derive(
-                lambda: {i: tables.error_text(inside, i) for i in inside.errors}, "error notes"
-            ),
-            keep_places=keep_places,
-        ),
-        key=_VIEW,
+
+    def notes() -> dict[str, str]:
+        return {i: tables.error_text(inside, i) for i in inside.errors}
+
+    look = screen.view(
+        overlays=[_overlay(inside)],
+        overlay="error",
+        notes=_at(screen, index, inside.dtype).derive(notes, "error notes"),
+        keep_places=keep_places,
     )
+    graph_view(inside.graph, look, key=_VIEW)
     if compared != index:
         st.caption(
             "This step is only for looking, and building starts from before it: what is compared "
@@ -93,8 +91,7 @@ def nodes(screen: Screen, index: int) -> None:
         _verdict(screen, index)
     at = _at(screen, index, dtype)
     rows = at.derive(lambda: tables.node_error_rows(inside), "error rows")
-    missing = len(inside.without)
-    if missing:
+    if missing := len(inside.without):
         st.caption(
             f"{missing} of the nodes that compute something have no tensor in {inside.against} to "
             "be held against, and stay plain: what a pass made of several operators, or on the way "
@@ -108,12 +105,9 @@ def nodes(screen: Screen, index: int) -> None:
 def _verdict(screen: Screen, index: int) -> None:
     """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
     first = _inside(screen, index, screen.source.dtype)
-    second = None
-    if first.in_doubt:
-        second = _inside(screen, index, node_accuracy.DOUBLE)
-    said = node_accuracy.verdict(first, second)
-    wrong = first if second is None else second
-    (st.error if wrong.bad else st.warning if first.bad else st.success)(said)
+    second = _inside(screen, index, node_accuracy.DOUBLE) if first.in_doubt else None
+    say = st.error if (second or first).bad else st.warning if first.bad else st.success
+    say(node_accuracy.verdict(first, second))
 
 
 def _dtype(screen: Screen) -> str:

@@ -98,11 +98,9 @@ def _records_text(book: Book) -> str:
             "Lists the kernels that can be tuned, and tries schedules of them on this machine. "
             "Every measurement is kept, and later builds use the best."
         )
-    kernels = len({t.task for t in book.trials})
-    return (
-        f"The records of this target hold {len(book.trials)} measurements of "
-        f"{kernels} kernel{'s' if kernels != 1 else ''}, of this model or others."
-    )
+    kernels = formats.counted(len({t.task for t in book.trials}), "kernel")
+    held = f"{len(book.trials)} measurements of {kernels}, of this model or others"
+    return f"The records of this target hold {held}."
 
 
 def _table(

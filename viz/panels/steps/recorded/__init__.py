@@ -115,8 +115,8 @@ def _times(opened: OpenedRecording) -> None:
     st.caption(plain_text("Click a row's box to go to that run."))
 
 
-def _against(opened: OpenedRecording) -> None:
-    against.of_recording_at(opened.path, opened.digest, opened.derive)
-
-
-_SHOWN: tuple[Callable[[OpenedRecording], None], ...] = (board.show, _times, _against)
+_SHOWN: tuple[Callable[[OpenedRecording], None], ...] = (
+    board.show,
+    _times,
+    lambda opened: against.of_recording_at(opened.path, opened.digest, opened.derive),
+)
