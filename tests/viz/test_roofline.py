@@ -21,12 +21,8 @@ from relascope.viz.rows.profile import (
 )
 
 MIB = 2**20
-PEAKS = Peaks(
-    "m",
-    1,
-    (("float32", 1e11), ("float64", 5e10)),
-    ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10)),
-)
+BANDWIDTH = ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10))
+PEAKS = Peaks("m", 1, (("float32", 1e11), ("float64", 5e10)), BANDWIDTH)
 
 
 def output(dtype="float32"):
@@ -39,13 +35,8 @@ def kernel(ms=1.0, flops=1e6, read=1000, wrote=1000, phase="forward", nodes=("a"
 
 
 def test_a_rate_is_that_of_the_next_larger_working_set():
-    assert [PEAKS.rate(s) for s in (1, MIB, MIB + 1, 64 * MIB, 2**40)] == [
-        1e11,
-        1e11,
-        5e10,
-        1e10,
-        1e10,
-    ]
+    rates = {1: 1e11, MIB: 1e11, MIB + 1: 5e10, 64 * MIB: 1e10, 2**40: 1e10}
+    assert {size: PEAKS.rate(size) for size in rates} == rates
     assert (PEAKS.memory, PEAKS.cache) == (1e10, 1e11)
     assert PEAKS.peak("float64") == 5e10
     assert PEAKS.peak("float16") is None

@@ -63,17 +63,17 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
         known = *_LIMITS, _PAGE
         others = [n for n in members if n not in known and not n.startswith(_TENSORS)]
         if _SESSION not in members or others:
-            raise _error(f"it holds {', '.join(sorted(members))[:80] or 'nothing'}", named)
+            raise ValueError(f"it holds {', '.join(sorted(members))[:80] or 'nothing'}")
         with archive.open(_SESSION) as stream:
-            session = from_text(b"".join(_blocks(stream, _SESSION, named)))
+            session = from_text(b"".join(_blocks(stream, _SESSION)))
         for digest in session.model.tensors:
             (folder / _TENSORS).mkdir(exist_ok=True)
             if (name := f"{_TENSORS}{digest}") in members:
-                _unpack(archive, name, folder / name, digest, named)
+                _unpack(archive, name, folder / name, digest)
         if not session.model.digest or _MODEL not in members:
             return session, ""
         path = folder / (Path(session.model.name).name or "model.pt")
-        _unpack(archive, _MODEL, path, session.model.digest, named)
+        _unpack(archive, _MODEL, path, session.model.digest)
     return session, str(path)
 
 
@@ -86,23 +86,22 @@ def whole(file: Path, folder: Path) -> tuple[Session, str]:
     return session, path
 
 
-def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str, named: str) -> None:
-    """Put a member where it is to be, if it is what the session names."""
+def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str) -> None:
+    """Put a member where it is to be; ValueError, unless it is what the session names."""
     with archive.open(name) as stream, path.open("wb") as out:
-        for block in _blocks(stream, name, named):
-            out.write(block)
+        out.writelines(_blocks(stream, name))
     if file_digest(path) != digest:
         path.unlink()
         what = "model is" if name == _MODEL else "saved inputs are"
-        raise _error(f"its {what} not what the session names", named)
+        raise ValueError(f"its {what} not what the session names")
 
 
-def _blocks(stream: Any, name: str, named: str) -> Iterator[bytes]:
+def _blocks(stream: Any, name: str) -> Iterator[bytes]:
     most = left = _LIMITS.get(name, _LIMITS[_MODEL])
     while block := stream.read(_BLOCK):
         left -= len(block)
         if left < 0:
-            raise _error(f"{name} has more than {most >> 20} MiB", named)
+            raise ValueError(f"{name} has more than {most >> 20} MiB")
         yield block
 
 
@@ -111,9 +110,6 @@ def _refusing(named: str) -> Iterator[None]:
     try:
         yield
     except _BROKEN as wrong:
-        raise _error(str(getattr(wrong, "strerror", None) or wrong)[:200], named) from wrong
-
-
-def _error(why: str, named: str) -> EngineError:
-    message = f"This is no replay file of relascope: {why}."
-    return EngineError("session", message, named, "Export the session again.")
+        why = str(getattr(wrong, "strerror", None) or wrong)[:200]
+        message = f"This is no replay file of relascope: {why}."
+        raise EngineError("session", message, named, "Export the session again.") from wrong

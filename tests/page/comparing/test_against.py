@@ -21,10 +21,10 @@ def opened(**state):
     return run(page)
 
 
-def kept(path, ident="other"):
+def kept(path, ident="other", look=Session.look):
     digest = file_digest(path)
     store.keep_model(str(path), digest)
-    store.put(ident, Session(model=ModelChoice(path.name, digest)), path.name)
+    store.put(ident, Session(model=ModelChoice(path.name, digest), look=look), path.name)
     return ident
 
 
@@ -87,18 +87,13 @@ def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):
 
 
 def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
-    path = recorded(tmp_path / "a.rsc")
-    look = ScreenState(
-        "Side by side",
-        choices={
-            "keep_against": "nonsense",
-            "keep_against_session": "gone",
-            "keep_against_file": "../../etc",
-            "keep_against_sample": "none",
-        },
-    )
-    store.keep_model(str(path), file_digest(path))
-    store.put("mine", Session(model=ModelChoice("a.rsc", file_digest(path)), look=look), "a.rsc")
+    choices = {
+        "keep_against": "nonsense",
+        "keep_against_session": "gone",
+        "keep_against_file": "../../etc",
+        "keep_against_sample": "none",
+    }
+    kept(recorded(tmp_path / "a.rsc"), "mine", ScreenState("Side by side", choices=choices))
     page = whole_page()
     page.query_params["session"] = "mine"
     assert "Choose a file." in words(run(page))

@@ -179,9 +179,8 @@ def test_a_bert_layer_in_both_engines():
         assert other in both.of_one_origin(1, view)[0]
     alone = [g for g in both.groups if not all(g.nodes)]
     assert {g.source for g in alone} == {"aten::dropout"}
-    assert all(
-        g.paired == g.occurrences[0] == g.occurrences[1] for g in both.groups if g not in alone
-    )
+    others = [g for g in both.groups if g not in alone]
+    assert all(g.paired == g.occurrences[0] == g.occurrences[1] for g in others)
 
 
 @pytest.mark.exhaustive

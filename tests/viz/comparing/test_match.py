@@ -64,16 +64,8 @@ def test_a_changed_node_is_the_one_change(edit, rule):
 def test_an_inserted_node_is_added_and_a_left_out_one_removed():
     left = graph_of("x; a exp x; b nn.relu a; c log b")
     right = graph_of("x; 1 exp x; 2 cast 1; 3 log 2")
-    found = match(
-        left,
-        graph_of(
-            [
-                *left.nodes[:2],
-                "k cast a",
-                *(replace(n, inputs=("k",)) if n.id == "b" else n for n in left.nodes[2:]),
-            ]
-        ),
-    )
+    x, a, b, c = left.nodes
+    found = match(left, graph_of([x, a, "k cast a", replace(b, inputs=("k",)), c]))
     assert (found.added, found.removed) == (("k",), ())
     assert [p.left for p in found.changed] == ["b"]
     found = match(right, graph_of([*right.nodes[:2], "3 log 1"]))
