@@ -65,7 +65,6 @@ class Matching:
     reads that agree.
 
     Args:
-        left, right: the graphs.
         pairs: in the left graph's order.
         removed: ids that only the left graph has, in its order; added: only the right one.
         results: whether both return each other's values in the same order.

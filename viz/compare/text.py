@@ -103,13 +103,9 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or lines that are not.
-
-    Args:
-        same: whether they are the same.
-        rows: what stands beside one another, a `Line` or None of each side; of what is the same the
-            numbers of its first line, and the lines.
-    """
+    """Lines that are the same on both sides, or lines that are not: `rows` has what stands beside
+    one another, a `Line` or None of each side; of what is the same the numbers of its first line,
+    and the lines."""
 
     same: bool
     rows: Sequence[Any]

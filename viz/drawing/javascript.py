@@ -23,14 +23,12 @@ _lock = threading.Lock()
 
 
 def script(module: str) -> str:
-    """A module of the viewer behind all that it imports, as one script.
+    """A module of the viewer, by its path there without ".js", behind all that it imports, as one
+    script.
 
     Streamlit and the engine take one script as text. What a module imports becomes a constant of
     it, what is imported from it the result of a function, so modules share no other names. A
     default export is imported by its own name.
-
-    Args:
-        module: its path in the viewer's folder, without ".js".
     """
     first = (VIEWER / module).resolve()
     texts = _texts(first, {})

@@ -15,13 +15,10 @@ _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "
 
 
 def trace(document: Row) -> Row:
-    """One run of a profile, made of its medians.
+    """One run of a profile, what `profile MODEL` prints, made of its medians.
 
     Kernels stand one after another in the order in which they ran. A phase is as long as it is from
     end to end when nobody watches; what its kernels do not explain stands behind the last of them.
-
-    Args:
-        document: what `profile MODEL` prints.
     """
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [

@@ -100,15 +100,9 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
 
 @dataclass
 class _Drawings:
-    """What steps did to functions, each once, however many steps did it.
-
-    Args:
-        graphs: by key, with the ids that nodes had before.
-        unions: by a function's name, or what a pipeline's graphs have in common, the one that they
-            are drawn in.
-        seen: with its union.
-        blocks: by what is in them.
-    """
+    """What steps did to functions, each once, however many steps did it: `graphs` by key, with the
+    ids that nodes had before, and by a function's name, or what a pipeline's graphs have in common,
+    the union that they are drawn in."""
 
     file: Sheet
     answers: Answers

@@ -14,11 +14,9 @@ from relascope.viz.sessions.state import Session
 
 @dataclass(frozen=True)
 class Stop:
-    """One screen of the tour.
+    """One screen of the tour: what a teacher says here, as Markdown, and what to `do` oneself.
 
     Args:
-        words: what a teacher says here, as Markdown.
-        do: what to try oneself.
         query: the screen, as an address says it.
         at: name of the pass whose step is chosen, of the default pipeline; "" for none.
         choices: of switches within tabs, by their names.

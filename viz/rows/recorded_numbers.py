@@ -255,14 +255,8 @@ def _line(error: EngineError) -> str:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """A recording whose modules an engine runs.
-
-    Args:
-        folder: where modules are written for the engine.
-        seed: of the inputs.
-        tensors: paths of files of saved inputs; random ones where there is none.
-        kernels: run the kernels that the modules have.
-    """
+    """A recording whose modules, written into `folder`, an engine runs, with their kernels if
+    those are to be run; on random inputs of a seed, unless there are `tensors`, saved ones."""
 
     recording: Recording
     folder: Path

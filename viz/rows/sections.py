@@ -34,14 +34,9 @@ def table(
     note: str = "",
     most: int | None = None,
 ) -> Section:
-    """A table.
-
-    Args:
-        columns: as `viz.rows.columns.renamed` takes them; without, rows stand as they are.
-        ids: of each row the node that a click on it goes to.
-        note: a sentence below it.
-        most: rows that a terminal shows.
-    """
+    """A table with columns as of `viz.rows.columns.renamed`, or rows as they are; `ids` has of each
+    row the node that a click on it goes to; `note` is a sentence below; a terminal shows at `most`
+    so many rows."""
     shown = renamed(rows, columns) if columns else list(rows)
     ids = None if ids is None else list(ids)
     return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}

@@ -175,12 +175,8 @@ def programs_beside(document: Row) -> list[Section]:
 class StepChange:
     """How the graph after a step differs from the one that it started from.
 
-    What is made of that is the same object every time: drawings are kept by it.
-
-    Args:
-        before: the graph that the step started from.
-        matched: the one after it, under the ids of the one before.
-        place: names the step, and all that it depends on.
+    The one after it is `matched`, under the ids of the one before; `place` names the step, and all
+    that it depends on. What is made of both is the same object every time: drawings are kept by it.
     """
 
     before: Graph

@@ -49,14 +49,9 @@ def write(
 
 
 def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
-    """The session of a file, and the path of its model's file, which is put into `folder`.
-
-    Returns:
-        "" for the path, where the model is a sample or its file is not in the archive.
-
-    Raises:
-        EngineError: kind "session"; it is no such file, holds too much, or its model is another.
-    """
+    """The session of a file, and the path of its model's file, which is put into `folder`: "" where
+    the model is a sample or its file is not in the archive. EngineError, kind "session": it is no
+    such file, holds too much, or its model is another."""
     named = "" if not isinstance(file, str | Path) else str(file)
     with _refusing(named), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}

@@ -132,13 +132,9 @@ _OF_SOURCE = [
 
 @dataclass(frozen=True)
 class CutChoice:
-    """How the joint graph is cut.
-
-    Args:
-        budget: in percent; of the strategies that have one.
-        frontier: bytes that the chosen cut of the frontier keeps.
-        save, recompute: ids of the tensors that are forced by hand.
-    """
+    """How the joint graph is cut: the budget is in percent, of the strategies that have one,
+    `frontier` the bytes that the chosen cut keeps; `save` and `recompute` are ids of the tensors
+    that are forced by hand."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)

@@ -59,11 +59,8 @@ def new_id() -> str:
 
 
 def put(ident: str, session: Session, about: str) -> None:
-    """Keep a session under its id, with the name that it has.
-
-    Raises:
-        EngineError: kind "session", as from every function here: the folder cannot be used.
-    """
+    """Keep a session under its id, with the name that it has; EngineError, kind "session", as from
+    every function here, where the folder cannot be used."""
     values = (ident, about, session.model.digest, time.time(), session.text())
     with _database() as base:
         base.execute(

@@ -50,12 +50,8 @@ Derive = Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two programs held against each other.
-
-    Args:
-        place: names them, and all that they depend on.
-        alignment: of programs in two IRs, by what both say of where nodes came from.
-    """
+    """Two programs held against each other; `place` names them, and all that they depend on; those
+    of two IRs have an alignment, by what both say of where nodes came from."""
 
     place: str
     matching: Matching

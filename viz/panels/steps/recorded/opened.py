@@ -29,13 +29,8 @@ _REST = 0.15  # seconds that a pass is looked at before the next one is worked o
 
 @dataclass
 class OpenedRecording:
-    """A recording, read.
-
-    Args:
-        path: of its file; digest: of that file, as `engine.protocol.source.file_digest` has it.
-        rows: one a run of a pass, as `viz.rows.recording.pass_rows` has them.
-        document: of `viz.rows.recording.recording_document`.
-    """
+    """A recording, read, with its file's path and `engine.protocol.source.file_digest`, and what
+    `pass_rows`, `recording_document` and `packed` make of it."""
 
     path: str
     digest: str
