@@ -6,6 +6,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
+import zipfile
 import zlib
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,6 +35,7 @@ from relascope.viz.handed_on.formats import (
 from relascope.viz.handed_on.graphs import to_svg
 from relascope.viz.handed_on.notebook import diff, show
 from relascope.viz.handed_on.sheet import SIGN, Sheet, pooled
+from relascope.viz.rows import archive
 from relascope.viz.rows.formats import size
 from relascope.viz.rows.timings import csv_text
 
@@ -358,3 +360,11 @@ def test_recordings_are_shown_where_they_part_and_what_has_no_graph_is_said(tmp_
         show(one, overlay=len)
     same = _blocks(diff(one, one).html())["index"]["tabs"]
     assert [t["title"] for t in same] == ["The end"]
+
+
+def test_an_archive_of_equal_files_is_equal_and_small():
+    text = "a line\n" * 1000
+    one, other = (archive({"a/b.txt": text, "c": b"d"}) for _ in range(2))
+    assert one == other and len(one) < 500
+    with zipfile.ZipFile(io.BytesIO(one)) as opened:
+        assert opened.read("a/b.txt").decode() == text and opened.read("c") == b"d"

@@ -1,13 +1,11 @@
 """What was built for a target: the rows of the page and of the command line, and its code."""
 
-import io
 import re
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
 from relascope.engine.protocol.artefact import Artefact, extension
-from relascope.viz.rows import Row, fields
+from relascope.viz.rows import Row, archive, fields
 from relascope.viz.rows.formats import milliseconds, size
 from relascope.viz.rows.sections import Section, figures, sentence, table
 
@@ -80,12 +78,11 @@ def search(text: str, wanted: str) -> list[tuple[int, str]]:
     return [(n, line) for n, line in lines if sought in line.lower()] if sought else []
 
 
-def archive(found: Artefact) -> bytes:
-    """All code as a zip file: a folder a phase, a file a kernel and language."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as opened:
-        for kernel in found.kernels:
-            for language, text in kernel.code:
-                name = re.sub(r"[^\w.-]", "_", kernel.name)
-                opened.writestr(f"{kernel.phase}/{name}.{extension(language)}", text + "\n")
-    return made.getvalue()
+def zipped(found: Artefact) -> bytes:
+    """All code as a zip archive: a folder a phase, a file a kernel and language."""
+    files = {}
+    for kernel in found.kernels:
+        for language, text in kernel.code:
+            name = re.sub(r"[^\w.-]", "_", kernel.name)
+            files[f"{kernel.phase}/{name}.{extension(language)}"] = text + "\n"
+    return archive(files)

@@ -1,7 +1,5 @@
 """A fault that was narrowed: as a document, as text, and its report as an archive."""
 
-import io
-import zipfile
 from collections.abc import Iterable
 
 from relascope.engine.jobs import reduce
@@ -9,7 +7,7 @@ from relascope.engine.jobs.bisect import Bisection
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
-from relascope.viz.rows import Row, fields, tables
+from relascope.viz.rows import Row, archive, fields, tables
 from relascope.viz.rows.sections import Section, table
 
 _BISECTED = "model engine target inputs pipeline culprit suspects kind compiles"
@@ -22,7 +20,6 @@ _PIECES = (
     "nodes; results; outcome; relative to scale?: max_rel; times as long?: ratio; "
     "test's exit status?: test.status; error?: error.message"
 )
-_TIME = (1980, 1, 1, 0, 0, 0)  # of files in an archive: equal reports are equal bytes
 
 
 def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Row:
@@ -61,8 +58,4 @@ def pieces_table(tried: Iterable[Row]) -> Section:
 
 def zipped(report: Report, folder: str) -> bytes:
     """A report as a zip archive of one folder."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in report.files.items():
-            archive.writestr(zipfile.ZipInfo(f"{folder}/{name}", _TIME), content)
-    return buffer.getvalue()
+    return archive({f"{folder}/{name}": content for name, content in report.files.items()})

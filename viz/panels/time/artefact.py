@@ -49,7 +49,7 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: li
     wanted = sought.text_input(
         "Search the code", key="code_search", placeholder="an instruction, a name"
     )
-    packed = cache.derive(lambda: artefact.archive(found), "code", request)
+    packed = cache.derive(lambda: artefact.zipped(found), "code", request)
     download("Code (.zip)", packed, "code.zip", "code_zip", save, width="stretch")
     kernels = [
         (k, text, artefact.search(text, wanted), cell)
