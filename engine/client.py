@@ -86,11 +86,8 @@ class EngineClient:
         return self._supervisor.limits
 
     def rest(self, busy: bool = False) -> bool:
-        """End the process until the next request; whether there was one to end.
-
-        Args:
-            busy: cancel unfinished requests too; else they keep the process.
-        """
+        """End the process until the next request; whether there was one to end. Unfinished requests
+        keep it, unless it may be `busy`: then they are cancelled."""
         return self._supervisor.rest(busy)
 
     @property

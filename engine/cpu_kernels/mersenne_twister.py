@@ -32,12 +32,8 @@ Kernel = Callable[[Sequence[torch.Tensor]], Any]
 
 
 def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
-    """Fill a mask from PyTorch's generator, which is then where PyTorch would have left it.
-
-    Args:
-        mask: contiguous, uint8, on the CPU.
-        keep: the probability that an element is 1 and not 0; between 0 and 1.
-    """
+    """Fill a mask (contiguous, uint8, on the CPU) from PyTorch's generator, which is then where
+    PyTorch would have left it; `keep` is the probability of a 1, between 0 and 1."""
     raw = torch.get_rng_state()
     state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
     drawn = _WORDS if state["left"][0] == 1 else int(state["next"][0])

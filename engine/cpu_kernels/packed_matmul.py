@@ -43,11 +43,8 @@ LANES = 8
 
 @dataclass(frozen=True)
 class Registers:
-    """The vector registers of a processor: how many LLVM makes good use of, and how wide they are.
-
-    Args:
-        lanes: float32 numbers in each.
-    """
+    """The vector registers of a processor: how many LLVM makes good use of, and how many float32
+    numbers each holds."""
 
     count: int
     lanes: int = LANES
@@ -85,11 +82,8 @@ _STRIPS = (128, 96, 64)
 
 
 class MatmulTile(NamedTuple):
-    """A part of the result that is summed up in registers: `rows` by `columns`.
-
-    Args:
-        lanes: float32 numbers in a register.
-    """
+    """A part of the result that is summed up in registers, of `lanes` float32 numbers each: `rows`
+    by `columns`."""
 
     rows: int
     columns: int

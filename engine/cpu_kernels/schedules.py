@@ -119,11 +119,8 @@ class Dialect:
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
-    """A kernel's schedule; None of a kernel of another form than these rules know.
-
-    Args:
-        sure: only if these rules beat TVM's own.
-    """
+    """A kernel's schedule; None of a kernel of another form than these rules know, or, if `sure`,
+    where they may not beat TVM's own."""
     kernel = _Kernel(dialect, function)
     try:
         if sure and not kernel.known():

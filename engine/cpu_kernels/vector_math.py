@@ -64,12 +64,8 @@ LOWERING = "llvm.FLowerIntrinsic"
 
 
 class VectorMath:
-    """These rules in one TVM.
-
-    Args:
-        prefix: of TensorIR's operators: "tir" or "tirx".
-        call: an LLVM intrinsic by dtype, name and arguments.
-    """
+    """These rules in one TVM; `prefix` is of TensorIR's operators, "tir" or "tirx", and `call`
+    makes an LLVM intrinsic by dtype, name and arguments."""
 
     def __init__(
         self, tvm: ModuleType, tir: ModuleType, prefix: str, call: Callable[..., Any]

@@ -30,12 +30,9 @@ Passes = Sequence[tuple[Step, PassInfo]]
 
 @dataclass(frozen=True)
 class Cutout:
-    """What a backend needs to know to cut a piece out.
-
-    Args:
-        arguments: its arguments' names by the ids of the nodes whose values they take, in order.
-        parameters: the program's names of those arguments that are its parameters, by theirs.
-    """
+    """What a backend needs to know to cut a piece out: its arguments' names by the ids of the nodes
+    whose values they take, in order, and, by theirs, the program's names of those that are its
+    parameters."""
 
     nodes: tuple[Node, ...]
     arguments: Mapping[str, str]
@@ -45,11 +42,8 @@ class Cutout:
 
 @dataclass(frozen=True)
 class Written:
-    """A program as text with its constants by their names there, or as TVM's JSON.
-
-    Args:
-        arguments: of "main", in the program's order, by their names there; constants follow them.
-    """
+    """A program as text with its constants by their names there, or as TVM's JSON; and the names
+    there of the arguments of "main", in the program's order, which constants follow."""
 
     text: str
     constants: Values

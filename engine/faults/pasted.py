@@ -115,12 +115,8 @@ for expected, seen in zip(run(before), run(after)):
 
 @dataclass(frozen=True)
 class OwnPasses:
-    """Passes from program to program.
-
-    Args:
-        source: text of the file of those that are a person's own, or "".
-        program: that they are called on, of a type of `passes`.
-    """
+    """Passes from program to program, the text of the file of those that are a person's own, or "",
+    and the program that they are called on, of a type of `passes`."""
 
     calls: Sequence[ProgramCall]
     source: str
@@ -129,12 +125,8 @@ class OwnPasses:
 
 @dataclass(frozen=True)
 class Literals:
-    """Arrays as a script has them.
-
-    Args:
-        values: of the script; texts: as Python.
-        drawn: whether some were replaced by drawn ones.
-    """
+    """Arrays as a script has them, their texts as Python, and whether some were replaced by drawn
+    ones."""
 
     values: Values
     texts: Mapping[str, str]

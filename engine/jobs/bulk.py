@@ -58,12 +58,9 @@ class Task:
 
 def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
     """Those of a model through TVM's own pipelines: each as it is, the last one without each of its
-    passes, and the first one with each other pass in front. Only whole ones are bisected.
-
-    Args:
-        ours: of relascope's own pipeline, which comes first; the only one in training, as TVM's
-            have no gradient.
-    """
+    passes, and the first one with each other pass in front; only whole ones are bisected. Ours, of
+    relascope's own pipeline, comes first, and is the only one in training, as TVM's have no
+    gradient."""
 
     def task(name: str, search: bool = False) -> Task:
         text = with_tvms(ours.engine, name, known)

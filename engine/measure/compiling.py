@@ -26,12 +26,8 @@ def measure(
     seconds: float,
     progress: Progress,
 ) -> tuple[tuple[tuple[int, Times], ...], Times, Times]:
-    """Run the passes one after the other, then the build, in rounds; all of them have run once
-    before.
-
-    Args:
-        rounds, seconds: as of `engine.server.session.PipelineSession.compile_times`.
-    """
+    """Run the passes one after the other, then the build, in rounds, as of
+    `engine.server.builds.Builds.compile_times`; all of them have run once before."""
     began = time.perf_counter()
     taken: dict[int, list[float]] = {index: [] for index, _, _ in passes}
     builds: list[float] = []

@@ -196,11 +196,8 @@ class ImportedRun:
 
     def counterparts(self, graph: Graph, ends: bool) -> Counterparts:
         """Nodes of a later program that are computed here in the same way of the same arguments;
-        the results.
-
-        Args:
-            ends: whether the results are the model's, which they are not on the way to a gradient.
-        """
+        and the results, if these are the model's (`ends`), which they are not on the way to a
+        gradient."""
         found: dict[str, tuple[str, torch.Tensor]] = {}
         if ends:
             pairs = zip(graph.outputs[: graph.forward_outputs], self.graph.outputs, strict=False)

@@ -33,12 +33,8 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """A task as an engine knows it.
-
-    Args:
-        key, name, arguments, flops: as `engine.protocol.tuning.TuneTask` has them.
-        program: the engine's own: what is to be scheduled.
-    """
+    """A task as an engine knows it: as `engine.protocol.tuning.TuneTask` has it, with the engine's
+    own program, which is to be scheduled."""
 
     key: str
     name: str
@@ -82,21 +78,13 @@ class Tuner(Protocol):
     notes: tuple[str, ...]  # sentences to be read with the result
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
-        """Milliseconds of a kernel built without records, and of its best record (None without
-        one), in turns; None where it cannot be run here.
-
-        Args:
-            place: the task's own folder, with TVM's records.
-        """
+        """Milliseconds of a kernel built without records, and of its best record in the task's own
+        folder (None without one), in turns; None where it cannot be run here."""
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
         """Measure schedules in batches, from the best kept ones on, until `trials` or the end of
-        them.
-
-        Args:
-            place: the task's own folder, for TVM's records.
-            report: called with each batch, TVM's own records of which are then on disk.
-        """
+        them. Each batch is reported when TVM's own records of it are on disk, in the task's own
+        folder."""
 
 
 def tasks(
