@@ -1,6 +1,7 @@
 """Models of torchvision and timm, where those are installed."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -101,10 +102,8 @@ def _made(library: str, name: str) -> nn.Module:
 
 
 def _default(name: str) -> Any:
-    try:
+    with suppress(AttributeError, ValueError):
         return _imported("torchvision").get_model_weights(name).DEFAULT
-    except (AttributeError, ValueError):
-        return None
 
 
 def _weights(library: str, name: str) -> Path | None:

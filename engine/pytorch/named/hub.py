@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,8 +74,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
     found = _found(name)
     assert found is not None  # its size was asked for
     settings, kind, class_, folder = found
-    here = folder is not None and any((folder / w).is_file() for w in _WEIGHTS)
-    if folder is None or not here:
+    if folder is None or not _has_weights(folder):
         message = f"No weights of {name} are on this machine, and none are downloaded."
         if folder is None and "/" not in name:
             message = f"{name} is an architecture, with its default settings and without weights."
@@ -100,6 +100,10 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
 
 def inputs(module: Any, source: ModelSource) -> Call:
     return (), sample_inputs(module, source.batch, source.tokens, source.model)
+
+
+def _has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _WEIGHTS)
 
 
 def _here() -> bool:
@@ -220,11 +224,10 @@ def _cached(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    try:
+    with suppress(HFValidationError):
         path = try_to_load_from_cache(name, _CONFIG)
-    except HFValidationError:
-        return None
-    return Path(path).parent if isinstance(path, str) else None
+        return Path(path).parent if isinstance(path, str) else None
+    return None
 
 
 def _cached_names() -> Iterator[tuple[str, str, bool]]:
@@ -237,12 +240,6 @@ def _cached_names() -> Iterator[tuple[str, str, bool]]:
         return
     for one in sorted(repositories, key=lambda r: r.repo_id):
         folder = _cached(one.repo_id) if one.repo_type == "model" else None
-        if folder is None:
-            continue
-        try:
-            found = _found(one.repo_id)
-        except EngineError:
-            continue
-        if found is not None:
-            cached = any((folder / w).is_file() for w in _WEIGHTS)
-            yield one.repo_id, found[2].__name__, cached
+        with suppress(EngineError):
+            if folder is not None and (found := _found(one.repo_id)) is not None:
+                yield one.repo_id, found[2].__name__, _has_weights(folder)

@@ -527,18 +527,12 @@ def _var_mean(
 # Parts of tensors.
 
 
-def _diagonal_places(matrix: torch.Size, offset: int) -> Tensor:
-    rows, columns = matrix
-    first = offset if offset >= 0 else -offset * columns
-    count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
-    return torch.arange(max(count, 0)) * (columns + 1) + first
-
-
 def _diagonal_scatter(
     x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     x = x.movedim((dim1, dim2), (-2, -1))
-    places = _diagonal_places(x.shape[-2:], offset)
+    numbers = np.arange(x.shape[-2] * x.shape[-1]).reshape(x.shape[-2:])
+    places = traced_constant(numbers.diagonal(offset).copy())
     made = x.flatten(-2).index_copy(-1, places, source).view(x.shape)
     return made.movedim((-2, -1), (dim1, dim2))
 
