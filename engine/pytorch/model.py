@@ -681,11 +681,14 @@ def _trace(
         seen.append(flat_tensors(output))
         return seen[-1]
 
-    hooks = [module.register_forward_hook(flat)]
-    hooks.append(register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)))
-    hooks.append(register_module_forward_hook(lambda *_: watch.done.append(watch.inside.pop())))
     try:
-        with warnings.catch_warnings(record=True) as caught, seeded(source.seed):
+        with (
+            module.register_forward_hook(flat),
+            register_module_forward_pre_hook(lambda inner, _: watch.inside.append(inner)),
+            register_module_forward_hook(lambda *_: watch.done.append(watch.inside.pop())),
+            warnings.catch_warnings(record=True) as caught,
+            seeded(source.seed),
+        ):
             warnings.simplefilter("always")
             with kept_buffers(module), torch.enable_grad(), written_out(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
@@ -697,9 +700,6 @@ def _trace(
         untraced = _untraced(wrong, watch)
         untraced.instead = _that_ran(module, inputs, watch)
         raise untraced from wrong
-    finally:
-        for hook in hooks:
-            hook.remove()
     if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
         notes.append("The trace holds for these input shapes only.")
     if _other_generators() != others:

@@ -8,7 +8,7 @@ import difflib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -202,11 +202,9 @@ def _running(where: str) -> AbstractContextManager[None]:
 def _hooked(
     modules: list[nn.Module], before: Callable[..., None], after: Callable[..., None] | None
 ) -> Iterator[None]:
-    hooks = [m.register_forward_pre_hook(before, with_kwargs=True) for m in modules]
-    if after is not None:
-        hooks += [m.register_forward_hook(after, with_kwargs=True) for m in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_pre_hook(before, with_kwargs=True))
+            if after is not None:
+                hooks.enter_context(module.register_forward_hook(after, with_kwargs=True))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

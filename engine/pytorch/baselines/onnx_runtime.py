@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,9 @@ NAME = "ONNX Runtime"
 
 
 def is_installed() -> bool:
-    try:
-        _runtime()
-    except ImportError:
-        return False
-    return True
+    with suppress(ImportError):
+        return _runtime() is not None
+    return False
 
 
 def _runtime() -> Any:

@@ -84,18 +84,10 @@ def min_cut_storages(
         return graph
 
     # An exported program returns one tensor as a tuple, and else as it is while it is traced.
-    hook = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
-    try:
-        with config.patch(activation_memory_budget=budget):
-            aot_module(
-                module,
-                fw_compiler=keep,
-                bw_compiler=keep,
-                partition_fn=partition,
-                decompositions=select_decomp_table(),
-            )(*_wanting(inputs))
-    finally:
-        hook.remove()
+    flat = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
+    how: dict[str, Any] = {"partition_fn": partition, "decompositions": select_decomp_table()}
+    with flat, config.patch(activation_memory_budget=budget):
+        aot_module(module, fw_compiler=keep, bw_compiler=keep, **how)(*_wanting(inputs))
     if len(found) != 1:
         raise RuntimeError(f"the module was partitioned {len(found)} times, not once")
     return found[0]
