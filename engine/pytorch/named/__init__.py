@@ -99,12 +99,11 @@ def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel,
     for library, module in _LIBRARIES.items():
         try:
             names = [*module.names(library, wild, not counted)]
+            found += [(f"{library}:{n}", k, here) for n, k, here in names]
         except EngineError as error:
             if pattern.startswith(f"{library}:"):
                 raise
             broken.append(NamedModel(f"{library}:", error.message, None, False))
-            continue
-        found += [(f"{library}:{n}", k, here) for n, k, here in names]
     only = [one for one in found if one[0] == pattern]
     tries = {one: (one[0], one[0].partition(":")[2]) for one in found}
     found = only or [o for o in found if any(fnmatch.fnmatchcase(n, wild) for n in tries[o])]

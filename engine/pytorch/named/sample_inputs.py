@@ -109,9 +109,7 @@ def _features(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
         return _normal(sizes["batch"], _FRAMES, width)
     positions = _first(audio, "max_source_positions", 0)
     bins = _first(audio, "num_mel_bins", 80)
-    if positions:
-        return _normal(sizes["batch"], bins, 2 * positions)
-    return _normal(sizes["batch"], _FRAMES, bins)
+    return _normal(sizes["batch"], *((bins, 2 * positions) if positions else (_FRAMES, bins)))
 
 
 def _series(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:

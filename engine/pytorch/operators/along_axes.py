@@ -78,13 +78,11 @@ def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if x.numel() * x.shape[dim] <= _MOST_COMPARED:
-            found = compared(x, dim)
-            return x.gather(dim, found), found
+            return _taken(x, compared(x, dim), dim, True)
         along = [1] * x.dim()
         along[dim] = x.shape[dim]
         index = traced_constant(np.arange(x.shape[dim])).reshape(along).expand(x.shape)
-        _, found = _scan(step, dim, x, index)
-        return x.gather(dim, found), found
+        return _taken(x, _scan(step, dim, x, index)[1], dim, True)
 
     return run
 
