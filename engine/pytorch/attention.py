@@ -9,11 +9,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from relascope.core.errors import EngineError
 
-_NEGATIVE_SCALE = (
-    "Attention with a negative scale is NaN in PyTorch, and is not imported.",
-    "Give a positive scale, and negate the queries.",
-)
-
 
 def attention(
     query: Tensor,
@@ -60,5 +55,7 @@ def attention(
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any) -> Tensor:
     """`attention` as a trace has it; a negative scale is refused (kind "operator")."""
     if (how.get("scale") or 0) < 0:
-        raise EngineError("operator", _NEGATIVE_SCALE[0], hint=_NEGATIVE_SCALE[1])
+        message = "Attention with a negative scale is NaN in PyTorch, and is not imported."
+        hint = "Give a positive scale, and negate the queries."
+        raise EngineError("operator", message, hint=hint)
     return attention(query, key, value, *more, **how)

@@ -245,10 +245,8 @@ class Model:
         which autograd records if the model is trained."""
         training = self.source.training
         run = self.run if module is None else module
-        inputs = tuple(
-            t.detach().clone().requires_grad_(training and t.is_floating_point())
-            for t in self.inputs
-        )
+        wanting = ((t, training and t.is_floating_point()) for t in self.inputs)
+        inputs = tuple(t.detach().clone().requires_grad_(wants) for t, wants in wanting)
         if not training:
             return torch.no_grad()(lambda: run(*inputs))
         if not backward:
@@ -399,10 +397,8 @@ def _with_rows(
     types = types_of(inputs, source, saved)
     if not any("int" in t.dtype for t in types.values()):
         return inputs
-    like = tuple(
-        torch.empty([int(d) for d in t.shape], dtype=getattr(torch, t.dtype))
-        for t in types.values()
-    )
+    kinds = [([int(d) for d in t.shape], getattr(torch, t.dtype)) for t in types.values()]
+    like = tuple(torch.empty(shape, dtype=dtype) for shape, dtype in kinds)
     return with_rows(inputs, rows_of_trace(Flattener(module, tuple(types), like, allowed).run()))
 
 

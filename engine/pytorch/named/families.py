@@ -45,10 +45,8 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
         message = f"No weights of {name} are on this machine, and none are downloaded."
         raise EngineError("usage", message, f"{library}:{name}", "Add --random-weights.")
     if library == "timm":
-        made: nn.Module = _imported("timm").create_model(
-            name, pretrained=True, pretrained_cfg_overlay={"file": str(path)}
-        )
-        return made, ()
+        how = {"pretrained": True, "pretrained_cfg_overlay": {"file": str(path)}}
+        return _imported("timm").create_model(name, **how), ()
     module = _made(library, name)
     module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return module, ()
