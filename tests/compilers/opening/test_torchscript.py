@@ -290,7 +290,7 @@ PARTED = b"\x80\x02c__torch__.torch\nclasses.quantized.LinearPackedParamsBase\n)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: PARTED, "is none of quantize_dynamic's"),
+        (lambda data: PARTED, "are none of quantize_dynamic's"),
         (lambda data: data.replace(b"ctorch\nFloatStorage\n", b"K\x07"), "4 values of 7"),
     ],
     ids=["a class of PyTorch's, parted elsewhere", "a storage of another type"],
