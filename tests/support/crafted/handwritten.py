@@ -82,8 +82,8 @@ _SIZES = (
 
 
 def _node(**more):
-    text = json.dumps({"target": "torch.ops.aten.relu.default", "inputs": [], "name": "z", **more})
-    return {"models/model.json": hostile._edit('"nodes": [', f'"nodes": [{text}, ')}
+    relu = {"target": "torch.ops.aten.relu.default", "inputs": [], "name": "z"}
+    return hostile._first({**relu, **more})
 
 
 def _graphs(depth):

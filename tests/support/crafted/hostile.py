@@ -252,22 +252,18 @@ _PT = {
 _PICKLED = ("data.pkl", "constants.pkl", "traced_inputs.pkl", "*.debug_pkl")
 
 
-def _edit(find, put):
-    """model.json with a text replaced, once."""
+def _edited(find, put):
+    """A text of model.json replaced, once."""
 
     def change(data):
         text = data.decode()
         assert find in text, find
         return text.replace(find, put, 1).encode()
 
-    return change
+    return {_JSON: change}
 
 
 _SIZE = '"sizes": [{"as_int": 2}'
-
-
-def _edited(find, put):
-    return {_JSON: _edit(find, put)}
 
 
 def _size(text):
@@ -535,6 +531,6 @@ def crafted():
     for kind in (".pt", ".pt2"):
         for name, build in _ARCHIVES.items():
             found.append((name, kind, lambda mark, b=build, k=kind: b(k)))
-    for member, kind in (("data.pkl", ".pt"), ("data/0", ".pt"), ("models/model.json", ".pt2")):
+    for member, kind in (("data.pkl", ".pt"), ("data/0", ".pt"), (_JSON, ".pt2")):
         found.append((f"bomb in {member}", kind, partial(_bomb, kind, member)))
     return found
