@@ -41,7 +41,7 @@ LINES = {
     "passes": 11037,
     "recorder": 1494,
     "samples": 585,
-    "viz": 25543,
+    "viz": 25544,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

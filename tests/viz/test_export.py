@@ -1,7 +1,10 @@
 """Files for other programs: complete, well-formed, with the palette's colours."""
 
+import io
 import json
 import re
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +13,7 @@ from relascope.core.graph import Graph, Kind
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.interchange import to_dot, to_json_text
+from relascope.viz.rows.artefact import zipped
 
 
 def _nodes(dot: str) -> list[str]:
@@ -98,3 +102,12 @@ def test_names_are_text_in_dot():
     assert 'label="<i>x</i>' in dot
     assert 'label="<img src=x onerror=alert(1)>' in dot
     assert not re.search(r"=<|^digraph <", dot, re.M)
+
+
+def test_no_kernels_code_is_lost_where_names_of_files_are_equal():
+    kernels = [
+        SimpleNamespace(phase="forward", name=n, code=(("llvm", n),)) for n in ("a b", "a_b")
+    ]
+    packed = zipped(SimpleNamespace(kernels=kernels))
+    with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        assert [file.read(n) for n in file.namelist()] == [b"a b\na_b\n"]

@@ -84,5 +84,6 @@ def zipped(found: Artefact) -> bytes:
     for kernel in found.kernels:
         for language, text in kernel.code:
             name = re.sub(r"[^\w.-]", "_", kernel.name)
-            files[f"{kernel.phase}/{name}.{extension(language)}"] = text + "\n"
+            path = f"{kernel.phase}/{name}.{extension(language)}"
+            files[path] = f"{files.get(path, '')}{text}\n"  # of equal names, one behind the other
     return archive(files)
