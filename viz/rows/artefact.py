@@ -80,7 +80,7 @@ def search(text: str, wanted: str) -> list[tuple[int, str]]:
 
 def zipped(found: Artefact) -> bytes:
     """All code as a zip archive: a folder a phase, a file a kernel and language."""
-    files = {}
+    files: dict[str, str] = {}
     for kernel in found.kernels:
         for language, text in kernel.code:
             name = re.sub(r"[^\w.-]", "_", kernel.name)
