@@ -17,6 +17,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
+from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.results import IMPORTED, Branches
 from relascope.engine.protocol.source import ModelSource
@@ -511,6 +512,17 @@ def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
     with pytest.raises(EngineError, match="during load"):
         stepping.step(ask, ModelSource("mlp"), Pipeline.parse(PIPELINE))
     assert asked == ["step", "load"]
+
+
+def test_of_several_runs_the_numbers_are_those_of_the_worst():
+    errors = [1e-7, 5.0, 2.0]
+    found = [Comparison("output 0", e, e, 1.0, "float32") for e in errors]
+    question = bisection.Question(
+        ModelSource("mlp"), Pipeline(), "llvm", tolerance=Tolerance(1e-3), runs=3
+    )
+    done = bisection.tried(lambda method, *_: found if method == "check" else None, question)
+    assert (done.outcome, done.runs, done.bad) == ("wrong", 3, 2)
+    assert (done.worst, done.max_abs, done.limit) == ("output 0", 5.0, 1e-3)
 
 
 def test_a_search_can_be_given_up(page):
