@@ -96,7 +96,8 @@ class _ForkServer:
                 except (EOFError, OSError):
                     return
                 if isinstance(message, int):
-                    os.waitpid(message, os.WNOHANG)
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(message, os.WNOHANG)
                 else:
                     self.fork(*message)
 
@@ -128,11 +129,19 @@ class _ForkServer:
 
     def tell_ends(self) -> None:
         for child in list(self.children):
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            if (end := os.waitid(os.P_PID, child, flags)) is not None:
-                code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+            if (code := _ended(child)) is not None:
                 with contextlib.suppress(OSError):
                     self.children.pop(child).send(code)
+
+
+def _ended(child: int) -> int | None:
+    """The exit status of a process, or below 0 its signal; None while it runs. It keeps its number
+    until it is reaped, but on macOS before Python 3.13."""
+    if not hasattr(os, "waitid"):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if ended else None
+    end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return end and (end.si_status if end.si_code == os.CLD_EXITED else -end.si_status)
 
 
 def _imported(session: str) -> bool:
