@@ -156,20 +156,18 @@ class Builder:
             EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
                 operator is left that no pass lowers.
         """
-
+        if _ANEW.get():
+            return self._try(program, options, prepared)
         key = options, _Structure(program, names, int(self._hash(program)), self._equal)
 
         def built() -> Any:
-            if _ANEW.get():
-                return self._try(program, options, prepared)
             return self._built.get(key, lambda: (self._try(program, options, prepared), program))[0]
 
         on_disk = keep and SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
-        keeping = self._keeping if on_disk and not _ANEW.get() else None
-        if keeping is None:
+        if self._keeping is None or not on_disk:
             return built()
-        given = keeping, program, options, names, built
-        return self._built.get((keeping, key), lambda: (_through_disk(*given), program))[0]
+        given = self._keeping, program, options, names, built
+        return self._built.get((True, key), lambda: (_through_disk(*given), program))[0]
 
     def _try(self, program: Any, options: BuildOptions, prepared: Prepared | None) -> Any:
         try:

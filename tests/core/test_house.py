@@ -37,7 +37,7 @@ LINES = {
     "bench": 3630,
     "commands": 3437,
     "core": 1381,
-    "engine": 41801,
+    "engine": 41799,
     "passes": 11037,
     "recorder": 1494,
     "samples": 585,

@@ -9,7 +9,7 @@ from tvm import relay
 import parallel_loops
 from limits import rounding
 from quick import combinations
-from relascope.engine.building.options import Builder
+from relascope.engine.building.options import Builder, built_anew
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.kernels import schedules
 from relay_functions import OURS, compiled, constant, var
@@ -146,7 +146,8 @@ def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
     )
     a, b = turns
     product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
-    compiled(product, OURS)
+    with built_anew():
+        compiled(product, OURS)
     assert found
     assert all(made is not None and "vectorized" in made.mod.script() for made in found)
 
