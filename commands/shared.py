@@ -136,11 +136,7 @@ class Command:
 
     def cut(self, joint: Joint) -> Cut:
         """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
-        named on stderr.
-
-        Raises:
-            EngineError: kind "usage"; the graph cannot be cut so.
-        """
+        named on stderr. Raises EngineError of kind "usage" where the graph cannot be cut so."""
         args = self.args
         where, hint = (
             "--strategy, --budget, --peak, --save, --recompute",
@@ -255,9 +251,7 @@ def _named(text: str) -> str:
     """What was typed as `ModelSource.model` has it: paths of folders and of code in full.
 
     Code is run as `FILE.py:NAME` and `MODULE:NAME` alone, which a line on standard error says.
-
-    Raises:
-        EngineError: kind "usage"; it is a Python file that holds no module as TVMScript.
+    Raises EngineError of kind "usage" where it is a Python file that holds no module as TVMScript.
     """
     path = Path(text)
     if (path / "config.json").is_file():

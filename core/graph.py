@@ -240,11 +240,8 @@ class Graph:
         return self.with_nodes(replace(n, role=roles.get(n.id, Role.NONE)) for n in self.nodes)
 
     def validate(self) -> None:
-        """Check the promises that this class makes.
-
-        Raises:
-            ValueError: an id stands twice, an input or output is missing, or a node is read
-                before it is made; the message names the node.
+        """Check the promises that this class makes. Raises ValueError where an id stands twice, an
+        input or output is missing, or a node is read before it is made; the message names the node.
         """
         seen: set[str] = set()
         for node in self.nodes:
@@ -274,11 +271,8 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, JsonValue]) -> "Graph":
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: a field is missing or has another form; the message names it.
-        """
+        """Read what `to_json` wrote. Raises ValueError where a field is missing or has another
+        form; the message names it."""
         try:
             graph = Graph(
                 name=data["name"],

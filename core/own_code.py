@@ -61,11 +61,8 @@ def overlays_in(file: str, text: str) -> list[str]:
 
 
 def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
-    """Run a file, and each of its functions on the graph; their values by their names.
-
-    Raises:
-        EngineError: kind "usage", as of `overlays_in` and `node_values`; or the file raises.
-    """
+    """Run a file, and each of its functions on the graph; their values by their names. Raises
+    EngineError of kind "usage" as of `overlays_in` and `node_values`; or the file raises."""
     names = overlays_in(file, text)
     space: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     try:
@@ -76,12 +73,9 @@ def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
 
 
 def node_values(graph: Graph, function: Callable[[Graph], Any], file: str = "") -> NodeValues:
-    """What a function, of a file, says of the graph; a node with None has no value.
-
-    Raises:
-        EngineError: kind "usage"; it raises, or returns anything but numbers and texts by ids of
-            the graph.
-    """
+    """What a function, of a file, says of the graph; a node with None has no value. Raises
+    EngineError of kind "usage" where it raises, or returns anything but numbers and texts by ids of
+    the graph."""
     name = getattr(function, "__name__", type(function).__name__)
     where = ", ".join(filter(None, (file, name)))
     try:

@@ -22,11 +22,7 @@ PYTHONS = ((3, 10), (3, 12))
 
 
 def check_python() -> None:
-    """Raise where this Python is not one that relascope is made and tested for.
-
-    Raises:
-        EngineError: kind "usage".
-    """
+    """Raise (kind "usage") where this Python is not one that relascope is made and tested for."""
     first, last = PYTHONS
     if not first <= sys.version_info[:2] <= last:
         where = f"this is Python {sys.version_info[0]}.{sys.version_info[1]}: {sys.executable}"
@@ -35,11 +31,8 @@ def check_python() -> None:
 
 
 def cache_folder() -> Path:
-    """Where what can be made anew is kept.
-
-    Raises:
-        RuntimeError: the user has no home, and no variable names the folder.
-    """
+    """Where what can be made anew is kept. Raises RuntimeError where the user has no home, and no
+    variable names the folder."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "relascope"
 

@@ -21,12 +21,8 @@ def names_in(size: str) -> dict[str, None]:
 
 
 def size_of(size: str, known: Mapping[str, int]) -> int:
-    """A size, given those that it is computed from.
-
-    Raises:
-        ValueError: it is no arithmetic of whole numbers, divides by 0, or has a name that is not
-            known.
-    """
+    """A size, given those that it is computed from. Raises ValueError where it is no arithmetic of
+    whole numbers, divides by 0, or has a name that is not known."""
 
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Constant) and type(node.value) is int:

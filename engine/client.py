@@ -20,13 +20,11 @@ __all__ = ["EngineClient", "Job"]
 class EngineClient:
     """An engine in a process of its own, which starts at the first request.
 
-    The process ends when the client is closed or collected, or the interpreter exits.
+    The process ends when the client is closed or collected, or the interpreter exits. Raises
+    EngineError of kind "usage" for an IR that no engine speaks.
 
     Args:
         session: "module:Class" of another session than the IR's own, importable in the child.
-
-    Raises:
-        EngineError: kind "usage", for an IR that no engine speaks.
     """
 
     def __init__(self, ir: str, session: str | None = None) -> None:
@@ -39,12 +37,8 @@ class EngineClient:
         self._finalizer = weakref.finalize(self, self._supervisor.close)
 
     def submit(self, method: str, *args: Any, **kwargs: Any) -> Job:
-        """Ask for a method of the session, by name; returns at once.
-
-        Raises:
-            EngineError: kind "usage", when the arguments are not plain data, or the client is
-                closed.
-        """
+        """Ask for a method of the session, by name; returns at once. Raises EngineError of kind
+        "usage" when the arguments are not plain data, or the client is closed."""
         return self._supervisor.submit(method, args, kwargs)
 
     def call(
@@ -57,10 +51,8 @@ class EngineClient:
         """Ask and wait, with `on_progress(fraction, text)` called in this thread.
 
         Progress that comes faster than it is taken is skipped, except the last. An exception that
-        ends the wait (an interrupt, or one of `on_progress`) cancels the request.
-
-        Raises:
-            EngineError: as `Job.result`.
+        ends the wait (an interrupt, or one of `on_progress`) cancels the request. Raises
+        EngineErrors as `Job.result`.
         """
         job = self.submit(method, *args, **kwargs)
         try:

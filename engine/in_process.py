@@ -27,11 +27,8 @@ from relascope.passes.pipeline import Pipeline
 
 
 def load_engine(ir: str) -> Backend:
-    """The engine of one IR, in this process.
-
-    Raises:
-        EngineError: kind "engine"; its TVM is not here, or another is imported already.
-    """
+    """The engine of one IR, in this process. Raises EngineError of kind "engine" where its TVM is
+    not here, or another is imported already."""
     if ir == "relay":
         from relascope.engine.relay.session import RelayBackend
 

@@ -41,11 +41,7 @@ def kind_of(method: str) -> str:
 
 
 def calls_of(text: str) -> dict[str, float]:
-    """Limits of calls, such as "import=60,build=600".
-
-    Raises:
-        ValueError: another form.
-    """
+    """Limits of calls, such as "import=60,build=600". Raises ValueError for another form."""
     found = {}
     for part in filter(None, text.split(",")):
         kind, _, seconds = part.strip().partition("=")
@@ -178,14 +174,11 @@ def limited(
     memory: int = 0,
     final: bool = False,
 ) -> Iterator[None]:
-    """Run a unit within limits.
+    """Run a unit within limits. Raises EngineError of its kind where it crossed a limit before.
 
     Args:
         what, where, kind, seconds, memory, final: as of `Unit`.
         about: plain data that identifies the unit.
-
-    Raises:
-        EngineError: of this kind; it crossed a limit before.
     """
     unit = Unit(what, where, kind, repr(about), seconds, memory, final)
     if unit in WATCHED.crossed:
@@ -209,11 +202,7 @@ def uncounted(why: str) -> Iterator[None]:
 
 def of_page() -> Limits:
     """The page's limits: by default a quarter of an hour and three quarters of the machine's memory
-    for a unit, and `KINDS`.
-
-    Raises:
-        EngineError: kind "usage"; a setting is no limit.
-    """
+    for a unit, and `KINDS`. Raises EngineError of kind "usage" where a setting is no limit."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
     names = ", ".join((SECONDS, MEMORY, CALLS, IDLE))
     with refusing("usage", "a limit cannot be read: {}.", names, "Start the page with another."):

@@ -68,11 +68,8 @@ class Places:
 
 
 def most_of_page() -> int:
-    """By default, as many engines as two thirds of the machine's memory hold.
-
-    Raises:
-        EngineError: kind "usage"; the setting is no number.
-    """
+    """By default, as many engines as two thirds of the machine's memory hold. Raises EngineError of
+    kind "usage" where the setting is no number."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with refusing("usage", "the number of engines cannot be read: {}.", MOST, "Give another."):
         return int(os.environ.get(MOST) or max(2, 2 * whole / 3 // _ENGINE_BYTES))

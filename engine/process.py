@@ -283,11 +283,7 @@ class EngineProcess:
         crossed: Mapping[Unit, EngineError],
         shelf: str,
     ) -> None:
-        """Ask it something, as `engine.worker` says.
-
-        Raises:
-            OSError: it has ended.
-        """
+        """Ask it something, as `engine.worker` says. Raises OSError where it has ended."""
         self.had_run_out = out_of_memory()
         self.conn.send((number, method, payload, dict(crossed), shelf))
 

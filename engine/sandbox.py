@@ -96,12 +96,8 @@ def restrictions() -> tuple[str, ...]:
 
 
 def require(name: str) -> None:
-    """Refuse to open an untrusted file in an engine whose sandbox does not restrict reading and
-    writing. Scripts are free.
-
-    Raises:
-        EngineError: kind "file".
-    """
+    """Refuse (kind "file") to open an untrusted file in an engine whose sandbox does not restrict
+    reading and writing. Scripts are free."""
     if _ACTIVE not in os.environ or os.environ.get(TRUST) == "1":
         return
     if {READS, WRITES} <= set(restrictions()):

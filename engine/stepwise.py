@@ -25,13 +25,11 @@ from relascope.passes.pipeline import Pipeline, Step
 
 
 class Stepwise:
-    """A model on its way through passes.
+    """A model on its way through passes. Raises EngineError where the model cannot be loaded, or
+    this process has another TVM already.
 
     Args:
         out: where each step prints its line; None prints nothing.
-
-    Raises:
-        EngineError: the model cannot be loaded, or this process has another TVM already.
     """
 
     def __init__(self, ir: str, source: ModelSource, out: TextIO | None = sys.stdout) -> None:
@@ -43,12 +41,8 @@ class Stepwise:
         self._say(f"{'imported':24} {len(model.graph):6} nodes")
 
     def do(self, name: str, **parameters: object) -> StepRecord:
-        """Run one pass.
-
-        Raises:
-            EngineError: there is no such pass, its parameters are wrong, or it failed; the program
-                then stays.
-        """
+        """Run one pass. Raises EngineError where there is no such pass, its parameters are wrong,
+        or it failed; the program then stays."""
         given = tuple((k, _text(v)) for k, v in parameters.items())
         step = Step(name, True, given)
         entry = entry_of(self._session.ir, step)
@@ -77,16 +71,14 @@ class Stepwise:
     def check(self, target: str | None = None) -> bool:
         """Build what there is now, run it, and compare every output and gradient with PyTorch.
 
-        As in any build, passes that are only for looking are left out.
+        As in any build, passes that are only for looking are left out. Raises EngineError where it
+        cannot be built or run.
 
         Args:
             target: a TVM target; the best one that runs here otherwise.
 
         Returns:
             Whether all is within the limits of the accuracy report (`engine.jobs.accuracy`).
-
-        Raises:
-            EngineError: it cannot be built or run.
         """
         if target is None:
             target = self._session.describe(progress=silent).best

@@ -36,12 +36,8 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value that `dumps` was given.
-
-    Raises:
-        pickle.UnpicklingError: it holds something of a type that is not plain; other exceptions
-            where the bytes are no pickle at all.
-    """
+    """The value that `dumps` was given. Raises pickle.UnpicklingError where it holds something of a
+    type that is not plain; other exceptions where the bytes are no pickle at all."""
     return _Unpickler(io.BytesIO(data)).load()
 
 

@@ -78,11 +78,8 @@ def _classes() -> list[str]:
 
 
 def make(name: str) -> tuple[nn.Module, Inputs]:
-    """A model in eval mode, and its inputs by name: the same each time.
-
-    Raises:
-        Exception: no rule makes it small, or it does not run on what it is given.
-    """
+    """A model in eval mode, and its inputs by name: the same each time. Raises Exception where no
+    rule makes it small, or it does not run on what it is given."""
     library, _, model = name.partition("/")
     declare_torchvision()
     maker = {"timm": _timm, "torchvision": _vision, "transformers": _transformer}[library]

@@ -121,11 +121,8 @@ def _faults() -> Iterable[Entry]:
 
 def relascope(words: Sequence[str], made: Path) -> None:
     """Run a command or script that writes a page, in one of two processes, which keep their
-    engines: those take longer to start than most pages do.
-
-    Raises:
-        RuntimeError: it wrote none; a status that says that a fault was found is none.
-    """
+    engines: those take longer to start than most pages do. Raises RuntimeError where it wrote none;
+    a status that says that a fault was found is none."""
     said = _processes().submit(_run, words, made).result()
     if not made.exists():
         raise RuntimeError(f"{' '.join(words)}: {said.strip()[-600:]}")
@@ -159,11 +156,8 @@ _engine = cache(_Kept)
 
 
 def pictures(browser: "Browser", paths: Iterable[Path]) -> Iterator[bytes]:
-    """Pages as they are opened from disk, one after the other in one tab, each as a small PNG.
-
-    Raises:
-        RuntimeError: an error in one, or a request that leaves it.
-    """
+    """Pages as they are opened from disk, one after the other in one tab, each as a small PNG. One
+    with an error, or a request that leaves it, raises RuntimeError."""
     wide, high = _SEEN
     context = browser.new_context(offline=True, viewport={"width": wide, "height": high})
     page, wrong = context.new_page(), list[str]()

@@ -19,14 +19,12 @@ _MOST = MOST_BYTES // 2 - MIB  # two of them are one answer
 
 
 def module_files(backend: PieceBackend, name: str, program: Any, values: Values) -> ModuleFiles:
-    """A program as files.
+    """A program as files. Raises EngineError of kind "input" where the values are too large to
+    send.
 
     Args:
         name: of the files, without an ending.
         values: of arguments of "main", by name; others get random ones, always the same.
-
-    Raises:
-        EngineError: kind "input"; the values are too large to send.
     """
     written, (graph, _) = backend.written(program), backend.to_graph(program)
     types = {graph.by_id[i].name: graph.by_id[i].outputs[0] for i in graph.inputs}
@@ -47,11 +45,8 @@ def module_files(backend: PieceBackend, name: str, program: Any, values: Values)
 
 def piece_files(backend: PieceBackend, start: Start, piece: Piece) -> dict[str, ModuleFiles]:
     """A piece of the program, as "before", and after the suspected passes, as "module"; both also
-    after the passes of the tail.
-
-    Raises:
-        EngineError, replay.Malformed, Refusal: the piece cannot be cut out, or a pass fails on it.
-    """
+    after the passes of the tail. Raises EngineError, replay.Malformed, Refusal where the piece
+    cannot be cut out, or a pass fails on it."""
     found = extracted(backend, start, piece)
     programs = {
         "before": applied(found.program, start.tail),

@@ -64,13 +64,11 @@ class PieceBackend(Protocol):
         """The IR's own text of a program, without the values of its constants."""
 
     def extract(self, program: Any, exprs: Mapping[str, Any], cutout: Cutout) -> Any:
-        """A program of its own that computes a few nodes of another.
+        """A program of its own that computes a few nodes of another. Raises EngineError of kind
+        "pass" where it reads what is no node.
 
         Args:
             exprs: the IR's expression of each node of its graph, by the node's id.
-
-        Raises:
-            EngineError: kind "pass"; it reads what is no node.
         """
 
     def written(self, program: Any) -> Written:
@@ -135,10 +133,7 @@ class Extracted:
 
 def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     """Cut a piece out of the program before the suspected passes; the whole program needs no cut.
-
-    Raises:
-        EngineError: kind "pass"; it cannot be cut out.
-    """
+    Raises EngineError of kind "pass" where it cannot be cut out."""
     try:
         return _cut_out(backend, start, piece)
     except EngineError:

@@ -65,11 +65,8 @@ def look(
 
 
 def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) -> Extracted:
-    """What computes a piece's results in the program after the pass.
-
-    Raises:
-        EngineError: kind "pass"; it is not known, or cannot be cut out.
-    """
+    """What computes a piece's results in the program after the pass. Raises EngineError of kind
+    "pass" where it is not known, or cannot be cut out."""
     after, everything = _after(start), piece == whole(start.graph)
     inside = set(piece.nodes)
     stops = set[str]()

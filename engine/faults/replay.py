@@ -154,13 +154,11 @@ class Malformed(Exception):
 def check_result(
     engine: Engine, before: Any, after: Any, parameters: Collection[str], same_result: bool
 ) -> None:
-    """See that a module after passes can take the place of the one before them.
+    """See that a module after passes can take the place of the one before them. Raises Malformed
+    where it cannot.
 
     Args:
         parameters: names of arguments that may go.
-
-    Raises:
-        Malformed: it cannot.
     """
     if not isinstance(after, type(before)):
         raise Malformed(f"The pass returned {type(after).__name__}, not {type(before).__name__}.")

@@ -98,11 +98,7 @@ def report(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, account: Account
 ) -> Report:
     """Make the report of a piece that shows a fault; a crash, or what a pass takes, is not run
-    again.
-
-    Raises:
-        EngineError: kind "pass"; the piece cannot be cut out.
-    """
+    again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
     found, calls = _called(backend, start, extracted(backend, start, piece), where)
     left = None if start.after is None else became(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)

@@ -123,10 +123,7 @@ def judged(
     ask: Ask, source: ModelSource, request: Callable[[ModelSource], BuildRequest], given: Tolerance
 ) -> Judged:
     """Build a program and compare what it returns; where float32 is over its limit, in float64 too.
-
-    Raises:
-        EngineError: it cannot be built, or does not run.
-    """
+    Raises EngineError where it cannot be built, or does not run."""
     limit = given.limit(source.dtype)
     found = ask("check", request(source))
     if not any(map(limit.over, found)):
@@ -266,13 +263,10 @@ def of_program(
     """The stages that a model has, and sentences on what its runs do not reach.
 
     A program that came without PyTorch has one precision, and a gradient only if one is asked for;
-    so has one that quantizes.
+    so has one that quantizes. Raises EngineError where it cannot be opened.
 
     Args:
         others: run the first stage of such a program on other runs than the sample, too.
-
-    Raises:
-        EngineError: it cannot be opened.
     """
     info: ModelInfo = ask("load", stages[0].source)
     others = others and info.against != PYTORCH

@@ -63,11 +63,8 @@ def take(
     rounds: int = ROUNDS,
 ) -> Document:
     """Everything that a baseline holds, of a model as it compiles now; with `speed`, also timed
-    against PyTorch eager, which takes longest.
-
-    Raises:
-        EngineError: the model cannot be imported, a pass fails, or it cannot be built and run.
-    """
+    against PyTorch eager, which takes longest. Raises EngineError where the model cannot be
+    imported, a pass fails, or it cannot be built and run."""
     info: ModelInfo = ask("load", source, True)  # what cannot be opened is no pass's fault
     described: EngineInfo = ask("describe")
     stepped = step(ask, source, pipeline)

@@ -79,11 +79,7 @@ def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
 
 def run(ask: Ask, task: Task) -> Row:
     """Judge, and bisect what is bad. A process that ends is asked once more, as the cause may be
-    outside.
-
-    Raises:
-        EngineError: kind "cancelled".
-    """
+    outside. Raises EngineError of kind "cancelled"."""
     began = time.perf_counter()
     row, tries = _found(ask, task), 1
     if row["ended"]:

@@ -36,11 +36,8 @@ def joint_of(
 
 
 def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
-    """The request; for training, split where `choose` says.
-
-    Raises:
-        EngineError: as of `joint_of`, and what `choose` raises.
-    """
+    """The request; for training, split where `choose` says. Raises EngineError as of `joint_of`,
+    and what `choose` raises."""
     if not request.source.training:
         return request
     return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).ids)
@@ -103,13 +100,11 @@ def measure(
     cuts: Iterable[tuple[str, Cut]],
     tell: Callable[[Point], None] = lambda one: None,
 ) -> tuple[Point, ...]:
-    """Build, check and time the split at each cut, and `BASE` first.
+    """Build, check and time the split at each cut, and `BASE` first. Raises EngineError: what the
+    session raises, of the first cut that fails.
 
     Args:
         cuts: (title, cut), all of one joint graph.
-
-    Raises:
-        EngineError: what the session raises, of the first cut that fails.
     """
     points: list[Point] = []
     times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make one cut

@@ -89,11 +89,8 @@ def look(
     target: str,
     given: accuracy.Tolerance = accuracy.OURS,
 ) -> Inside:
-    """Compare the inside of the program after a step, and what it returns.
-
-    Raises:
-        EngineError: the program cannot be built, or does not run.
-    """
+    """Compare the inside of the program after a step, and what it returns. Raises EngineError where
+    the program cannot be built, or does not run."""
     step = compared_step(ir, pipeline, index)
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)

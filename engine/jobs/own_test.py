@@ -33,11 +33,8 @@ class OwnTest:
 
     @classmethod
     def of(cls, path: Path, seconds: float = SECONDS) -> "OwnTest":
-        """The test in a file.
-
-        Raises:
-            EngineError: kind "usage"; there is no such file, or it cannot be executed.
-        """
+        """The test in a file. Raises EngineError of kind "usage" where there is no such file, or it
+        cannot be executed."""
         if not path.is_file():
             hint = "Give the path of a script or another program."
             raise EngineError("usage", "There is no such file to run as a test.", str(path), hint)
@@ -46,15 +43,12 @@ class OwnTest:
         return cls(str(path.resolve()), seconds)
 
     def run(self, judged: ModuleFiles, before: ModuleFiles) -> ScriptRun:
-        """Run it in a new folder with the files of both.
+        """Run it in a new folder with the files of both. Raises EngineError of kind "usage" where
+        it cannot be started, or ends in another way than by an exit status below 128.
 
         Args:
             judged: the module whose name is its first argument.
             before: of the second, the same before the passes that are tried.
-
-        Raises:
-            EngineError: kind "usage"; it cannot be started, or ends in another way than by an exit
-                status below 128.
         """
         with Scratch() as folder, tempfile.TemporaryFile() as output:
             for name, content in {**before.files, **judged.files}.items():

@@ -38,11 +38,8 @@ class Stepped:
 
 
 def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
-    """Run a pipeline over the imported program, whatever becomes of the engine's process.
-
-    Raises:
-        EngineError: the model cannot be imported, or the call was cancelled.
-    """
+    """Run a pipeline over the imported program, whatever becomes of the engine's process. Raises
+    EngineError where the model cannot be imported, or the call was cancelled."""
     fatal: dict[int, EngineError] = {}
     alive = pipeline
     while True:

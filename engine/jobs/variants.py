@@ -64,11 +64,8 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
 
 
 def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
-    """Those that are named, separated by commas; or "all".
-
-    Raises:
-        EngineError: kind "usage"; there is no such way here.
-    """
+    """Those that are named, separated by commas; or "all". Raises EngineError of kind "usage" where
+    there is no such way here."""
     known = {o.name: o for o in offered}
     if text == "all":
         return tuple(known.values())

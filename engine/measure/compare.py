@@ -131,15 +131,13 @@ def comparison(
     against: float,
     spread: bool = True,
 ) -> Comparison:
-    """One tensor of ours against PyTorch's.
+    """One tensor of ours against PyTorch's. Raises EngineError of kind "engine" where the shapes
+    differ.
 
     Args:
         scale: of PyTorch's tensor, for the result.
         against: divisor of the absolute error; 0 divides by nothing.
         spread: find that too, which takes longest.
-
-    Raises:
-        EngineError: kind "engine"; the shapes differ.
     """
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:

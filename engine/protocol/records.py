@@ -136,10 +136,7 @@ def folder(ir: str, version: str, target: str, threads: int) -> Path:
 
 def read(place: Path) -> Book:
     """What is in a folder; nothing where there is none. Malformed lines are left out and noted.
-
-    Raises:
-        EngineError: kind "file"; a file is there and cannot be read.
-    """
+    Raises EngineError of kind "file" where a file is there and cannot be read."""
     notes: list[str] = []
     trials = list(_lines(place / CURVE, Trial, notes))
     rivals = list(_lines(place / RIVALS, Rival, notes))
@@ -147,20 +144,14 @@ def read(place: Path) -> Book:
 
 
 def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Rival]) -> None:
-    """Add lines to a file of a folder; they are on disk when this returns.
-
-    Raises:
-        EngineError: kind "file"; it cannot be written.
-    """
+    """Add lines to a file of a folder; they are on disk when this returns. Raises EngineError of
+    kind "file" where it cannot be written."""
     append(place / name, "".join(json.dumps(asdict(line)) + "\n" for line in lines))
 
 
 def append(path: Path, text: str) -> None:
-    """Add whole lines to a file, behind whole lines; they are on disk when this returns.
-
-    Raises:
-        EngineError: kind "file"; it cannot be written.
-    """
+    """Add whole lines to a file, behind whole lines; they are on disk when this returns. Raises
+    EngineError of kind "file" where it cannot be written."""
     if KEEPER.ask is not None:
         KEEPER.ask("append", str(path), text)
         return
@@ -179,10 +170,8 @@ def append(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def locked(place: Path) -> Iterator[None]:
     """Keep other processes from tuning in a folder; it ends with the process, however that ends.
-
-    Raises:
-        EngineError: kind "file"; another process is tuning there, or the folder cannot be made.
-    """
+    Raises EngineError of kind "file" where another process is tuning there, or the folder cannot be
+    made."""
     if KEEPER.ask is not None:
         KEEPER.ask("hold", str(place), "")
         yield  # let go of when the request is answered
@@ -255,11 +244,8 @@ class Adding(contextlib.ExitStack):
     _bytes = 0
 
     def do(self, action: str, path: str, text: str) -> None:
-        """What `Keeper.ask` asks.
-
-        Raises:
-            EngineError: kind "file"; it cannot be done, or is not what an engine adds.
-        """
+        """What `Keeper.ask` asks. Raises EngineError of kind "file" where it cannot be done, or is
+        not what an engine adds."""
         about = os.path.relpath(path, root()).split(os.sep)
         plain = all(re.fullmatch(r"\w[\w.+-]*", part) for part in about)
         self._bytes += len(text)
@@ -276,10 +262,7 @@ class Adding(contextlib.ExitStack):
 
 def checked(path: Path) -> Iterator[Any]:
     """The lines of a task's file, for TVM's reader, without unfinished ones; none without the file.
-
-    Raises:
-        EngineError: kind "file"; a line is not such as an engine writes.
-    """
+    Raises EngineError of kind "file" where a line is not such as an engine writes."""
     for number, line in enumerate(_lines_of(path), 1):
         try:
             found = json.loads(line)
@@ -295,11 +278,8 @@ def checked(path: Path) -> Iterator[Any]:
 
 
 def check(name: str, found: Any) -> None:
-    """Check what an engine is to write as a line of the file `name`.
-
-    Raises:
-        ValueError: says what is wrong with it.
-    """
+    """Check what an engine is to write as a line of the file `name`. Raises ValueError, which says
+    what is wrong with it."""
     if name in (CURVE, RIVALS):
         _typed(Trial if name == CURVE else Rival, found)
         return

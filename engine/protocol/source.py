@@ -63,7 +63,8 @@ class InputType(TensorType):
 
 
 def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
-    """Read the types of a model's inputs.
+    """Read the types of a model's inputs. Raises EngineError of kind "input" where an item cannot
+    be read, or a name stands twice.
 
     Args:
         text: one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
@@ -73,9 +74,6 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
 
     Returns:
         (name, type) an input, the name "" where none was given; empty for an empty text.
-
-    Raises:
-        EngineError: kind "input"; an item cannot be read, or a name stands twice.
     """
     result: list[tuple[str, TensorType]] = []
     for item in _items(text):
@@ -124,14 +122,12 @@ def input_text(name: str, kind: TensorType) -> str:
 
 
 def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
-    """Read the sizes of dimensions that a program leaves open.
+    """Read the sizes of dimensions that a program leaves open. Raises EngineError of kind "input"
+    where an item cannot be read, or a name stands twice.
 
     Args:
         text: `s77=4` of a symbol or `x.0=4` of an input's dimension, separated by commas,
             semicolons or line ends.
-
-    Raises:
-        EngineError: kind "input"; an item cannot be read, or a name stands twice.
     """
     found: dict[str, int] = {}
     for item in _items(text):
@@ -163,13 +159,10 @@ def set_of(values: str) -> int:
 
 
 def with_tensors(source: "ModelSource", paths: Iterable[str | Path]) -> "ModelSource":
-    """A source on saved tensors.
+    """A source on saved tensors. Raises EngineError of kind "file" where there is no such file.
 
     Args:
         paths: of files, each a set (`engine.files.tensors`).
-
-    Raises:
-        EngineError: kind "file"; there is no such file.
     """
     files = [Path(p) for p in paths]
     if missing := [f for f in files if not f.is_file()]:
@@ -188,15 +181,12 @@ def source_from_file(
     dtype: str = "float32",
     pins: str = "",
 ) -> "ModelSource":
-    """A file of `torch.jit.save` or `torch.export.save` as a source.
+    """A file of `torch.jit.save` or `torch.export.save` as a source. Raises EngineError of
+    kind "file" where there is no such file; of kind "input" for a text that cannot be read.
 
     Args:
         inputs_text: types of its inputs, as `parse_inputs` reads them; "" to use those that the
             file records.
-
-    Raises:
-        EngineError: kind "file" where there is no such file; kind "input" for a text that cannot be
-            read.
     """
     file = Path(path)
     if not file.is_file():
@@ -208,10 +198,7 @@ def source_from_file(
 
 def bundled(paths: Sequence[str | Path], folder: str | Path) -> Path:
     """One archive of a program's file and the file of its parameters, which is opened as one.
-
-    Raises:
-        EngineError: kind "file"; one is not there, or cannot be read.
-    """
+    Raises EngineError of kind "file" where one is not there, or cannot be read."""
     made = Path(folder) / f"{Path(paths[0]).name}.tar"
     with tarfile.open(made, "w") as archive:
         for index, path in enumerate(map(Path, paths)):

@@ -18,11 +18,8 @@ Value = str | int | bool | list[str]
 
 
 def split(target: str) -> tuple[str, dict[str, str]]:
-    """The kind, and the text of each option by its name; a name by itself is "true".
-
-    Raises:
-        EngineError: kind "target"; the text is of another form.
-    """
+    """The kind, and the text of each option by its name; a name by itself is "true". Raises
+    EngineError of kind "target" where the text is of another form."""
     kind, *options = target.split() or [""]
     if not re.fullmatch(r"[\w/.-]+", kind) or kind.startswith("-"):
         raise EngineError("target", "A target begins with its kind.", target, _HINT)
@@ -63,13 +60,10 @@ def without(target: str, ours: Collection[str]) -> str:
 
 
 def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]]) -> None:
-    """Refuse an option of ours that is not for a target's kind.
+    """Refuse (kind "target") an option of ours that is not for a target's kind.
 
     Args:
         ours: by option, such as "-graphs=cuda", the kinds that it is for, and what others are told.
-
-    Raises:
-        EngineError: kind "target".
     """
     kind, *options = target.split()
     for option, (kinds, why) in ours.items():
@@ -84,11 +78,8 @@ def library(target: str, ours: Collection[str]) -> str:
 
 
 def gpu_index(target: str) -> int:
-    """Which of several GPUs a target is for.
-
-    Raises:
-        EngineError: kind "target"; it is no number.
-    """
+    """Which of several GPUs a target is for. Raises EngineError of kind "target" where it is no
+    number."""
     text = split(target)[1].get(GPU, "0")
     if not text.isdigit():
         raise EngineError(

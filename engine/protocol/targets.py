@@ -46,11 +46,7 @@ class EngineInfo:
 
     @property
     def best(self) -> str:
-        """The best target that runs here.
-
-        Raises:
-            EngineError: kind "target"; there is none.
-        """
+        """The best target that runs here; where there is none, an EngineError of kind "target"."""
         found = next((t.name for t in self.targets if t.runs_here), None)
         if found is None:
             raise EngineError("target", "This machine can run none of the engine's targets.")

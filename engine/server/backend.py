@@ -59,11 +59,8 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Saw a joint program into two."""
 
     def library(self, function: Function, phase: str, target: str) -> Library:
-        """Build one function of a program for a target that need not be here.
-
-        Raises:
-            EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-        """
+        """Build one function of a program for a target that need not be here. Raises EngineError of
+        kind "target" where TVM could not build it, and gives TVM's reason."""
 
     def compiler_for(self, target: str) -> Compile:
         """What compiles a GPU's source for a target."""
@@ -72,15 +69,13 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Build one function of a program to be profiled, kernel by kernel."""
 
     def tunable(self, function: Function, target: str, profiled: Any) -> Tunable:
-        """The kernels of one function of a program.
+        """The kernels of one function of a program. Raises EngineError of kind "target": what is
+        built for it cannot be tuned.
 
         Args:
             target: without `RECORDS`.
             profiled: of `profile`, for the same target; None where only the workloads and calls
                 are wanted.
-
-        Raises:
-            EngineError: kind "target"; what is built for it cannot be tuned.
         """
 
     def tuner(self, target: str, threads: int) -> AbstractContextManager[Tuner]:

@@ -96,10 +96,7 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
 
 def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
     """What a person's function makes: an example, a program, a module, or what "main" computes.
-
-    Raises:
-        EngineError: kind "pass"; it makes something else.
-    """
+    Raises EngineError of kind "pass" where it makes something else."""
     parts: Any = backend.parts(dtype)
     made = make(parts)
     if isinstance(made, Example):

@@ -73,11 +73,8 @@ class Faults:
     def written_piece(
         self, source: ModelSource, where: Where, piece: Piece, *, progress: Progress
     ) -> dict[str, ModuleFiles]:
-        """A piece as files, "before" the suspected passes and, as "module", after them.
-
-        Raises:
-            EngineError: the piece cannot be cut out, or a pass fails on it.
-        """
+        """A piece as files, "before" the suspected passes and, as "module", after them. Raises
+        EngineError where the piece cannot be cut out, or a pass fails on it."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"writing {len(piece.nodes)} of {len(start.graph)} nodes")
         about = source, where, piece

@@ -23,13 +23,11 @@ def read_program(
     known: Collection[str],
     convert: Callable[[OnnxModel, str], Any],
 ) -> Imported:
-    """An ONNX file as an engine's program.
+    """An ONNX file as an engine's program. Raises EngineErrors (kind "file", "input",
+    "operator").
 
     Args:
         convert: imports a plain model, of a file of that name.
-
-    Raises:
-        EngineError: kind "file", "input" or "operator".
     """
     progress(0.0, "reading the model")
     model = prepare(read_onnx(path), known, ir, path.name, source.inputs)

@@ -190,11 +190,8 @@ def program_model(
     source: ModelSource,
     plain: Callable[[bool, Arrays], tuple[Run, tuple[str, ...]]],
 ) -> ProgramModel:
-    """An imported program with random inputs of its types, drawn from the source's seed.
-
-    Raises:
-        EngineError: kind "usage"; the source asks for what a program has not.
-    """
+    """An imported program with random inputs of its types, drawn from the source's seed. Raises
+    EngineError of kind "usage" where the source asks for what a program has not."""
     hint = "Leave it out: a program has the modules and dtypes that its file gives it."
     for asked, text in ((source.module, "submodules"), (source.dtype != "float32", "--dtype")):
         if asked:
@@ -274,11 +271,7 @@ class Beside:
     def ask(
         self, words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()
     ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """What it answers.
-
-        Raises:
-            OSError, ValueError: it has ended, or never began.
-        """
+        """What it answers. Raises OSError or ValueError where it has ended, or never began."""
         self.start()
         assert self._running is not None
         into: Any = self._running.stdin

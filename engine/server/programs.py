@@ -121,11 +121,8 @@ class Programs:
             return submodules.module_rows(self.opened(source, progress), source)
 
     def inputs(self, source: ModelSource, *, progress: Progress) -> ModelInputs:
-        """What the inputs of a file's model are, which is not imported.
-
-        Raises:
-            EngineError: as `engine.pytorch.model.open_model`; kind "usage" of a sample.
-        """
+        """What the inputs of a file's model are, which is not imported. Raises EngineError as
+        `engine.pytorch.model.open_model`; of kind "usage" for a sample."""
         if _is_program(source):
             return input_words(self.loaded(source, progress).model)
         with guarded(source):
@@ -209,11 +206,8 @@ class Programs:
     def program_after(
         self, source: ModelSource, pipeline: Pipeline, shown: bool = False
     ) -> Program:
-        """The engine's own program at the pipeline's end, for a script in the same process.
-
-        Raises:
-            EngineError: the model cannot be imported, or a step failed.
-        """
+        """The engine's own program at the pipeline's end, for a script in the same process. Raises
+        EngineError where the model cannot be imported, or a step failed."""
         state = self.end(source, pipeline, silent)
         return state.program if not shown or state.shown is None else state.shown
 
@@ -234,13 +228,11 @@ class Programs:
         self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
     ) -> ModuleFiles:
         """The program at the pipeline's end, or what its passes for looking show, as files:
-        "module", or "before" without steps.
+        "module", or "before" without steps. Raises EngineError where a step failed, or the values
+        are too large to send.
 
         Args:
             run: which of several; each but the first runs the passes again.
-
-        Raises:
-            EngineError: a step failed, or the values are too large to send.
         """
         if run:
             self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)

@@ -63,20 +63,14 @@ class PipelineSession:
         return replace(about, machine=machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
-        """What a target's text is for, and whether that can be run here.
-
-        Raises:
-            EngineError: kind "target"; TVM refuses it, or cannot write code for it.
-        """
+        """What a target's text is for, and whether that can be run here. Raises EngineError of kind
+        "target" where TVM refuses it, or cannot write code for it."""
         progress(0.0, "looking at the target")
         return self.backend.target(text)
 
     def pipelines(self, target: str = "", *, progress: Progress) -> TvmPipelines:
-        """TVM's own pipelines for a target, without one for the CPU.
-
-        Raises:
-            EngineError: kind "target"; TVM refuses the target.
-        """
+        """TVM's own pipelines for a target, without one for the CPU. Raises EngineError of kind
+        "target" where TVM refuses the target."""
         progress(0.0, "reading TVM's pipelines")
         kind = self.backend.target(target).name if target else "llvm"
         return self.backend.pipelines(kind.split()[0])  # which is all that they differ by
@@ -97,19 +91,13 @@ class PipelineSession:
         return named.listed(pattern, counted, progress)
 
     def example(self, name: str, *, progress: Progress) -> PassExample | None:
-        """Run a pass of the catalogue on its small program; None where it has none.
-
-        Raises:
-            EngineError: kind "usage"; no pass has this name.
-        """
+        """Run a pass of the catalogue on its small program; None where it has none. Raises
+        EngineError of kind "usage" where no pass has this name."""
         progress(0.0, name)
         return run_example(self.backend, entry_of(self.ir, Step(name)))
 
     def pass_tests(self, name: str, *, progress: Progress) -> tuple[ExampleRun, ...]:
-        """Run a person's own pass on the examples in its file, and compare.
-
-        Raises:
-            EngineError: kind "usage"; no pass has this name.
-        """
+        """Run a person's own pass on the examples in its file, and compare. Raises EngineError of
+        kind "usage" where no pass has this name."""
         progress(0.0, name)
         return run_tests(self.backend, entry_of(self.ir, Step(name)))

@@ -58,11 +58,8 @@ class Loaded:
 
 
 def entry_of(ir: str, step: Step) -> PassInfo:
-    """The catalogue's entry for a step.
-
-    Raises:
-        EngineError: kind "usage"; no pass of this IR has that name.
-    """
+    """The catalogue's entry for a step. Raises EngineError of kind "usage" where no pass of this IR
+    has that name."""
     try:
         return info(ir, step)
     except KeyError:
@@ -71,11 +68,8 @@ def entry_of(ir: str, step: Step) -> PassInfo:
 
 
 def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bool) -> None:
-    """Refuse a pass at a place in the pipeline where it cannot work.
-
-    Raises:
-        EngineError: kind "pass"; names what is missing before it, or what must not be there.
-    """
+    """Refuse a pass at a place in the pipeline where it cannot work. Raises EngineError of kind
+    "pass", which names what is missing before it, or what must not be there."""
     if entry.required and joint and "gradient" not in done:
         text = "is a step of TVM's way to the gradient, and this program came with PyTorch's."
         hint = "Choose TVM's gradient, or leave this pass out."
@@ -96,11 +90,8 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bo
 
 
 def check_code(program: Program, source: ModelSource) -> None:
-    """Refuse to run what a file brings of code, where nobody said that it may run.
-
-    Raises:
-        EngineError: kind "code"; names it.
-    """
+    """Refuse to run what a file brings of code, where nobody said that it may run. Raises
+    EngineError of kind "code", which names it."""
     if program.code and not source.kernels:
         named = ", ".join(program.code[:3]) + (", …" if len(program.code) > 3 else "")
         message = f"This module brings code of its own ({named}), which is shown and not run."
@@ -109,11 +100,7 @@ def check_code(program: Program, source: ModelSource) -> None:
 
 
 def check_runs(program: Program, source: ModelSource) -> None:
-    """Refuse to run a program that nobody can call, and as `check_code` does.
-
-    Raises:
-        EngineError: kind "input" or "code"; says why.
-    """
+    """Refuse (kind "input", and as `check_code` does) to run a program that nobody can call."""
     if program.not_run:
         message = f"This program is shown and stepped, and not run: {program.not_run}."
         hint = "Take tensors of known sizes as arguments, and return tensors."
@@ -122,11 +109,7 @@ def check_runs(program: Program, source: ModelSource) -> None:
 
 
 def check_kind(title: str, before: Program, made: Program) -> None:
-    """Refuse what a pass returned that is no program.
-
-    Raises:
-        EngineError: kind "pass".
-    """
+    """Refuse (kind "pass") what a pass returned that is no program."""
     if not isinstance(made, type(before)):
         wrong = type(made).__name__
     elif not isinstance(made.mod, type(before.mod)):
@@ -144,10 +127,8 @@ def check_signature(
     """Refuse a program after a pass that cannot be called as the one before it.
 
     Arguments may go where they are parameters, or random numbers that the program takes otherwise
-    now, and the steps to the gradient change the results.
-
-    Raises:
-        EngineError: kind "type"; names the argument or result.
+    now, and the steps to the gradient change the results. Raises EngineError of kind "type", which
+    names the argument or result.
     """
     (was, old), (now, new) = before, after
     types, made = (
@@ -203,11 +184,8 @@ def _name(expr: Any) -> str:
 
 
 def passes_of(ir: str, where: Where) -> tuple[Passes, Passes]:
-    """The suspected passes that are on, and those that are run after them.
-
-    Raises:
-        EngineError: kind "usage"; one has a count, which a report could not say.
-    """
+    """The suspected passes that are on, and those that are run after them. Raises EngineError of
+    kind "usage" where one has a count, which a report could not say."""
     for step in where.pipeline:
         if step.enabled and entry_of(ir, step).count(step) is not None:
             message = "A step that is applied only so often is not narrowed."

@@ -48,11 +48,8 @@ def building(what: str, request: BuildRequest) -> AbstractContextManager[None]:
 
 
 def check_runs_here(target: Target) -> None:
-    """Refuse to run code for a device that is not here: it may end the process.
-
-    Raises:
-        EngineError: kind "target"; says what is missing.
-    """
+    """Refuse to run code for a device that is not here: it may end the process. Raises EngineError
+    of kind "target", which says what is missing."""
     if not target.runs_here:
         message = f"What is built for this target cannot run here. {target.missing}"
         hint = "Build it, and look at its code, with `relascope compile`."

@@ -33,11 +33,7 @@ def names(ir: str) -> list[str]:
 
 
 def info(ir: str, step: Step | str) -> PassInfo:
-    """The catalogue's entry for a step.
-
-    Raises:
-        KeyError: no pass of this IR has that name.
-    """
+    """The catalogue's entry for a step. Raises KeyError where no pass of this IR has that name."""
     if isinstance(step, Step) and step.name == recorded.NAME:
         return recorded.entry(ir, step)
     name = step if isinstance(step, str) else step.name
@@ -47,12 +43,9 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
-    """Read a pipeline's text, and check every pass and parameter against the catalogue.
-
-    Raises:
-        ValueError: a step is malformed, its pass is unknown, or its parameters are wrong; names the
-            step.
-    """
+    """Read a pipeline's text, and check every pass and parameter against the catalogue. Raises
+    ValueError where a step is malformed, its pass is unknown, or its parameters are wrong, and
+    names the step."""
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:
         info(ir, step).arguments(step)
@@ -61,11 +54,8 @@ def read_pipeline(ir: str, text: str) -> Pipeline:
 
 def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """A pipeline as people type it: after `default|`, passes that follow the default one, and, with
-    a minus, those of it that are off.
-
-    Raises:
-        ValueError: as of `read_pipeline` and `default_pipeline`.
-    """
+    a minus, those of it that are off. Raises ValueError as of `read_pipeline` and
+    `default_pipeline`."""
     first, _, rest = text.partition("|")
     if first.strip() != "default":
         return read_pipeline(ir, text)
@@ -75,12 +65,10 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
 
 def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
     """The text of a pipeline with one of TVM's, spelled out: `AdjustMatmulOrder|tvm:zero|-FuseOps`.
+    Raises ValueError as of `read_pipeline`, or TVM has no such pipeline.
 
     Args:
         pipelines: TVM's, by name; see `passes.tvm_pipelines`.
-
-    Raises:
-        ValueError: as of `read_pipeline`, or TVM has no such pipeline.
     """
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
@@ -106,11 +94,7 @@ def gradients(ir: str) -> tuple[str, ...]:
 
 
 def check_gradient(ir: str, gradient: str) -> None:
-    """Refuse a gradient that an IR does not have.
-
-    Raises:
-        ValueError: says why not.
-    """
+    """Refuse a gradient that an IR does not have. Raises ValueError, which says why not."""
     if gradient not in _GRADIENTS:
         raise ValueError(f"there is no gradient {gradient!r}; known: {', '.join(_GRADIENTS)}")
     if gradient not in gradients(ir):
@@ -121,13 +105,11 @@ def check_gradient(ir: str, gradient: str) -> None:
 
 
 def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """What the page starts with: the inference run, or the way to the gradient.
+    """What the page starts with: the inference run, or the way to the gradient. Raises ValueError
+    where the way to the gradient is asked of an IR that has none.
 
     Args:
         gradient: in training: "tvm" takes it by passes; with "pytorch" the program comes with it.
-
-    Raises:
-        ValueError: the way to the gradient is asked of an IR that has none.
     """
     if training:
         check_gradient(ir, gradient)

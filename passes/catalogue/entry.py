@@ -88,22 +88,16 @@ class PassInfo:
         return _run_file(name) if self.own_file else import_module(name)
 
     def arguments(self, step: Step) -> dict[str, Value]:
-        """A step's given parameters, but `COUNT`, as the callable takes them.
-
-        Raises:
-            ValueError: one is not declared or not of its kind; says what would be.
-        """
+        """A step's given parameters, but `COUNT`, as the callable takes them. Raises ValueError
+        where one is not declared or not of its kind, and says what would be."""
         own = step.params
         if self.count(step) is not None:
             own = tuple((n, v) for n, v in step.params if n != COUNT)
         return read_all(self.title, self.parameters, own)
 
     def count(self, step: Step) -> int | None:
-        """How many places, the first ones, a step applies the pass to; None is all.
-
-        Raises:
-            ValueError: it is no count, or applications of this pass are not counted.
-        """
+        """How many places, the first ones, a step applies the pass to; None is all. Raises
+        ValueError where it is no count, or applications of this pass are not counted."""
         if any(p.name == COUNT for p in self.parameters):
             return None
         given = dict(step.params).get(COUNT)
@@ -127,11 +121,8 @@ class PassInfo:
         return self.applied_and_counted(program, step, Applications(self.count(step)))
 
     def applied_and_counted(self, program: Any, step: Step, applications: Applications) -> Any:
-        """The same; what was applied is counted in `applications`, with `count` as its most.
-
-        Raises:
-            ValueError: a count is given, and the pass does not count.
-        """
+        """The same; what was applied is counted in `applications`, with `count` as its most. Raises
+        ValueError where a count is given, and the pass does not count."""
         with counting(applications):
             made = self.load()(program, **self.arguments(step))
         if applications.most is not None and not applications.asked and made is not program:

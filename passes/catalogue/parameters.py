@@ -34,11 +34,8 @@ class Parameter:
     unit: str = ""
 
     def read(self, text: str) -> Value:
-        """A value as the pass takes it.
-
-        Raises:
-            ValueError: the text is no such value; the message says what would be.
-        """
+        """A value as the pass takes it. Raises ValueError where the text is no such value; the
+        message says what would be."""
         value = _READERS[self.kind](text)
         if value is None:
             raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")
@@ -96,13 +93,11 @@ def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
     """The keyword arguments of a step's given parameters; the pass's defaults hold for others.
+    Raises ValueError where a name is not declared or stands twice, or a value is of another kind,
+    and says what the pass takes.
 
     Args:
         given: (name, value) as a pipeline's text has them.
-
-    Raises:
-        ValueError: a name is not declared or stands twice, or a value is of another kind; says what
-            the pass takes.
     """
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}

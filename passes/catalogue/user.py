@@ -27,11 +27,8 @@ _BEFORE, _AFTER = "before_", "after_"
 
 
 def name_files(files: Sequence[str]) -> None:
-    """Name files for this process and its children, and enter their passes.
-
-    Raises:
-        ValueError: a file cannot be read as passes; says why.
-    """
+    """Name files for this process and its children, and enter their passes. Raises ValueError where
+    a file cannot be read as passes, and says why."""
     paths = [str(Path(f).resolve()) for f in files]
     before = os.environ.get(VARIABLE, "").split(os.pathsep)
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, [*before, *paths])))
@@ -39,11 +36,8 @@ def name_files(files: Sequence[str]) -> None:
 
 
 def enter_named() -> None:
-    """Enter the passes of all named files into the catalogue.
-
-    Raises:
-        ValueError: a file cannot be read as passes; says why.
-    """
+    """Enter the passes of all named files into the catalogue. Raises ValueError where a file cannot
+    be read as passes, and says why."""
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     for file in (f for n in named for f in _files(n)):
         for entry in read(file):
@@ -65,11 +59,8 @@ def _files(named: str) -> list[str]:
 
 
 def read(file: str) -> tuple[PassInfo, ...]:
-    """The passes in a file, found without running it.
-
-    Raises:
-        ValueError: it cannot be opened, is no Python, or has no pass; the message says which.
-    """
+    """The passes in a file, found without running it. Raises ValueError where it cannot be opened,
+    is no Python, or has no pass; the message says which."""
     tree = parsed(file, text_of(file))
     irs = tuple(_irs(tree)) or IRS
     if not set(irs) <= set(IRS):

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3630,
-    "commands": 3437,
-    "core": 1381,
-    "engine": 41799,
-    "passes": 11037,
-    "recorder": 1494,
+    "bench": 3627,
+    "commands": 3431,
+    "core": 1358,
+    "engine": 41547,
+    "passes": 10982,
+    "recorder": 1491,
     "samples": 585,
-    "viz": 25544,
+    "viz": 25540,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

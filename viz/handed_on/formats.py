@@ -79,9 +79,7 @@ def picture(ending: str, svg: str) -> bytes:
     """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
 
     A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
-
-    Raises:
-        EngineError: kind "usage"; not even half a dot a pixel fits.
+    Raises EngineError of kind "usage" where not even half a dot a pixel fits.
     """
     if ending == ".svg":
         return svg.encode()

@@ -406,10 +406,8 @@ class ByOperator:
         self._mod, self._arrays = mod, dict(arrays)
 
     def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The results, flat, for the inputs by name; bfloat16 as float32, both ways.
-
-        Raises:
-            NotImplementedError: an operator has attributes that PyTorch's has not; says which.
+        """The results, flat, for the inputs by name; bfloat16 as float32, both ways. Raises
+        NotImplementedError where an operator has attributes that PyTorch's has not, and says which.
         """
         given = {**self._arrays, **arrays}
         main = self._mod["main"]

@@ -201,11 +201,8 @@ class Converter(ExportedProgramImporter):
         return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
     def convert(self, node: Node) -> Any:
-        """Convert one node of the FX graph, and check its type against PyTorch's.
-
-        Raises:
-            EngineError: kind "operator"; names the operator and its module.
-        """
+        """Convert one node of the FX graph, and check its type against PyTorch's. Raises
+        EngineError of kind "operator", which names the operator and its module."""
         self.block_builder.origin = node.meta["origin"]
         if node.op == "get_attr":
             return self._convert_torch_tensor_to_relax(self.constants[str(node.target)])

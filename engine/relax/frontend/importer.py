@@ -33,11 +33,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
 
     With PyTorch's gradient, the program is joint: after the masks it takes a grad_out per floating
     output, and it also returns the gradients of the floating inputs and parameters, in order; see
-    `engine.relax.frontend.joint`.
-
-    Raises:
-        EngineError: kind "operator": an operator that Relax does not know, or one whose meaning
-            would be changed; names the operator and its module.
+    `engine.relax.frontend.joint`. Raises EngineError of kind "operator", which names the
+    operator and its module, where Relax does not know one, or would change its meaning.
     """
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model.flat, model.buffers, model.note)

@@ -46,7 +46,9 @@ _UNKNOWN = TraceOrigin("", "", -1)
 
 
 def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
-    """Differentiate a forward with PyTorch's autograd.
+    """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" where
+    an operator draws random numbers, changes a tensor in place, or has no gradient, and names the
+    operator and its module.
 
     Args:
         trace: the forward, in operators as PyTorch wrote them, which autograd has rules for.
@@ -54,10 +56,6 @@ def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
     Returns:
         The joint graph, with types and origins as the forward's, "gradient of" an operator for its
         gradient's. Its arguments are the forward's, then `masks` and `grad_outs`.
-
-    Raises:
-        EngineError: kind "operator"; an operator draws random numbers, changes a tensor in place,
-            or has no gradient; names the operator and its module.
     """
     return _Joint(model, trace).run(known)
 

@@ -154,10 +154,8 @@ def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
 def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
     """Convert a plain ONNX model to a typed Relax module.
 
-    The arguments of "main" are the model's inputs, then the weights that it reads.
-
-    Raises:
-        EngineError: kind "operator"; names the operator and its node.
+    The arguments of "main" are the model's inputs, then the weights that it reads. Raises
+    EngineError of kind "operator", which names the operator and its node.
     """
     importer = Importer(given)
     with warnings.catch_warnings(), importing("the model", path):

@@ -40,11 +40,9 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
 
     "main" takes the model's inputs, then the parameters and buffers that the trace reads, in
     PyTorch's order and by its names, then what operators draw but for dropouts. It returns the
-    outputs, then the new values of buffers that a run changes.
-
-    Raises:
-        EngineError: kind "operator": an operator that Relay does not know, or one whose meaning
-            would be changed; names the operator and its module.
+    outputs, then the new values of buffers that a run changes. Raises EngineError of kind
+    "operator", which names the operator and its module, where Relay does not know one, or would
+    change its meaning.
     """
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model.flat, model.buffers, model.note)

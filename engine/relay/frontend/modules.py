@@ -65,10 +65,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
 @contextmanager
 def reading(name: str) -> Iterator[None]:
     """Say of a file that is not well-formed what TVM does: what it diagnoses, it prints elsewhere.
-
-    Raises:
-        EngineError: of the block; kind "file" for anything else, which TVM raises.
-    """
+    Raises EngineErrors of the block, and one of kind "file" for anything else, which TVM raises."""
     found: list[str] = []
 
     def render(context: Any) -> None:

@@ -95,10 +95,8 @@ def _one_each(mod: Any) -> Any:
 def import_onnx(given: OnnxModel, path: str) -> RelayProgram:
     """Convert a plain ONNX model to a typed Relay module.
 
-    The arguments of "main" are the model's inputs, then the weights that it reads.
-
-    Raises:
-        EngineError: kind "operator"; names the operator and its node.
+    The arguments of "main" are the model's inputs, then the weights that it reads. Raises
+    EngineError of kind "operator", which names the operator and its node.
     """
     _mapping()
     keys = []

@@ -68,11 +68,8 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
 
     def checked(self, made: Any) -> Any:
-        """A result of PyTorch's type: integers of another width are cast.
-
-        Raises:
-            EngineError: kind "operator"; another shape or dtype, or a result that is left out.
-        """
+        """A result of PyTorch's type: integers of another width are cast. Raises EngineError of
+        kind "operator" for another shape or dtype, or a result that is left out."""
         value: Any = self.node.meta["val"]
         source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
         kind = source.meta["origin"].operator

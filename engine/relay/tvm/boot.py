@@ -57,11 +57,8 @@ _booted: Installation | None = None
 
 
 def boot() -> None:
-    """Make `import tvm` give a TVM with Relay in this process. A second call does nothing.
-
-    Raises:
-        EngineError: kind "engine", when none can be loaded, or another TVM is here already.
-    """
+    """Make `import tvm` give a TVM with Relay in this process. A second call does nothing. Raises
+    EngineError of kind "engine" when none can be loaded, or another TVM is here already."""
     global _booted
     if _booted is not None:
         return

@@ -34,11 +34,8 @@ class Installation:
 
 
 def installation() -> Installation:
-    """Find the TVM with Relay without loading anything.
-
-    Raises:
-        EngineError: kind "engine", when there is none for this machine.
-    """
+    """Find the TVM with Relay without loading anything. Raises EngineError of kind "engine" when
+    there is none for this machine."""
     setting = os.environ.get(SETTING, "").strip()
     if setting:
         return _from_setting(Path(setting).expanduser())
@@ -59,11 +56,8 @@ def installation() -> Installation:
 
 
 def check_platform() -> None:
-    """Raise where the wheel does not run.
-
-    Raises:
-        EngineError: kind "engine", on another system or processor than it was built for.
-    """
+    """Raise (kind "engine") where the wheel does not run: on another system or processor than it
+    was built for."""
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
         needs = "The Relay engine needs Linux on an x86-64 processor"
         message = f"{needs}: that is what the TVM inside bitblas was built for."

@@ -11,10 +11,7 @@ def with_remedy(ir: str, pipeline: Pipeline, remedy: str) -> Pipeline:
     """Put the passes that remove a hazard behind the last one that is built from.
 
     Those that must precede constant weights stand before the step that makes them so; those only
-    for looking, at the end.
-
-    Raises:
-        ValueError: there is no such pass.
+    for looking, at the end. Raises ValueError where there is no such pass.
     """
     steps = read_pipeline(ir, remedy).steps
     at = last_built(ir, pipeline) + 1

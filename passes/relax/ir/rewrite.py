@@ -65,11 +65,8 @@ def is_floating(expr: Any) -> bool:
 
 
 def bindings(function: Any) -> list[Binding]:
-    """Every variable of a function with its value, in order.
-
-    Raises:
-        EngineError: kind "usage"; it branches, matches shapes, or writes into memory.
-    """
+    """Every variable of a function with its value, in order. Raises EngineError of kind "usage"
+    where it branches, matches shapes, or writes into memory."""
     found = []
     for block in function.body.blocks:
         for binding in block.bindings:

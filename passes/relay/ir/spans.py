@@ -24,11 +24,8 @@ def key(expr: Any) -> str:
 
 
 def execution_order(expr: Any) -> int:
-    """When PyTorch executed the operator that an expression came from, counted from 0.
-
-    Raises:
-        ValueError: the importer left no number on it.
-    """
+    """When PyTorch executed the operator that an expression came from, counted from 0. Raises
+    ValueError where the importer left no number on it."""
     ordinal = key(expr).rpartition("|")[2]
     if not ordinal.isdigit():
         raise ValueError(f"the span {key(expr)!r} does not say when PyTorch executed it")

@@ -497,14 +497,12 @@ def constant_value(call: Any, index: int) -> Any:
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
     """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
 
-    Operators with results that are not floating, through which no gradient flows, need none.
+    Operators with results that are not floating, through which no gradient flows, need none. Raises
+    EngineError of kind "pass" if an operator has no gradient, and names it and its module.
 
     Args:
         calls: typed.
         where: names the place of a call for an error.
-
-    Raises:
-        EngineError: kind "pass", if an operator has no gradient; names it and its module.
     """
     for call in calls:
         name = op_name(call)

@@ -16,14 +16,13 @@ def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
+    Raises EngineError of kind "usage" where a node cannot be captured, or the program has no
+    gradients.
 
     Args:
         graph: of the program, with `forward_outputs` set.
         exprs: the Relay expression of each node, by its id.
         captures: ids of the nodes that the forward saves; the backward recomputes the rest.
-
-    Raises:
-        EngineError: kind "usage"; a node cannot be captured, or the program has no gradients.
     """
     cut = chosen_cut(graph, captures)
     main = program.main
