@@ -69,8 +69,10 @@ def _leave_in(folder: str, before: str = "") -> None:
     """Have this process and what it imports leave files in a folder, in place of the one before."""
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
-        if os.environ.get(name, before) == before:
-            os.environ[name] = folder
+        os.environ.setdefault(name, folder)
+    for name, value in [*os.environ.items()] if before else ():
+        if Path(value).is_relative_to(before):  # Inductor's cache, too
+            os.environ[name] = str(Path(folder, Path(value).relative_to(before)))
 
 
 class _ForkServer:

@@ -221,4 +221,4 @@ def test_files_are_temporary_in_its_own_folder_whatever_is_imported_first(tmp_pa
     with EngineClient(*SESSION) as client:
         client.call("describe")
         own = client._supervisor.process.folder.name
-        assert client.call("temporary") == (own, own)
+        assert client.call("temporary") == (own, own, f"{own}/cache")

@@ -10,6 +10,8 @@ from pathlib import Path
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.sandbox import restrictions
 
+os.environ.setdefault("RELASCOPE_TEST_CACHE", tempfile.gettempdir() + "/cache")  # as Inductor does
+
 
 class OpeningSession:
     def describe(self, *, progress):
@@ -23,8 +25,9 @@ class OpeningSession:
             return [tuple(t.shape) for _, t in read_tensors(Path(path))]
 
     def temporary(self, *, progress):
-        """The folder of temporary files, and that of Triton."""
-        return tempfile.gettempdir(), os.environ["TRITON_HOME"]
+        """The folder of temporary files, that of Triton, and one that an import chose in it."""
+        names = ("TRITON_HOME", "RELASCOPE_TEST_CACHE")
+        return tempfile.gettempdir(), *(os.environ[n] for n in names)
 
     def readable(self, paths, source=None, *, progress):
         found = []
