@@ -1,8 +1,10 @@
-"""Print how long compiled code takes against PyTorch eager, and torch.compile, beside its bars.
+"""Print how long compiled code takes against PyTorch eager, and others, beside its bars.
 
 For a machine that does nothing else. Each ratio is the median over interleaved rounds, end to end
 with every copy counted, with the same number of threads on both sides; the largest error against
-PyTorch stands beside it, and how long building took. Returns 1 where a bar is missed.
+PyTorch stands beside it, and how long building took. `--all --larger --rival -o FILE` takes an hour
+or two: with `--resume` it goes on where FILE ends. `--page` puts FILE's figures into docs/speed.md.
+Returns 1 where a bar is missed.
 """
 
 import argparse
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import common
+import speed_page
 from common import ENGINES, Row
 
 from relascope.engine.client import EngineClient
@@ -54,6 +57,14 @@ MOST_OF_RIVAL = {"torch.compile": (1.0, 1.0), "onnxruntime": (1.0, 1.1)}
 backward; of ONNX Runtime's, forward."""
 
 
+_TOKENS = ("bert_self_attention", "bert_layer", "gpt2_block", "llama_block")
+LARGER = [
+    *(("mlp", 256, None), ("bert", 1, 128), ("super_resolution", 4, None)),
+    *((name, 8, 128) for name in _TOKENS),
+    *((name, 16, None) for name in ("vit", "resnet", "mobilenet_v2")),
+]
+"""A second size of samples: batch and tokens."""
+
 ON_GPU = {
     ModelSource("bert_layer", 1, 14): 0.5,
     ModelSource("bert_layer", 1, 14, training=True): 0.8,
@@ -65,30 +76,56 @@ def main() -> int:
     """Measure, print, and return 0 where every bar is met."""
     parser = common.options(__doc__)
     parser.add_argument("--all", action="store_true", help="every sample, at its own size")
+    parser.add_argument("--larger", action="store_true", help="with --all: at a second size, too")
     parser.add_argument("--training", action="store_true", help="that alone")
     parser.add_argument("--inference", action="store_true", help="that alone")
     about = "words of its name, such as cuda or -graphs=cuda; the first target that runs here"
     parser.add_argument("--target", action="append", metavar="TEXT", help=about)
     parser.add_argument("--threads", type=int, action="append", metavar="N")
-    parser.add_argument("--rival", action="store_true")
+    parser.add_argument("--rival", action="store_true", help="torch.compile and ONNX Runtime, too")
+    parser.add_argument("--resume", action="store_true", help="what FILE lacks alone")
+    parser.add_argument("--page", action="store_true", help="write FILE's figures to docs/speed.md")
     parser.add_argument("--tokens", type=int, metavar="N", help="sources of so many tokens alone")
     parser.add_argument("--cut", action="append", choices=list(STRATEGIES), metavar="STRATEGY")
     args = parser.parse_args()
     args.target = args.target or [""]
-    rows: list[Row] = []
+    resumed = (args.resume or args.page) and args.output.exists()
+    rows: list[Row] = json.loads(args.output.read_text(encoding="utf-8")) if resumed else []
+    if args.page:
+        speed_page.write(rows)
+        return 0
     modes = (False, True) if args.training == args.inference else (args.training,)
+    sizes = [(name, None, None) for name in SAMPLES] + LARGER * args.larger
     every = [
-        ModelSource(sample.name, training=training)
-        for sample in SAMPLES.values()
-        for training in sorted({False, sample.training})
+        ModelSource(name, batch, tokens, training=training)
+        for name, batch, tokens in sizes
+        for training in sorted({False, SAMPLES[name].training})
     ]
     asked = every if args.all else CASES
     cases = [s for s in asked if s.training in modes and args.tokens in (None, s.tokens)]
     # A process has the threads of its first call: TVM's pool does not grow.
     for threads in args.threads or sorted({1, os.cpu_count() or 1}):
-        rows += common.measured(args, cases, functools.partial(_rows, args, threads))
-    print(json.dumps(common.machine()))
+        found = functools.partial(_lacking, args, threads, rows)
+        rows += [r for r in common.measured(args, cases, found) if r not in rows]
     return common.finish(args, rows)
+
+
+def _lacking(
+    args: argparse.Namespace,
+    threads: int,
+    rows: list[Row],
+    client: EngineClient,
+    ir: str,
+    source: ModelSource,
+) -> Iterator[Row]:
+    """Rows of a source of which there are none yet, which are written at once."""
+    names = {"engine": ir, "sample": source.model, "batch": source.batch, "tokens": source.tokens}
+    names |= {"training": source.training, "threads": threads, **common.machine()}
+    if not any(names.items() <= row.items() for row in rows):
+        for row in _rows(args, threads, client, ir, source):
+            rows.append(names | row)
+            yield rows[-1]
+        common.write(args.output, rows)
 
 
 def _rows(
@@ -101,7 +138,7 @@ def _rows(
         chosen = {"strategy": strategy} if strategy else {}
         asked = with_cut(client.call, whole, functools.partial(cut, **chosen))
         gpu = asked.target.startswith("cuda")
-        of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[2:3]
+        of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[::2]
         baselines = of if args.rival and ir == "relax" and not (gpu and source.training) else ()
         variants = tuple(
             Variant(name, replace(asked, target=name))
@@ -128,16 +165,12 @@ def _rows(
                 *(["failed: no peak memory was measured"] * bool(args.cut and not row.peak_bytes)),
             ]
             yield {
-                "engine": ir,
-                "sample": source.model,
-                "batch": source.batch,
-                "tokens": source.tokens,
                 "cut": strategy or None,
                 "phase": row.phase,
-                "threads": result.threads,
                 "what": row.what,
                 "median_ms": row.median_ms,
                 "ratio": ratio,
+                "of_eager": row.ratio_to_eager,
                 "most": most if ratio is not None else None,
                 "error": row.max_abs_error,
                 "peak_bytes": row.peak_bytes,

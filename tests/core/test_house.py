@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3627,
+    "bench": 3741,
     "commands": 3431,
     "core": 1358,
-    "engine": 41547,
+    "engine": 41549,
     "passes": 10982,
     "recorder": 1491,
     "samples": 585,
