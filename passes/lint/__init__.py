@@ -1,54 +1,18 @@
 """What could be faster: hazards in a program, each with the pass that removes it.
 
-A linter is one file that looks through a graph of either IR and yields findings. Costs are
+A linter is a function that looks through a graph of either IR and yields findings. Costs are
 estimated (`passes.cost`), or measured with a profile's kernels.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Sequence
+from dataclasses import replace
 
 from relascope.core.graph import Graph
 from relascope.passes.cost import Kernels, MeasuredKernels
-from relascope.passes.lint.subject import Finding, Subject
+from relascope.passes.lint import copies, needless, per_kernel  # noqa: F401  # as listed
+from relascope.passes.lint.subject import LINTERS, Finding, Linter, Subject
 
 __all__ = ["LINTERS", "Finding", "Linter", "Subject", "lint"]
-
-
-@dataclass(frozen=True)
-class Linter:
-    """One sort of hazard.
-
-    Args:
-        name: how documents and the documentation call it.
-        find: yields the findings of a subject, without order.
-        kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
-    """
-
-    name: str
-    title: str
-    summary: str
-    find: Callable[[Subject], Iterable[Finding]]
-    kernels: bool = False
-
-
-def _linter(rule: ModuleType) -> Linter:
-    """What a rule's file says: its docstring is the summary."""
-    summary = " ".join(str(rule.__doc__).split())
-    return Linter(rule.NAME, rule.TITLE, summary, rule.find, getattr(rule, "KERNELS", False))
-
-
-_RULES = (
-    "transposes layouts casts constants duplicates parallel scales paddings no_ops dead unfused "
-    "tiny recomputed"
-)
-"""The files of `passes.lint.rules`, in the order in which they are listed."""
-
-LINTERS: dict[str, Linter] = {
-    rule.NAME: _linter(rule)
-    for rule in (import_module(f"{__name__}.rules.{name}") for name in _RULES.split())
-}
 
 
 def lint(

@@ -1,6 +1,6 @@
 """A program as linters look at it: what shares a kernel, what weights decide, what it costs."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,3 +171,37 @@ def turns_matrix(node: Node) -> bool:
     axes = axes_of(node)
     rank = len(axes)
     return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
+
+
+Find = Callable[[Subject], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Linter:
+    """One sort of hazard.
+
+    Args:
+        name: how documents and the documentation call it.
+        find: yields the findings of a subject, without order.
+        kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
+    """
+
+    name: str
+    title: str
+    summary: str
+    find: Find
+    kernels: bool = False
+
+
+LINTERS: dict[str, Linter] = {}
+"""By their names, in the order in which they are listed."""
+
+
+def linter(title: str, summary: str, kernels: bool = False) -> Callable[[Find], Find]:
+    """List a function as the linter of its name."""
+
+    def enter(find: Find) -> Find:
+        LINTERS[find.__name__] = Linter(find.__name__, title, summary, find, kernels)
+        return find
+
+    return enter

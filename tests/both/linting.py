@@ -6,7 +6,7 @@ from answers import quiet
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.lint import lint
-from relascope.passes.lint.rules.adding import with_remedy
+from relascope.passes.lint.remedies import with_remedy
 from traces import save
 
 

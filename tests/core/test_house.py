@@ -38,7 +38,7 @@ LINES = {
     "commands": 3431,
     "core": 1358,
     "engine": 41549,
-    "passes": 10982,
+    "passes": 10919,
     "recorder": 1491,
     "samples": 585,
     "viz": 25540,

@@ -8,8 +8,7 @@ from graphs import graph_of
 from relascope.core.graph import Graph, Role
 from relascope.passes.catalogue import CATALOGUE, read_pipeline
 from relascope.passes.lint import LINTERS, lint
-from relascope.passes.lint.remedies import REMEDIES
-from relascope.passes.lint.rules.adding import with_remedy
+from relascope.passes.lint.remedies import REMEDIES, with_remedy
 
 
 def found(g: Graph, *args, **kwargs):

@@ -5,7 +5,7 @@ import pytest
 from linting import Casts, check_example, check_fusion_finds_nothing, check_remedy, of, traced
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, last_built
-from relascope.passes.lint.rules.adding import with_remedy
+from relascope.passes.lint.remedies import with_remedy
 from relascope.passes.pipeline import Pipeline
 
 ATTENTION = ModelSource("bert_self_attention", tokens=6)

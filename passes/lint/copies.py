@@ -1,0 +1,167 @@
+"""What is written out to memory for nothing: transposed, in another layout or type."""
+
+from collections.abc import Iterator, Sequence
+
+from relascope.core.graph import Kind, Node
+from relascope.core.operators import BROADCASTS, CASTS, LAYOUTS, TRANSPOSES
+from relascope.passes.cost import is_product, is_view
+from relascope.passes.lint.subject import (
+    Finding,
+    Subject,
+    axes_of,
+    is_transpose,
+    linter,
+    turns_matrix,
+)
+
+
+@linter(
+    "Transposed copies",
+    "A matrix is written out transposed, though its reader could read it as it lies.",
+)
+def transposes(subject: Subject) -> Iterator[Finding]:
+    """Transposes that another order of writing spares."""
+    graph = subject.graph
+    for node in subject.calls(TRANSPOSES):
+        if node.id in subject.weights:
+            continue  # constant work
+        source = graph.by_id[node.edges[0]]
+        if is_transpose(source) and not subject.together(source.id, node.id):
+            yield _transposed_twice(subject, source, node)
+        elif turns_matrix(node):
+            yield from _matrix(subject, source, node)
+
+
+def _transposed_twice(subject: Subject, first: Node, second: Node) -> Finding:
+    inner, outer = axes_of(first), axes_of(second)
+    both = tuple(inner[a] for a in outer)
+    if both == tuple(range(len(both))):
+        message, spared = "The second transpose undoes the first.", [first.id, second.id]
+    else:
+        message, spared = "Two transposes in a row could be one.", [second.id]
+    if len(subject.graph.readers[first.id]) > 1:
+        spared = [second.id]
+    remedy = subject.remedy("transpose of transpose")
+    return subject.finding([second.id, first.id], message, remedy, spared)
+
+
+def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
+    """A matrix that is turned before a product, or behind one."""
+    graph = subject.graph
+    last = _shown(subject, node)
+    readers = [graph.by_id[r] for r in graph.readers[last.id]]
+    if readers and all(map(_multiplies, readers)) and last.id not in graph.outputs:
+        # Else the library reads it as it lies, or the copy is made for other reasons too.
+        if not subject.reads_turned and subject.alone(node.id):
+            yield _turned_before(subject, source, node, last, readers)
+    elif (
+        _multiplies(source)
+        and graph.readers[source.id] == (node.id,)
+        and source.id not in graph.outputs
+        and not subject.together(source.id, node.id)
+        and (remedy := subject.remedy("transpose of a product"))
+    ):
+        message = "A product is written out once more, transposed; the product of the transposed "
+        message += "operands is the same."
+        yield subject.finding([node.id, source.id], message, remedy, [node.id])
+
+
+def _multiplies(node: Node) -> bool:
+    return node.kind is Kind.CALL and is_product(node)
+
+
+def _turned_before(
+    subject: Subject, source: Node, node: Node, last: Node, products: Sequence[Node]
+) -> Finding:
+    """A matrix that is turned before products, which read it as `last`."""
+    remedy = ""
+    if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
+        weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
+        remedy = subject.remedy("transposed weight" if weight else "transposed operand")
+    message = f"{source.title or source.kind.value} is written out transposed for "
+    message += f"{products[0].op}, which could read it as it lies."
+    advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way."
+    nodes = [node.id, *(p.id for p in products)]
+    return subject.finding(nodes, message, remedy, [node.id], advice)
+
+
+def _shown(subject: Subject, node: Node) -> Node:
+    """What a reader sees of a value: the last of the views and non-repeating broadcasts."""
+    graph = subject.graph
+    while len(graph.readers[node.id]) == 1 and node.id not in graph.outputs:
+        reader = graph.by_id[graph.readers[node.id][0]]
+        same = is_view(reader) or (
+            reader.op in BROADCASTS and reader.outputs[0].elements == node.outputs[0].elements
+        )
+        if reader.kind is not Kind.CALL or not same:
+            break
+        node = reader
+    return node
+
+
+@linter(
+    "Layout changes", "A tensor is written out in another layout, and then in yet another, or back."
+)
+def layouts(subject: Subject) -> Iterator[Finding]:
+    """A layout_transform of a layout_transform."""
+    graph = subject.graph
+    for node in subject.calls(LAYOUTS):
+        first = graph.by_id[node.edges[0]]
+        if first.op not in LAYOUTS or subject.together(first.id, node.id):
+            continue
+        undone = first.attrs.get("src_layout") == node.attrs.get("dst_layout")
+        only = graph.readers[first.id] == (node.id,)
+        message = "Two layout changes in a row could be one."
+        message = "The second layout change undoes the first." if undone else message
+        spared = [first.id, node.id] if undone and only else [node.id]
+        yield subject.finding([node.id, first.id], message, subject.remedy("layouts"), spared)
+
+
+@linter(
+    "Casts",
+    "A tensor is written out in another type for nothing, or the program computes in float64 "
+    "though the model does not.",
+)
+def casts(subject: Subject) -> Iterator[Finding]:
+    """Casts of casts, casts to the own type, and what computes in a wider type than the model."""
+    graph = subject.graph
+    for node in subject.calls(CASTS):
+        source = graph.by_id[node.edges[0]]
+        if _dtype(source) == _dtype(node):
+            message = f"It is cast to {_dtype(node)}, which it is."
+            yield subject.finding([node.id], message, subject.remedy("idle cast"))
+        elif source.op in CASTS and not subject.together(source.id, node.id):
+            yield from _cast_twice(subject, source, node)
+    if "float64" not in (t.dtype for i in graph.inputs for t in graph.by_id[i].outputs):
+        yield from _wide(subject)
+
+
+def _cast_twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
+    graph = subject.graph
+    before = _dtype(graph.by_id[first.edges[0]])
+    back = before == _dtype(second)
+    words = f"{before} to {_dtype(first)} to {_dtype(second)}"
+    message = f"Two casts in a row, {words}" + (", are back where they began." if back else ".")
+    spared = [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id]
+    remedy = subject.remedy("cast of cast")
+    yield subject.finding([second.id, first.id], message, remedy, spared)
+
+
+def _dtype(node: Node) -> str:
+    return node.outputs[0].dtype if node.outputs else ""
+
+
+def _wide(subject: Subject) -> Iterator[Finding]:
+    """Where a tensor first is float64, if it is more than one number."""
+    graph = subject.graph
+    for node in graph.nodes:
+        if node.kind is not Kind.CALL or node.id not in subject.live or node.id in subject.fixed:
+            continue
+        if _dtype(node) != "float64" or (node.outputs[0].elements or 0) < 2:
+            continue
+        read = [graph.by_id[e] for e in node.edges]
+        if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
+            continue  # it began before
+        message = "From here on it computes in float64, though the model's arguments are narrower."
+        advice = "Cast in the model, where its float64 value comes from."
+        yield subject.finding([node.id], message, "", advice=advice)

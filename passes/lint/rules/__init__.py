@@ -1,1 +1,0 @@
-"""The linters, one a file."""
