@@ -23,11 +23,8 @@ from relascope.samples import build
 
 
 def print_verify_cost(engine: str, turns: int = 6) -> None:
-    """Print what samples take from `add_tvm_dispatch` to their first gradients, in turns.
-
-    Args:
-        turns: of which the fastest count, for what else the machine does only adds to a build.
-    """
+    """Print what samples take from `add_tvm_dispatch` to their first gradients, in turns. The
+    fastest of `turns` count, for what else the machine does only adds to a build."""
     for name in ("mlp", "bert_layer"):
         took: dict[bool, list[float]] = {True: [], False: []}
         for verify in [*took] * turns:

@@ -15,10 +15,7 @@ SMALL = 1000
 
 class GraphBuilder:
     """The nodes of one function, in the order in which they are added: producers first.
-
-    Attributes:
-        expressions: by a node's id, the IR's expression behind it.
-    """
+    `expressions` has by a node's id the IR's expression behind it."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []

@@ -55,11 +55,8 @@ def lines_of(error: object) -> list[str]:
 
 @contextmanager
 def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterator[None]:
-    """Raise a ValueError of the block as an EngineError.
-
-    Args:
-        message: in a sentence, with a place for what the ValueError says where that is not all.
-    """
+    """Raise a ValueError of the block as an EngineError. The `message` is in a sentence, with a
+    place for what the ValueError says where that is not all."""
     try:
         yield
     except ValueError as wrong:

@@ -46,12 +46,10 @@ class Matched:
 def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
     """Rename the nodes of `after` to the ids of the nodes they are in `before`.
 
-    Linear in the size of both graphs. Nodes inside fused functions are matched like all others,
-    so fusing adds the groups and removes nothing.
-
-    Args:
-        known: by the id of a node of `after`, that of the node of `before` whose value it has, such
-            as of an argument that stands for it; what is computed from it is then known as well.
+    Linear in the size of both graphs. Nodes inside fused functions are matched like all others, so
+    fusing adds the groups and removes nothing. `known` has by the id of a node of `after` that of
+    the node of `before` whose value it has, such as of an argument that stands for it; what is
+    computed from it is then known as well.
     """
     return _Matcher(before, after, known or {}).run()
 
@@ -103,11 +101,8 @@ class _Matcher:
         return self.settle(find)
 
     def settle(self, find: Callable[[Node, tuple[str, ...]], str | None]) -> Matched:
-        """Name every node of `after`.
-
-        Args:
-            find: the node of `before` that one of `after` is, by its inputs there; or None.
-        """
+        """Name every node of `after`. `find` gives the node of `before` that one of `after` is, by
+        its inputs there; or None."""
         for node in flat(self.after):
             inputs = self._new_inputs(node)
             found = find(node, inputs)
@@ -217,11 +212,9 @@ def _value_hashes(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Two hashes of what each node computes, all the way up.
 
-    The first tells duplicates apart: they count up in graph order, and so does what reads them.
-    By the second, all duplicates are one, as they are once a pass has merged some.
-
-    Args:
-        known: hashes that are given, by the node's id.
+    The first tells duplicates apart: they count up in graph order, and so does what reads them. By
+    the second, all duplicates are one, as they are once a pass has merged some. Hashes that are
+    `known` are given by the node's id.
     """
     counted: dict[str, str] = {}
     plain: dict[str, str] = {}
@@ -258,11 +251,8 @@ def own_key(node: Node) -> tuple[object, ...]:
 def _keys(
     node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
 ) -> Iterator[object]:
-    """By what a node is known again, the surest first.
-
-    Args:
-        merged: only by what it computes.
-    """
+    """By what a node is known again, the surest first. Where it is `merged`, only by what it
+    computes."""
     own, kind = own_key(node), (node.kind, node.op, node.outputs)
     yield "call", own, inputs
     yield "value", value

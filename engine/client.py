@@ -20,11 +20,9 @@ __all__ = ["EngineClient", "Job"]
 class EngineClient:
     """An engine in a process of its own, which starts at the first request.
 
-    The process ends when the client is closed or collected, or the interpreter exits. Raises
-    EngineError of kind "usage" for an IR that no engine speaks.
-
-    Args:
-        session: "module:Class" of another session than the IR's own, importable in the child.
+    The process ends when the client is closed or collected, or the interpreter exits. `session` is
+    "module:Class" of another session than the IR's own, importable in the child. Raises EngineError
+    of kind "usage" for an IR that no engine speaks.
     """
 
     def __init__(self, ir: str, session: str | None = None) -> None:

@@ -61,11 +61,8 @@ def shelf(opened: Iterable[str]) -> str:
 
 
 def keep(name: str, key: object, data: object) -> None:
-    """Keep a build that an engine hands over; without data, note that it was used.
-
-    Args:
-        name: of the engine's shelf.
-    """
+    """Keep a build that an engine hands over; without data, note that it was used. `name` is of the
+    engine's shelf."""
     place = root()
     if not (isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key) and isinstance(data, bytes)):
         return

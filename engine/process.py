@@ -72,11 +72,8 @@ class Wants:
         return Wants(self.folders | named, _allowed(files, sources), opened)
 
     def access(self, folder: str) -> Access:
-        """Of the process's sandbox; the folders are made where they can be.
-
-        Args:
-            folder: of the process's own.
-        """
+        """Of the process's sandbox; the folders are made where they can be. `folder` is the
+        process's own."""
         with contextlib.suppress(RuntimeError, OSError):  # a user without a home
             records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
         kept_builds.root()
@@ -324,11 +321,8 @@ class EngineProcess:
         return data.decode(errors="replace")
 
     def end(self) -> tuple[int, str, bool]:
-        """Wait for its end, or make it.
-
-        Returns:
-            Exit status, last output, and whether the kernel ran out of memory meanwhile.
-        """
+        """Wait for its end, or make it. Returns the exit status, the last output, and whether the
+        kernel ran out of memory meanwhile."""
         self.conn.close()
         deadline = time.monotonic() + _GRACE
         while self.running() and time.monotonic() < deadline:

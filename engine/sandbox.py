@@ -337,10 +337,7 @@ def _filter_calls(apart: bool, read_only: bool) -> bool:
 
 def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
     """Have the kernel refuse system calls to this process and its children; whether it will.
-
-    Args:
-        sockets: the number of `socket`, for kinds that a network namespace does not separate.
-    """
+    `sockets` is the number of `socket`, for kinds that a network namespace does not separate."""
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
     # Each instruction is (code, jump if true, jump if false, value); 4 is the architecture's place.

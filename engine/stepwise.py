@@ -25,12 +25,8 @@ from relascope.passes.pipeline import Pipeline, Step
 
 
 class Stepwise:
-    """A model on its way through passes. Raises EngineError where the model cannot be loaded, or
-    this process has another TVM already.
-
-    Args:
-        out: where each step prints its line; None prints nothing.
-    """
+    """A model on its way through passes. Each step prints its line to `out`; None prints nothing.
+    Raises EngineError where the model cannot be loaded, or this process has another TVM already."""
 
     def __init__(self, ir: str, source: ModelSource, out: TextIO | None = sys.stdout) -> None:
         self.source, self.pipeline = source, Pipeline()

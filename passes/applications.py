@@ -13,10 +13,7 @@ from typing import Any
 
 @dataclass
 class Applications:
-    """What was replaced while a pass ran.
-
-    Args:
-        most: how many may be; None is all.
+    """What was replaced while a pass ran. At `most` so many may be; None is all.
 
     Attributes:
         made: the replaced expressions, in order.

@@ -19,10 +19,8 @@ def rooted(
     taken: Collection[str],
     variable: Callable[[str, Any], Any],
 ) -> list[tuple[Any, Any]]:
-    """The floating outputs, each with a new argument `grad_out_<index>` of its type.
-
-    Args:
-        outputs, types: of "main"; the new values of buffers, which come last, have no gradient.
+    """The floating outputs, each with a new argument `grad_out_<index>` of its type. `outputs` and
+    `types` are of "main"; the new values of buffers, which come last, have no gradient.
 
     Raises:
         EngineError: kind "pass", if no output is floating; kind "operator", if the gradient of an
@@ -55,15 +53,13 @@ def reached_windows(
 
     For each element it goes down from the last window that may hold it, without asking whether
     there are that many: where a window exceeds half the image, it reads the next row's. With more
-    padding at the ends they exist, and their gradient is zero.
+    padding at the ends they exist, and their gradient is zero. Returns the padding, at all begins
+    and then at all ends, and how many windows each axis gains.
 
     Args:
         sizes: of the data along the axes that are pooled.
         counts: of windows along these.
         padding: at all begins; what stands at the ends follows from `counts`.
-
-    Returns:
-        The padding, at all begins and then at all ends, and how many windows each axis gains.
     """
     begins = [int(p) for p in padding[: len(sizes)]]
     ends, gained = [], []
@@ -116,14 +112,9 @@ def adaptive_share(extent: int, count: int) -> Any:
 
 def windows_of(share: Any) -> Iterator[tuple[Any, Any]]:
     """Of means over windows: for each element, one after another, a window that has it, and its
-    part. A product with the matrix of parts would spread a NaN to windows without it.
-
-    Args:
-        share: (windows, elements), the part of each element.
-
-    Yields:
-        For each element the number of a window, and its part of it; 0 where none is left.
-    """
+    part. A product with the matrix of parts would spread a NaN to windows without it. `share` is
+    (windows, elements), the part of each element. Yields for each element the number of a window,
+    and its part of it; 0 where none is left."""
     order = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
     for window in order[: (share != 0).sum(0).max()]:
         yield window, share[window, np.arange(share.shape[1])]

@@ -183,10 +183,8 @@ class Recording:
 
     def module(self, number: int, after: bool) -> str | None:
         """TVM's own JSON of the module before or after a pass, for `tvm.ir.load_json` of the same
-        TVM; None where the recording has none: at a lower level, or of what did not end.
-
-        Args:
-            number: of the pass.
+        TVM; None where the recording has none: at a lower level, or of what did not end. `number`
+        is of the pass.
 
         Raises:
             IndexError: there is no such pass.

@@ -133,10 +133,7 @@ what begins an expression, what is there in its place: either result counts."""
 @dataclass(frozen=True)
 class Call:
     """An expression with one of its arguments, in the form of an entry of PyTorch's database.
-
-    Args:
-        formatted_name: the expression.
-    """
+    `formatted_name` is the expression."""
 
     formatted_name: str
     supports_autograd = True

@@ -12,13 +12,8 @@ _EMPTY = b'"""A part of relascope, for a report."""\n'
 
 def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, bytes]:
     """Files of some of our modules and all that they import of ours, found without running any.
-
-    Args:
-        files: further files whose imports are followed; not in the result.
-
-    Returns:
-        Contents by path with slashes, from the package's name on.
-    """
+    Imports of further `files` are followed, too; these are not in the result. Paths have slashes,
+    from the package's name on."""
     todo = list(modules)
     for file in files:
         todo += _imported(ast.parse(file.read_text(encoding="utf-8")))

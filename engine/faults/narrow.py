@@ -64,12 +64,9 @@ class PieceBackend(Protocol):
         """The IR's own text of a program, without the values of its constants."""
 
     def extract(self, program: Any, exprs: Mapping[str, Any], cutout: Cutout) -> Any:
-        """A program of its own that computes a few nodes of another. Raises EngineError of kind
-        "pass" where it reads what is no node.
-
-        Args:
-            exprs: the IR's expression of each node of its graph, by the node's id.
-        """
+        """A program of its own that computes a few nodes of another. `exprs` has the IR's
+        expression of each node of its graph, by the node's id. Raises EngineError of kind "pass"
+        where it reads what is no node."""
 
     def written(self, program: Any) -> Written:
         """A small program as text that TVM reads back to the same."""

@@ -46,11 +46,8 @@ class Engine(Protocol):
         """The types of the arguments of "main" by their names, and of its result."""
 
     def runner(self, mod: Any, values: Values, target: str, optimised: bool = True) -> Runner:
-        """Build a module's "main" and put its arguments in place.
-
-        Args:
-            optimised: as TVM does by default; else operator by operator, as the module says.
-        """
+        """Build a module's "main" and put its arguments in place. It is `optimised` as TVM does by
+        default; else operator by operator, as the module says."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +151,8 @@ class Malformed(Exception):
 def check_result(
     engine: Engine, before: Any, after: Any, parameters: Collection[str], same_result: bool
 ) -> None:
-    """See that a module after passes can take the place of the one before them. Raises Malformed
-    where it cannot.
-
-    Args:
-        parameters: names of arguments that may go.
-    """
+    """See that a module after passes can take the place of the one before them. `parameters` are
+    names of arguments that may go. Raises Malformed where it cannot."""
     if not isinstance(after, type(before)):
         raise Malformed(f"The pass returned {type(after).__name__}, not {type(before).__name__}.")
     try:

@@ -96,11 +96,8 @@ _LOOK = 0.02  # s, between looks at the process that runs the passes
 
 def main(fault: Fault) -> int:
     """Show a fault, from the folder of its report. The passes run in a process of their own, which
-    is ended if it crosses a limit.
-
-    Returns:
-        1 while the fault shows, 0 when it does not, 2 where that cannot be decided.
-    """
+    is ended if it crosses a limit. Returns 1 while the fault shows, 0 when it does not, 2 where
+    that cannot be decided."""
     parser = argparse.ArgumentParser(description=fault.title, epilog=EPILOG)
     parser.add_argument("--fix", default="", metavar="FILE.py:FUNCTION", help=FIX)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)

@@ -263,10 +263,8 @@ def of_program(
     """The stages that a model has, and sentences on what its runs do not reach.
 
     A program that came without PyTorch has one precision, and a gradient only if one is asked for;
-    so has one that quantizes. Raises EngineError where it cannot be opened.
-
-    Args:
-        others: run the first stage of such a program on other runs than the sample, too.
+    so has one that quantizes. With `others`, the first stage of such a program runs on other runs
+    than the sample, too. Raises EngineError where it cannot be opened.
     """
     info: ModelInfo = ask("load", stages[0].source)
     others = others and info.against != PYTORCH
@@ -372,11 +370,9 @@ def first_bad(
     That is the first in graph order over its limit: all that it reads and that has a counterpart is
     within. Most nodes of the backward have none; there, what a right gradient is computed from
     counts as right, and the first other node on the way from a grad_out to a wrong gradient is the
-    one. The same holds for results of a program that came without PyTorch.
-
-    Args:
-        forward: whether an output or capture is over its limit; else the limit of gradients holds
-            for the forward's nodes, too.
+    one. The same holds for results of a program that came without PyTorch. `forward` says whether
+    an output or capture is over its limit; else the limit of gradients holds for the forward's
+    nodes, too.
 
     Returns:
         None where every node that has a counterpart is within its limit: what went wrong is then

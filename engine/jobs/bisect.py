@@ -155,14 +155,11 @@ class Bisection:
 def bisect(
     ask: Ask, ir: str, question: Question, tell: Callable[[Try], None] = lambda one: None
 ) -> Bisection:
-    """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how.
-    Raises EngineError where the whole pipeline crashes and the question is "wrong" or "slow", or no
-    pass can be to blame (kind "input", "target", "cancelled", …); or a person's own test fails.
-
-    Args:
-        ask: asks the engine; an exception that is no EngineError ends the search, which goes on if
-            run again with an `ask` that remembers answers.
-    """
+    """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how. An
+    exception of `ask` that is no EngineError ends the search, which goes on if run again with an
+    `ask` that remembers answers. Raises EngineError where the whole pipeline crashes and the
+    question is "wrong" or "slow", or no pass can be to blame (kind "input", "target", "cancelled",
+    …); or a person's own test fails."""
     if question.kind == "memory":
         return _memory(ask, question, tell)
     pipeline = question.pipeline

@@ -100,12 +100,9 @@ def measure(
     cuts: Iterable[tuple[str, Cut]],
     tell: Callable[[Point], None] = lambda one: None,
 ) -> tuple[Point, ...]:
-    """Build, check and time the split at each cut, and `BASE` first. Raises EngineError: what the
-    session raises, of the first cut that fails.
-
-    Args:
-        cuts: (title, cut), all of one joint graph.
-    """
+    """Build, check and time the split at each cut, and `BASE` first. `cuts` are pairs of a title
+    and a cut, all of one joint graph. Raises EngineError: what the session raises, of the first cut
+    that fails."""
     points: list[Point] = []
     times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make one cut
 

@@ -38,12 +38,9 @@ class Nth:
 
 
 def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
-    """Go on from a pass that was found to the application of it that breaks the pipeline. Raises
-    EngineError of kind "cancelled".
-
-    Returns:
-        None where no single pass was found, it is slow, or its applications are not counted.
-    """
+    """Go on from a pass that was found to the application of it that breaks the pipeline; None
+    where no single pass was found, it is slow, or its applications are not counted. Raises
+    EngineError of kind "cancelled"."""
     suspects, pipeline = result.found.suspects, result.found.bad
     if result.kind not in _KINDS or len(suspects) != 1 or pipeline is None:
         return None

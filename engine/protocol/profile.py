@@ -127,11 +127,8 @@ class Kernel:
 
     def roof(self, peaks: Peaks, working_set: int) -> Roof | None:
         """What the machine allows; None where FLOPs are not known, or the peak in this type.
-
-        Args:
-            working_set: bytes that a call of the program uses. Weights come from where these fit;
-                what a kernel wrote before, from where this kernel's bytes fit.
-        """
+        `working_set` is in bytes that a call of the program uses: weights come from where these
+        fit, what a kernel wrote before from where this kernel's bytes fit."""
         if self.flops is None or not self.moved:
             return None
         peak = peaks.peak(self.dtype)

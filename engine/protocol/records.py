@@ -63,11 +63,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Book:
-    """What a folder of records says.
-
-    Args:
-        notes: sentences on what could not be read.
-    """
+    """What a folder of records says. `notes` are sentences on what could not be read."""
 
     trials: tuple[Trial, ...]
     rivals: tuple[Rival, ...]
@@ -118,11 +114,8 @@ def root() -> Path:
 
 
 def folder(ir: str, version: str, target: str, threads: int) -> Path:
-    """Where the records of a target are; it need not be there yet.
-
-    Args:
-        target: the target's text; options that change no kernel do not count, nor does their order.
-    """
+    """Where the records of a target are; it need not be there yet. Options of the target that
+    change no kernel do not count, nor does their order."""
     kind, *options = target.split()
     options = sorted(o for o in options if not o.startswith(_NOT_THE_KERNELS))
     count = threads or len(os.sched_getaffinity(0))

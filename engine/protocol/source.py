@@ -122,13 +122,9 @@ def input_text(name: str, kind: TensorType) -> str:
 
 
 def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
-    """Read the sizes of dimensions that a program leaves open. Raises EngineError of kind "input"
-    where an item cannot be read, or a name stands twice.
-
-    Args:
-        text: `s77=4` of a symbol or `x.0=4` of an input's dimension, separated by commas,
-            semicolons or line ends.
-    """
+    """Read the sizes of dimensions that a program leaves open. The text is `s77=4` of a symbol or
+    `x.0=4` of an input's dimension, separated by commas, semicolons or line ends. Raises
+    EngineError of kind "input" where an item cannot be read, or a name stands twice."""
     found: dict[str, int] = {}
     for item in _items(text):
         match = _PIN.fullmatch(item)
@@ -159,11 +155,8 @@ def set_of(values: str) -> int:
 
 
 def with_tensors(source: "ModelSource", paths: Iterable[str | Path]) -> "ModelSource":
-    """A source on saved tensors. Raises EngineError of kind "file" where there is no such file.
-
-    Args:
-        paths: of files, each a set (`engine.files.tensors`).
-    """
+    """A source on saved tensors. Each of the files is a set (`engine.files.tensors`). Raises
+    EngineError of kind "file" where there is no such file."""
     files = [Path(p) for p in paths]
     if missing := [f for f in files if not f.is_file()]:
         message = f"There is no file {str(missing[0])!r}."
@@ -181,13 +174,10 @@ def source_from_file(
     dtype: str = "float32",
     pins: str = "",
 ) -> "ModelSource":
-    """A file of `torch.jit.save` or `torch.export.save` as a source. Raises EngineError of
-    kind "file" where there is no such file; of kind "input" for a text that cannot be read.
-
-    Args:
-        inputs_text: types of its inputs, as `parse_inputs` reads them; "" to use those that the
-            file records.
-    """
+    """A file of `torch.jit.save` or `torch.export.save` as a source. `inputs_text` has types of its
+    inputs, as `parse_inputs` reads them, or is "" to use those that the file records. Raises
+    EngineError of kind "file" where there is no such file; of kind "input" for a text that cannot
+    be read."""
     file = Path(path)
     if not file.is_file():
         hint = "Give a sample's name, or the path of a trace written by torch.jit.save."

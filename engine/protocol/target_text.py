@@ -60,11 +60,8 @@ def without(target: str, ours: Collection[str]) -> str:
 
 
 def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]]) -> None:
-    """Refuse (kind "target") an option of ours that is not for a target's kind.
-
-    Args:
-        ours: by option, such as "-graphs=cuda", the kinds that it is for, and what others are told.
-    """
+    """Refuse (kind "target") an option of ours that is not for a target's kind. `ours` has by
+    option, such as "-graphs=cuda", the kinds that it is for, and what others are told."""
     kind, *options = target.split()
     for option, (kinds, why) in ours.items():
         if option in options and kind not in kinds:

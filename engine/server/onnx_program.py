@@ -23,12 +23,8 @@ def read_program(
     known: Collection[str],
     convert: Callable[[OnnxModel, str], Any],
 ) -> Imported:
-    """An ONNX file as an engine's program. Raises EngineErrors (kind "file", "input",
-    "operator").
-
-    Args:
-        convert: imports a plain model, of a file of that name.
-    """
+    """An ONNX file as an engine's program. `convert` imports a plain model, of a file of that name.
+    Raises EngineErrors (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")
     model = prepare(read_onnx(path), known, ir, path.name, source.inputs)
     progress(0.3, "converting operators")

@@ -250,10 +250,7 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
 
 class Beside:
     """A process that holds the other TVM, and answers by `answering`; begun anew where it ended.
-
-    Args:
-        module: what it runs.
-    """
+    `module` is what it runs."""
 
     def __init__(self, module: str) -> None:
         self._command = [sys.executable, "-m", module]

@@ -171,11 +171,8 @@ class Programs:
         """The graph after step `index` of the pipeline; -1 is the imported program.
 
         After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of the
-        cut that keeps everything that crosses.
-
-        Args:
-            built: what is built there, without the passes only for looking; raises if a step
-                failed.
+        cut that keeps everything that crosses. If `built`, what is built there, without the passes
+        only for looking; that raises if a step failed.
         """
         if built:
             return self.end(source, pipeline.upto(index), progress).base
@@ -228,12 +225,9 @@ class Programs:
         self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
     ) -> ModuleFiles:
         """The program at the pipeline's end, or what its passes for looking show, as files:
-        "module", or "before" without steps. Raises EngineError where a step failed, or the values
-        are too large to send.
-
-        Args:
-            run: which of several; each but the first runs the passes again.
-        """
+        "module", or "before" without steps. `run` says which of several; each but the first runs
+        the passes again. Raises EngineError where a step failed, or the values are too large to
+        send."""
         if run:
             self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
         state = self.end(source, pipeline, part(progress, 0.0, 0.8))

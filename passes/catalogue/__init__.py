@@ -65,11 +65,8 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
 
 def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
     """The text of a pipeline with one of TVM's, spelled out: `AdjustMatmulOrder|tvm:zero|-FuseOps`.
-    Raises ValueError as of `read_pipeline`, or TVM has no such pipeline.
-
-    Args:
-        pipelines: TVM's, by name; see `passes.tvm_pipelines`.
-    """
+    `pipelines` has TVM's, by name; see `passes.tvm_pipelines`. Raises ValueError as of
+    `read_pipeline`, or TVM has no such pipeline."""
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
     if name.strip() not in pipelines:
@@ -105,12 +102,9 @@ def check_gradient(ir: str, gradient: str) -> None:
 
 
 def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """What the page starts with: the inference run, or the way to the gradient. Raises ValueError
-    where the way to the gradient is asked of an IR that has none.
-
-    Args:
-        gradient: in training: "tvm" takes it by passes; with "pytorch" the program comes with it.
-    """
+    """What the page starts with: the inference run, or the way to the gradient. In training, the
+    `gradient` "tvm" is taken by passes; with "pytorch" the program comes with it. Raises ValueError
+    where the way to the gradient is asked of an IR that has none."""
     if training:
         check_gradient(ir, gradient)
     text = _GRADIENTS[gradient][ir] if training else INFERENCE[ir]

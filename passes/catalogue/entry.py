@@ -32,10 +32,8 @@ def listed(
     """Enter a function among the passes of its IR, under its own name; leaves it as it is.
 
     `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments are
-    literals. They are as of `PassInfo`, and
-
-    Args:
-        least: the smallest numbers that parameters take, by name.
+    literals. They are as of `PassInfo`, and `least` has the smallest numbers that parameters take,
+    by name.
     """
     return lambda function: function
 

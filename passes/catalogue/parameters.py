@@ -92,13 +92,9 @@ _READERS = {
 def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
-    """The keyword arguments of a step's given parameters; the pass's defaults hold for others.
-    Raises ValueError where a name is not declared or stands twice, or a value is of another kind,
-    and says what the pass takes.
-
-    Args:
-        given: (name, value) as a pipeline's text has them.
-    """
+    """The keyword arguments of a step's given parameters; the pass's defaults hold for others. They
+    are given as (name, value), as a pipeline's text has them. Raises ValueError where a name is not
+    declared or stands twice, or a value is of another kind, and says what the pass takes."""
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}
     for name, text in given:

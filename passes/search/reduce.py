@@ -78,10 +78,7 @@ def calls(graph: Graph, piece: Piece) -> int:
 
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
     """Where to look first: the first node whose value differs, back to inputs that are the same.
-
-    Args:
-        same, differ: ids of nodes that also stand after the pass, by their values.
-    """
+    `same` and `differ` are ids of nodes that also stand after the pass, by their values."""
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
         return ()
@@ -144,12 +141,8 @@ class _Search:
         return read, around
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
-        """Whether these units show the fault; then they are the smallest piece.
-
-        Args:
-            outputs: None takes the smallest's that are still in it, and what nothing in the piece
-                reads.
-        """
+        """Whether these units show the fault; then they are the smallest piece. `outputs` are the
+        smallest's that are still in it, and what nothing in the piece reads, where it is None."""
         piece = self._piece(units, outputs)
         if not piece.outputs:
             return False

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3741,
+    "bench": 3735,
     "commands": 3431,
-    "core": 1358,
-    "engine": 41549,
-    "passes": 10919,
-    "recorder": 1491,
+    "core": 1342,
+    "engine": 41447,
+    "passes": 10875,
+    "recorder": 1489,
     "samples": 585,
-    "viz": 25540,
+    "viz": 25525,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -49,13 +49,10 @@ FORMATS = {name: written for written, names in _FORMATS.items() for name in name
 
 
 def renamed(rows: Iterable[Row], columns: str) -> list[Row]:
-    """Rows under titles for people, with cells written as they are read.
-
-    Args:
-        columns: each title and, where it is another, the field behind a colon, those inside it
-            behind dots: "node: op; dtype; failure?: error.message". One with a question mark is
-            left out where no row says anything there.
-    """
+    """Rows under titles for people, with cells written as they are read. `columns` are each a title
+    and, where it is another, the field behind a colon, those inside it behind dots: "node: op;
+    dtype; failure?: error.message". One with a question mark is left out where no row says anything
+    there."""
     rows, cells = list(rows), dict[str, list[Any]]()
     for title, _, field in (column.partition(": ") for column in columns.split("; ")):
         name = title.removesuffix("?")

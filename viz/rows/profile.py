@@ -140,11 +140,8 @@ def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
 
 def computing(document: Row, operator: str) -> list[int]:
     """The kernels of a `profile_document` that compute an operator, in order of execution, by their
-    indices; EngineError, kind "usage", where there are none.
-
-    Args:
-        operator: its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
-    """
+    indices; EngineError, kind "usage", where there are none. The operator is its name, or the end
+    of it behind a dot: "nn.conv2d", "conv2d"."""
     kernels, end = document["kernels"], f".{operator}"
     found = [k["index"] for k in kernels if any(f".{o}".endswith(end) for o in k["operators"])]
     if not found:

@@ -378,11 +378,8 @@ def _check_results(results: dict[str, Any]) -> None:
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type from JSON's. Raises ValueError where it is another; the message begins with
-    `where`.
-
-    Args:
-        kind: a dataclass, a plain type, `X | None`, `tuple[X, ...]` or `dict[str, X]`.
+    """A value of a type from JSON's. `kind` is a dataclass, a plain type, `X | None`, `tuple[X,
+    ...]` or `dict[str, X]`. Raises ValueError where it is another; the message begins with `where`.
     """
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:

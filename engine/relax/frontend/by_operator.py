@@ -396,11 +396,8 @@ def _tensor(array: np.ndarray, kind: Any) -> torch.Tensor:
 
 
 class ByOperator:
-    """A module's "main", for which `unknown` finds nothing, run by PyTorch.
-
-    Args:
-        arrays: values of the arguments that are no inputs, by name.
-    """
+    """A module's "main", for which `unknown` finds nothing, run by PyTorch. `arrays` has values of
+    the arguments that are no inputs, by name."""
 
     def __init__(self, mod: Any, arrays: Mapping[str, np.ndarray]) -> None:
         self._mod, self._arrays = mod, dict(arrays)

@@ -87,11 +87,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class NamedBuilder(relax.BlockBuilder):
-    """A block builder that names each variable after its operator, as passes keep names.
-
-    Attributes:
-        origins: by a variable's name, where it came from.
-    """
+    """A block builder that names each variable after its operator, as passes keep names. `origins`
+    has by a variable's name where it came from."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -560,11 +557,8 @@ class Converter(ExportedProgramImporter):
     # Dtypes.
 
     def filled(self, value: int | float) -> Convert:
-        """Tensors of one number; TVM's take dtypes that are not PyTorch's.
-
-        Args:
-            value: the number, or as an int, the argument that has it.
-        """
+        """Tensors of one number; TVM's take dtypes that are not PyTorch's. `value` is the number,
+        or as an int, the argument that has it."""
 
         def convert(node: Node) -> Any:
             kind = node.meta["val"]

@@ -85,12 +85,9 @@ class Converter(CoreOperators, TypedConverter):
         return f"aten::{base}" in self.convert_map
 
     def convert(self, trace: FxTrace, variables: Mapping[str, Any]) -> list[Any]:
-        """The outputs of a trace, then the new values of buffers. Raises EngineError of kind
-        "operator", which names the operator and its module.
-
-        Args:
-            variables: for the trace's arguments, by name.
-        """
+        """The outputs of a trace, then the new values of buffers. `variables` are for the trace's
+        arguments, by name. Raises EngineError of kind "operator", which names the operator and its
+        module."""
         env: dict[Node, Any] = {}
         arguments = iter(trace.arguments)
         for node in trace.graph.nodes:

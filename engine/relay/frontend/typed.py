@@ -20,11 +20,8 @@ _OF_BOOLS = "add scatter_add scatter scatter_reduce index_put sort argsort sign 
 
 
 class TypedConverter(tvm_frontend.PyTorchOpConverter):
-    """TVM's converter, with operands and results of PyTorch's types.
-
-    Attributes:
-        node: whose operator is converted.
-    """
+    """TVM's converter, with operands and results of PyTorch's types. The operator of `node` is
+    converted."""
 
     model: Model
     node: Node

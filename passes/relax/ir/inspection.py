@@ -55,10 +55,8 @@ def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any
     """The program whose "main" takes what the function `name` takes and returns a tuple of its
     inside.
 
-    Dataflow blocks, which hide their variables, are dissolved, so nothing is fused.
-
-    Args:
-        variables: arguments of it, or variables that it binds, each of one tensor.
+    Dataflow blocks, which hide their variables, are dissolved, so nothing is fused. `variables` are
+    arguments of it, or variables that it binds, each of one tensor.
     """
     function = program.mod[name]
     open_ = relax.transform.ToNonDataflow()(tvm.IRModule({"main": function}))["main"]

@@ -217,14 +217,12 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 
 class Maker:
-    """Makes the bindings of a function that is rewritten.
+    """Makes the bindings of a function that is rewritten. `variable` is the one whose call is being
+    rewritten.
 
     Args:
         taken: names of variables that stand already.
         provenance: grows by the names made here.
-
-    Attributes:
-        variable: the one whose call is being rewritten.
     """
 
     variable: Any = None
@@ -289,10 +287,8 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
     """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
-    replaces, and what is made on the way is named after it.
-
-    Args:
-        rule: see `Rule`. Its result must have the type of what it replaces.
+    replaces, and what is made on the way is named after it. The result of a `Rule` must have the
+    type of what it replaces.
     """
     main = program.main
     old = bindings(main)

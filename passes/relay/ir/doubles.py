@@ -16,12 +16,8 @@ from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rew
 
 def without_doubles(program: RelayProgram, building: bool = False) -> RelayProgram:
     """A program in which no value is added to itself or to an equal one (equal as
-    EliminateCommonSubexpr has it).
-
-    Args:
-        building: differences of equal values are written otherwise, too, and dropouts count as
-            their inputs.
-    """
+    EliminateCommonSubexpr has it). For `building`, differences of equal values are written
+    otherwise, too, and dropouts count as their inputs."""
     number: dict[int, int] = {}
     known: dict[Any, int] = {}
 

@@ -84,13 +84,10 @@ def of_recording() -> None:
 
 
 def choose_ir(problem: EngineError | None) -> str:
-    """Draw the choice of IR; "relay" or "relax".
-
-    Args:
-        problem: why Relay cannot be loaded; None where it can. The page then opens in what was
-            chosen last, in Relay the first time; where Relay cannot be loaded, in Relax. A reload
-            of the page and a link keep the choice by the address's `engine`.
-    """
+    """Draw the choice of IR; "relay" or "relax". `problem` is why Relay cannot be loaded, None
+    where it can. The page then opens in what was chosen last, in Relay the first time; where Relay
+    cannot be loaded, in Relax. A reload of the page and a link keep the choice by the address's
+    `engine`."""
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")

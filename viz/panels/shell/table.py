@@ -27,7 +27,7 @@ def table(
     on_pick: Callable[[int | None], None] | None = None,
     **more: Any,
 ) -> list[int]:
-    """Draw rows; what is None is a dash.
+    """Draw rows; what is None is a dash. Returns indices of the rows that are chosen.
 
     Args:
         columns: as `renamed` takes them; without, rows stand as they are.
@@ -39,9 +39,6 @@ def table(
         on_select: "rerun", where rows can be chosen.
         on_pick: called with the index of the row that is chosen, None where none is any more.
         more: of `st.dataframe`.
-
-    Returns:
-        Indices of the rows that are chosen.
     """
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
