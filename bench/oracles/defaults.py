@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.testing._internal.opinfo.core import SampleInput
 
 INF, NAN = float("inf"), float("nan")
 """Names that the expressions may use."""
@@ -184,10 +183,10 @@ class Call:
         table = [[r[i % len(r)] for r in rows] for i in range(max(map(len, rows)))]
         return [tuple(t.to(dtype) if t.is_floating_point() else t for t in row) for row in table]
 
-    def sample_inputs(
-        self, device: str, dtype: torch.dtype, requires_grad: bool
-    ) -> list[SampleInput]:
-        """One, as PyTorch's database has them."""
+    def sample_inputs(self, device: str, dtype: torch.dtype, requires_grad: bool) -> list[Any]:
+        """One, as PyTorch's database has them, which takes seconds to import."""
+        from torch.testing._internal.opinfo.core import SampleInput
+
         first, *rest = self.values(dtype)[0]
         return [SampleInput(first, args=tuple(rest))]
 

@@ -20,19 +20,7 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import cut
 from relascope.viz.rows.tables import cut_document
-
-
-class Fn(nn.Module):
-    """A function with parameters of given shapes as a module; its inputs are x0, x1, …"""
-
-    def __init__(self, function, *sizes):
-        super().__init__()
-        self.function = function
-        torch.manual_seed(1)
-        self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
-
-    def forward(self, *inputs):
-        return self.function(*inputs, *self.weights)
+from traces import Fn
 
 
 class Many(nn.Module):

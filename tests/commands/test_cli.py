@@ -158,6 +158,7 @@ def test_files_are_of_the_kind_that_their_names_say(tmp_path):
     assert [len(Graph.from_json(g)) for g in graphs] == [7, 7, 7, 6]
 
 
+@pytest.mark.engine
 def test_step_memory_shows_the_plan_after_each_step_that_has_one():
     given = ("step", "mlp", "--engine", "relax", "--memory", "--passes")
     steps = document(*given, "tvm:default", real=True)["steps"]

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from answers import quiet
 from limits import ELEMENTWISE
@@ -61,7 +60,9 @@ def test_a_class_is_a_name_and_one_that_knows_none_says_what_is_near():
 
 
 def test_weights_come_from_the_folder_or_are_asked_for(tmp_path):
-    made = BertForSequenceClassification(BertConfig(**SMALL)).eval()
+    transformers = importlib.import_module("transformers")
+    config = transformers.BertConfig(**SMALL)
+    made = transformers.BertForSequenceClassification(config).eval()
     made.save_pretrained(tmp_path)
     model = load(f"hf:{tmp_path}", weights="")
     ids, mask = model.inputs

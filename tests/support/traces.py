@@ -4,6 +4,19 @@ import torch
 from torch import nn
 
 
+class Fn(nn.Module):
+    """A function with parameters of given shapes as a module; its inputs are x0, x1, …"""
+
+    def __init__(self, function, *sizes):
+        super().__init__()
+        self.function = function
+        torch.manual_seed(1)
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in sizes)
+
+    def forward(self, *inputs):
+        return self.function(*inputs, *self.weights)
+
+
 class Block(nn.Module):
     """A residual block with a buffer that its forward reads."""
 

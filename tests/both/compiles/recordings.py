@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import tvm
 
+import relascope
 from quick import ENGINE
-from relascope import Record, recording, show
+from relascope import Record, recording
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
@@ -80,17 +81,17 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
 
 
 def test_a_live_module_its_function_and_its_recording_are_shown(mod, tmp_path):
-    whole, alone = (json.loads(show(m).file(".json")) for m in (mod, mod["main"]))
+    whole, alone = (json.loads(relascope.show(m).file(".json")) for m in (mod, mod["main"]))
     assert whole["ir"] == ENGINE and len(whole["nodes"]) > 5
     assert len(alone["nodes"]) == len(whole["nodes"])
     with pytest.raises(EngineError, match="no function nothing"):
-        show(tvm.IRModule({**dict(mod.functions), "other": mod["main"]}), "nothing")
+        relascope.show(tvm.IRModule({**dict(mod.functions), "other": mod["main"]}), "nothing")
     with pytest.raises(EngineError, match="type int cannot be shown"):
-        show(3)
+        relascope.show(3)
     path = tmp_path / "run.rsc"
     with recording(path, "graphs"):
         inner(mod)
-    shown = show(path)
+    shown = relascope.show(path)
     assert "1 passes" in repr(shown)
     assert shown.save(tmp_path / "run.html").read_text() == shown.html()
 

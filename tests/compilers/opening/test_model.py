@@ -5,6 +5,7 @@ import random
 import re
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import numpy
@@ -12,11 +13,8 @@ import pytest
 import torch
 from torch import nn
 from torch.fx import GraphModule
-from transformers import Qwen2MoeConfig
-from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 
 from answers import quiet, refused
-from gradients import Fn
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -34,11 +32,15 @@ from relascope.engine.pytorch.model import (
     open_model,
     seeded,
 )
-from relascope.engine.pytorch.trace_to_fx import trace_to_fx
 from relascope.passes.program import Mask
-from traces import forget_inputs, net, save
+from traces import Fn, forget_inputs, net, save
 
 DTYPES = (torch.float32, torch.float64)
+
+
+def traced(*about):
+    """Imported where it is asked for: PyTorch's own compiler comes with it, in two seconds."""
+    return import_module("relascope.engine.pytorch.trace_to_fx").trace_to_fx(*about)
 
 
 def load(*args, **kwargs):
@@ -53,7 +55,7 @@ def test_a_program_is_written_alike_for_every_device():
 
     x = torch.empty(1, 3, 6, 6, device="meta")  # as a GPU's tensors, not the CPU's
     model = model_from_module(Fn(larger), ("x",), (x,), ModelSource("own"), quiet)
-    trace = trace_to_fx(model, lambda name: not name.startswith(("upsample", "im2col", "unfold")))
+    trace = traced(model, lambda name: not name.startswith(("upsample", "im2col", "unfold")))
     made = [n.meta["val"] for n in trace.graph.nodes if n.op == "call_function"]
     assert len(made) > 10 and {t.device.type for t in made} == {"cpu"}
 
@@ -83,7 +85,7 @@ def test_all_operators_that_are_not_known_are_named():
     given = ("x",), (torch.randn(4, 4),), ModelSource("own"), quiet
     model = model_from_module(Whole(), *given)
     with pytest.raises(EngineError) as caught:
-        trace_to_fx(model, lambda name: "linalg" not in name, "Relay")
+        traced(model, lambda name: "linalg" not in name, "Relay")
     assert caught.value.message == (
         "Relay's PyTorch frontend does not know these operators: aten::linalg_cholesky (made of "
         "aten::linalg_cholesky_ex, aten::_linalg_check_errors) 2 times, in one, in other; "
@@ -130,7 +132,7 @@ def opens(path, module, x, known=lambda name: True):
     else:
         model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
     with model.flat.naming_parts(model.module):
-        trace_to_fx(model, known, "Relay")
+        traced(model, known, "Relay")
 
 
 ODD = {
@@ -180,8 +182,9 @@ def test_a_refusal_names_the_line_and_submodules_that_open(odd, ending, tmp_path
 
 @pytest.mark.parametrize("ending", ["", ".pt"])
 def test_experts_are_refused_with_the_form_that_opens(ending, tmp_path):
-    config = Qwen2MoeConfig(hidden_size=8, moe_intermediate_size=4, num_experts=4)
-    block, known = Qwen2MoeSparseMoeBlock(config).eval(), lambda name: "nonzero" not in name
+    qwen = import_module("transformers.models.qwen2_moe.modeling_qwen2_moe")
+    config = qwen.Qwen2MoeConfig(hidden_size=8, moe_intermediate_size=4, num_experts=4)
+    block, known = qwen.Qwen2MoeSparseMoeBlock(config).eval(), lambda name: "nonzero" not in name
     config._experts_implementation = "eager"
     with refused(match=r"nonzero.* depends on values", hint="batched_mm"):
         opens(tmp_path / f"model{ending}", block, torch.randn(1, 5, 8), known)
@@ -224,7 +227,7 @@ def test_products_of_int8_are_pytorchs(drawn, by_row):
         weight, bias, x = torch.randn(6, size[-1]), torch.randn(6), INT8[drawn](*size)
         module = Product(weight, bias if size[-1] < 9 else None, by_row, len(size) < 4)
         model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
-        trace = trace_to_fx(model, lambda name: True)
+        trace = traced(model, lambda name: True)
         (ours,) = torch.fx.Interpreter(GraphModule(trace.constants, trace.graph)).run(x)
         # Kernels may round once more between factor and term.
         most = 2.0**-23 * (module(x).abs() + bias.abs())
