@@ -8,10 +8,10 @@ With or without schedules, `log(1 + y)` is computed as log1p, which TVM lacks, a
 by its series, where TVM subtracts exponentials.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -74,14 +74,14 @@ class VectorMath:
         self._used = False
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
         first: dict[str, Callable[..., Any]] = {
-            name: functools.partial(self._lowered, rule) for name, rule in rules.items()
+            name: partial(self._lowered, rule) for name, rule in rules.items()
         }
         first |= {"pow": self._power, "log": self._log}
-        first["tanh"] = functools.partial(self._near_zero, first["tanh"])
+        first["tanh"] = partial(self._near_zero, first["tanh"])
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Stand before TVM's own rules for LLVM.
-            made = functools.partial(rule, theirs)
+            made = partial(rule, theirs)
             tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, made, level=99)
 
     @contextmanager
@@ -96,7 +96,7 @@ class VectorMath:
     def _lowered(
         self, rule: Callable[[Any], Any], theirs: Callable[[Any], Any] | None, call: Any
     ) -> Any:
-        if self._used and str(type_of(call).dtype) == _DTYPE:
+        if self._is_ours(str(type_of(call).dtype)):
             return self._bound(call.args[0], rule)
         return call if theirs is None else theirs(call)
 
@@ -119,7 +119,7 @@ class VectorMath:
         if terms is None or len(rest) != 1:
             return theirs(call)
         y, z = tir.Var("y", kind), tir.Var("z", kind)
-        series = self._polynomial(z * z, [2 / (2 * term + 1) for term in range(terms)], kind)
+        series = self._polynomial(z * z, [2 / (2 * term + 1) for term in range(terms)])
         small = tir.Let(z, y / (y + tir.const(2.0, kind)), z * series)
         near = tir.And(tir.GE(y, tir.const(-0.5, kind)), tir.LE(y, one))
         return tir.Let(y, rest[0], tir.Select(near, small, theirs(tir.log(y + one))))
@@ -128,76 +128,78 @@ class VectorMath:
         """tanh of others than float32 vectors, by its series near 0."""
         kind, tir = str(type_of(call).dtype), self._tir
         bits = kind.partition("x")[0]
-        if bits not in ("float32", "float64") or (self._used and kind == _DTYPE):
+        if bits not in ("float32", "float64") or self._is_ours(kind):
             return others(theirs, call)
         x, square = tir.Var("x", kind), tir.Var("square", kind)
-        series = self._polynomial(square, _TANH_SERIES, kind)
+        series = self._polynomial(square, _TANH_SERIES)
         near = square < tir.const(_TANH_NEAR**2, kind)
         made = tir.Select(near, x * series, theirs(tir.tanh(x)))
         return tir.Let(x, call.args[0], tir.Let(square, x * x, made))
 
+    def _is_ours(self, kind: str) -> bool:
+        """Whether a type, of a number or a vector of them, is one that these rules are for."""
+        return self._used and kind.partition("x")[0] == _DTYPE
+
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
-        x = self._tir.Var("x", _DTYPE)
+        x = self._tir.Var("x", str(type_of(value).dtype))
         return self._tir.Let(x, value, rule(x))
 
-    def _constant(self, value: float) -> Any:
-        return self._tir.const(value, _DTYPE)
+    def _constant(self, value: float, x: Any) -> Any:
+        """A number in each place of a vector as wide as x."""
+        return self._tir.const(value, str(type_of(x).dtype))
 
-    def _polynomial(self, x: Any, coefficients: Sequence[float], kind: str = _DTYPE) -> Any:
-        result = self._tir.const(coefficients[-1], kind)
+    def _polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
+        result = self._constant(coefficients[-1], x)
         for c in coefficients[-2::-1]:
-            result = result * x + self._tir.const(c, kind)
+            result = result * x + self._constant(c, x)
         return result
 
-    def _joined(self, a: Any, b: Any, c: Any) -> Any:
+    def _joined(self, a: Any, b: float, c: Any) -> Any:
         """a * b + c, which LLVM keeps together when it may sum in any order elsewhere."""
-        return self._call(_DTYPE, "llvm.fmuladd", a, b, c)
+        return self._call(str(type_of(a).dtype), "llvm.fmuladd", a, self._constant(b, a), c)
 
     def _exp(self, x: Any) -> Any:
         """exp by range reduction (Cody and Waite): 2^n times the series of a rest below ln 2 / 2.
 
         n is added to the exponent in the series' bits. Results below the normal numbers are 0.
         """
-        inside = self._tir.max(
-            self._tir.min(x, self._constant(_EXP_LAST)), self._constant(_EXP_FIRST)
-        )
-        whole = self._tir.floor(inside * self._constant(_LOG2E) + self._constant(0.5))
-        rest = self._joined(whole, self._constant(-_LN2_HIGH), inside)
-        rest = self._joined(whole, self._constant(-_LN2_LOW), rest)
+        tir, number = self._tir, partial(self._constant, x=x)
+        inside = tir.max(tir.min(x, number(_EXP_LAST)), number(_EXP_FIRST))
+        whole = tir.floor(inside * number(_LOG2E) + number(0.5))
+        rest = self._joined(whole, -_LN2_LOW, self._joined(whole, -_LN2_HIGH, inside))
         series = self._polynomial(rest, [1 / math.factorial(k) for k in range(8)])
-        bits = self._tir.reinterpret("int32", series) + (whole.astype("int32") << 23)
-        result = self._tir.reinterpret(_DTYPE, bits)
-        result = self._tir.Select(x < self._constant(_EXP_FIRST), self._constant(0.0), result)
-        result = self._tir.Select(x > self._constant(_EXP_LAST), self._tir.infinity(_DTYPE), result)
+        whole_number = str(type_of(x).dtype).replace("float", "int")
+        shift = tir.const(23, whole_number)
+        bits = tir.reinterpret(whole_number, series) + (whole.astype(whole_number) << shift)
+        result = tir.reinterpret(str(type_of(x).dtype), bits)
+        result = tir.Select(x < number(_EXP_FIRST), number(0.0), result)
+        result = tir.Select(x > number(_EXP_LAST), number(math.inf), result)
         return self._unless_nan(x, result)
 
     def _erf(self, x: Any) -> Any:
-        inside = self._tir.max(
-            self._tir.min(x, self._constant(_ERF_END)), self._constant(-_ERF_END)
-        )
+        tir, end = self._tir, self._constant(_ERF_END, x)
+        inside = tir.max(tir.min(x, end), self._constant(-_ERF_END, x))
         square = inside * inside
         result = inside * self._polynomial(square, _ERF_TOP) / self._polynomial(square, _ERF_BOTTOM)
         return self._unless_nan(x, result)
 
     def _tanh(self, x: Any) -> Any:
-        square = x * x
+        tir, number, square = self._tir, partial(self._constant, x=x), x * x
         small = x * self._polynomial(square, _TANH_SERIES[:_TANH_TERMS])
-        doubled = self._tir.min(x + x, self._constant(80.0))
-        large = self._constant(1.0) - self._constant(2.0) / (
-            self._bound(doubled, self._exp) + self._constant(1.0)
-        )
-        bound = self._constant(_TANH_SMALL * _TANH_SMALL)
-        return self._unless_nan(x, self._tir.Select(square < bound, small, large))
+        doubled = tir.min(x + x, number(80.0))
+        large = number(1.0) - number(2.0) / (self._bound(doubled, self._exp) + number(1.0))
+        bound = number(_TANH_SMALL * _TANH_SMALL)
+        return self._unless_nan(x, tir.Select(square < bound, small, large))
 
     def _sigmoid(self, x: Any) -> Any:
-        return self._constant(1.0) / (
-            self._constant(1.0) + self._bound(self._constant(0.0) - x, self._exp)
-        )
+        one = self._constant(1.0, x)
+        return one / (one + self._bound(self._constant(0.0, x) - x, self._exp))
 
     def _unless_nan(self, x: Any, result: Any) -> Any:
         # By bits: a comparison of x with itself is left out where TVM lets LLVM think of no NaN.
-        size = self._tir.reinterpret("int32", x) & self._tir.const(0x7FFFFFFF, "int32")
-        return self._tir.Select(size > self._tir.const(0x7F800000, "int32"), x, result)
+        tir, kind = self._tir, str(type_of(x).dtype).replace("float", "int")
+        size = tir.reinterpret(kind, x) & tir.const(0x7FFFFFFF, kind)
+        return tir.Select(size > tir.const(0x7F800000, kind), x, result)
 
 
 def type_of(call: Any) -> Any:

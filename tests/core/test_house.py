@@ -37,7 +37,7 @@ LINES = {
     "bench": 3734,
     "commands": 3431,
     "core": 1342,
-    "engine": 41447,
+    "engine": 41452,
     "passes": 10875,
     "recorder": 1489,
     "samples": 585,

@@ -42,6 +42,31 @@ def test_products_with_constant_weights(shape, columns, lanes):
 
 
 @pytest.mark.usefixtures("lanes")
+@pytest.mark.parametrize("name", ["erf", "exp", "tanh", "sigmoid"])
+def test_what_follows_a_product_is_computed_on_its_tiles(name, monkeypatch):
+    made, scheduled = [], schedules.scheduled
+
+    def noted(*given, **how):
+        made.append(scheduled(*given, **how))
+        return made[-1]
+
+    monkeypatch.setattr(schedules, "scheduled", noted)
+    weight = torch.randn(48, 32) / 4
+    product = relay.nn.dense(var("x", 14, 32), constant(weight))
+    halved = relay.multiply(product, relay.const(0.5))  # a block of its own, of one number
+    function = compiled(getattr(relay, name)(halved), OURS)
+    assert any(m is not None and "vectorized" in m.mod.script() for m in made)
+    x = torch.randn(14, 32)
+    (found,) = function.run({"x": x})
+    halves = F.linear(x.double(), weight.double()) / 2
+    exact = getattr(torch, name)(halves)
+    limit = rounding("float32", 32, exact.abs().max() * halves.abs().max())
+    assert (found - exact).abs().max() < limit
+    code = function.library.get_lib().get_source("ll")
+    assert f"@{name}f(" not in code and f"@llvm.{name}" not in code
+
+
+@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(
     ("size", "columns"), combinations([(14, 768), (6, 64), (48, 128), (500, 64)], [48, 192, 10])
 )
