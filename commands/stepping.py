@@ -170,9 +170,8 @@ def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> d
                 found = accuracy.judged(command, source, request, given)
                 known[upto] = {"error": tables.judged_row(found), "check_failure": None}
             except EngineError as error:
-                if error.kind == "cancelled":
-                    raise
-                known[upto] = {"error": None, "check_failure": error.to_json()}
+                failure = error.as_finding().to_json()
+                known[upto] = {"error": None, "check_failure": failure}
         if one.enabled:
             rows[index] = known[upto]
     return rows
@@ -194,8 +193,6 @@ def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> 
                 found = node_accuracy.both(command, *about)
                 row["inside"] = tables.inside_document(list(found))
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
-            row["inside_failure"] = error.to_json()
+            row["inside_failure"] = error.as_finding().to_json()
         rows.append(row)
     return rows

@@ -40,6 +40,12 @@ class EngineError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return EngineError, (self.kind, self.message, self.where, self.hint, self.instead)
 
+    def as_finding(self) -> "EngineError":
+        """This error, as what was found; that a call was cancelled is none, and is raised again."""
+        if self.kind == "cancelled":
+            raise self
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """Its parts, as the command line prints them; `instead` where there is something."""
         parts = {"kind": self.kind, "message": self.message, "where": self.where}

@@ -321,9 +321,7 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
                 r if r.passed else replace(r, first_bad=bad, first_bad_node=ident) for r in rows
             ]
     except EngineError as error:
-        if error.kind == "cancelled":
-            raise
-        rows = [replace(row, failure=error) for row in empty]
+        rows = [replace(row, failure=error.as_finding()) for row in empty]
     seconds = time.perf_counter() - began
     return tuple(replace(row, seconds=seconds / len(rows)) for row in rows)
 

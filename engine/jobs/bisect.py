@@ -329,9 +329,7 @@ def tried(ask: Ask, question: Question) -> Try:
     try:
         return _checked(ask, question, done)
     except EngineError as error:
-        if error.kind == "cancelled":
-            raise
-        crash = error.kind in CRASHES or _unbuilt(error)
+        crash = error.as_finding().kind in CRASHES or _unbuilt(error)
         return replace(done, outcome="crash" if crash else "cannot be run", error=error)
 
 
@@ -356,9 +354,7 @@ def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
             before = ask("written", question.source, Pipeline())
             judged = ask("written", question.source, part, number) if len(part) else before
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
-            return replace(done, outcome="cannot be run", error=error)
+            return replace(done, outcome="cannot be run", error=error.as_finding())
         found.append(test.run(judged, before))
     bad = [run for run in found if run.verdict == OF_TEST]
     unclear = [run for run in found if run.verdict == "cannot be run"]
@@ -416,8 +412,7 @@ def _slow(
             part = _to_time(ask, question, pipeline.switched(index, False))
             variants.append(Variant(f"without {index}", part))
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
+            error.as_finding()
     result = ask("time", whole, (), tuple(variants))
     # To eager, which runs in the same turns: what disturbs the machine disturbs all.
     rows = [r for r in result.rows if r.phase == result.rows[-1].phase and r.ratio_to_eager]

@@ -145,9 +145,8 @@ def _failure(error: EngineError | None) -> str:
 
 
 def _failed(outcome: str, error: EngineError) -> Row:
-    if error.kind == "cancelled":
-        raise error
-    said = {"outcome": outcome, "culprits": [], "verdict": error.message.partition("\n")[0]}
+    message = error.as_finding().message
+    said = {"outcome": outcome, "culprits": [], "verdict": message.partition("\n")[0]}
     return {**said, "ended": error.kind == "engine"}
 
 

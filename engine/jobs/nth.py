@@ -51,8 +51,7 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
     try:
         places: tuple[Application, ...] = ask("applications", source, pipeline, index)
     except EngineError as error:
-        if error.kind == "cancelled":
-            raise
+        error.as_finding()
         return None  # the pass ends the process: how far it came is not known
     if not places:
         return None

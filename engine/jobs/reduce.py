@@ -246,9 +246,7 @@ class _ReduceSearch:
         try:
             files = self.ask("written_piece", self.source, where, piece)
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
-            return Shown("cannot be run", error=error)
+            return Shown("cannot be run", error=error.as_finding())
         run = test.run(files["module"], files["before"])
         if run.verdict == OF_TEST and self.from_good:
             ahead = test.run(files["before"], files["before"])

@@ -76,9 +76,7 @@ def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
     try:
         ask("check", BuildRequest(source, Pipeline(), target))
     except EngineError as error:
-        if error.kind == "cancelled":
-            raise
-        return error
+        return error.as_finding()
     return None
 
 

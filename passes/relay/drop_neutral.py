@@ -1,14 +1,48 @@
-"""Operands that change nothing: zeros in sums, ones in products."""
+"""What changes nothing is left out: neutral operands, idle views, transposes that are undone."""
 
 from typing import Any
 
 from tvm import relay
 
-from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
+from relascope.core.operators import KEEPS_NUMBERS, ONES, RESHAPES, TRANSPOSES, ZEROS
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import number_of
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
+from relascope.passes.relay.ir.rewrite import axes_of, op_name, post_order, rewrite, shape
+
+_FITTED = {"broadcast_to", "collapse_sum_to"}
+
+
+@listed("views that change nothing", "ours")
+def drop_identities(program: RelayProgram) -> RelayProgram:
+    """Removes reshapes, squeezes, broadcasts and transposes whose result is their operand, and
+    makes one reshape of two.
+
+    A reshape of a reshape (or squeeze) becomes one reshape of the first operand.
+
+    After: Every view changes something, and none reads another reshape.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        name = op_name(call)
+        if name not in RESHAPES | TRANSPOSES | _FITTED:
+            return None
+        result = shape(call)
+        if name in TRANSPOSES:
+            axes = [int(a) for a in call.attrs.axes or ()]
+            return args[0] if axes == list(range(len(result))) else None
+        if shape(call.args[0]) == result:
+            return args[0]
+        if name in _FITTED:
+            return None
+        inner = args[0]
+        while op_name(inner) in RESHAPES:
+            inner = inner.args[0]
+        if inner.same_as(args[0]):
+            return None
+        return relay.reshape(inner, list(result))
+
+    return rewrite(program, visit)
 
 
 @listed("x + 0", "the tutorial's ZeroZapp")
@@ -62,3 +96,25 @@ def _uniform_values(body: Any) -> dict[int, float]:
             if source in values:
                 values[handle] = values[source]
     return values
+
+
+@listed("transpose of transpose", "the tutorial's TransposeDedup")
+def transpose_dedup(program: RelayProgram) -> RelayProgram:
+    """Makes one transpose of two, and none where they undo each other.
+
+    After: No transpose reads a transpose.
+    """
+
+    def visit(call: Any, args: list[Any]) -> Any:
+        if op_name(call) != "transpose":
+            return None
+        rank = len(shape(call))
+        axes, operand = axes_of(call, rank), args[0]
+        if op_name(operand) == "transpose":  # rewritten already, so never a third below
+            inner = axes_of(operand, rank)
+            axes, operand = [inner[a] for a in axes], operand.args[0]
+        elif axes != list(range(rank)):
+            return None
+        return operand if axes == list(range(rank)) else relay.transpose(operand, axes)
+
+    return rewrite(program, visit)

@@ -43,9 +43,7 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
         try:
             cut = cut_with(joint_of(ask, source, stepped.pipeline, None), session.cut)
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
-            said = f"{error.message} {error.hint}".strip()
+            said = f"{error.as_finding().message} {error.hint}".strip()
             file.tab("cut", "Gradient & cut", [sheet.sentence(said, True)])
         else:
             cut_tab(file, cut, view, _saved(ask, info))

@@ -325,9 +325,7 @@ class RecordedNumbers:
                     about = self.source(own), self.pipeline(own), target, given
                     row["step_error"] = _judged(ask, *about)
             except EngineError as error:
-                if error.kind == "cancelled":
-                    raise
-                row["failure"] = error.to_json()
+                row["failure"] = error.as_finding().to_json()
             else:
                 last = Part(made.module, made.by, True, ())
             rows.append(row)
@@ -371,9 +369,7 @@ class RecordedNumbers:
                 question = Question(*about, tolerance=tolerance, test=test)
                 done.append(PartSearch(part, bisect.bisect(ask, ir, question), left_out=left_out))
             except EngineError as error:
-                if error.kind == "cancelled":
-                    raise
-                done.append(PartSearch(part, failure=error))
+                done.append(PartSearch(part, failure=error.as_finding()))
             if (result := done[-1].result) is not None and result.kind:
                 return done
         failures = [one.failure for one in done if one.failure is not None]

@@ -46,9 +46,7 @@ def part(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except EngineError as error:
-        if error.kind == "cancelled":
-            raise
-        return {"error": error.to_json()}
+        return {"error": error.as_finding().to_json()}
 
 
 def graph_facts(graph: Graph) -> Results:

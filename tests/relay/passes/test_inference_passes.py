@@ -16,7 +16,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import info
-from relascope.passes.relay.drop_identities import drop_identities
+from relascope.passes.relay.drop_neutral import drop_identities
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape
 from relascope.passes.relay.linear_to_dense import linear_to_dense

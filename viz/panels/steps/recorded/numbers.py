@@ -103,9 +103,7 @@ def _search(
         try:
             pipeline, left_out = held.readable(cache.ask, part)
         except EngineError as error:
-            if error.kind == "cancelled":
-                raise
-            done.append(PartSearch(part, failure=error))
+            done.append(PartSearch(part, failure=error.as_finding()))
             continue
         screen = Screen(ir, held.source(part), opened.recording.path.name, pipeline, 0, cache)
         search = bisect.searched(screen, asked) if searching and asked is not None else None
