@@ -174,12 +174,8 @@ def limited(
     memory: int = 0,
     final: bool = False,
 ) -> Iterator[None]:
-    """Run a unit within limits. Raises EngineError of its kind where it crossed a limit before.
-
-    Args:
-        what, where, kind, seconds, memory, final: as of `Unit`.
-        about: plain data that identifies the unit.
-    """
+    """Run a unit within limits. The arguments are as of `Unit`, and `about` is plain data that
+    identifies the unit. Raises EngineError of its kind where it crossed a limit before."""
     unit = Unit(what, where, kind, repr(about), seconds, memory, final)
     if unit in WATCHED.crossed:
         raise EngineError(*WATCHED.crossed[unit].__reduce__()[1])

@@ -28,12 +28,8 @@ MeasuredKernels = Sequence[tuple[Collection[str], float]]
 
 @dataclass(frozen=True)
 class Machine:
-    """The two rates that a roofline needs, of one device.
-
-    Args:
-        flops: floating point operations a second.
-        bandwidth: bytes a second from and to memory.
-    """
+    """The two rates that a roofline needs, of one device. `flops` are floating point operations a
+    second, `bandwidth` bytes a second from and to memory."""
 
     flops: float = 1e11
     bandwidth: float = 1e10
@@ -145,12 +141,8 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
 
 @dataclass(frozen=True)
 class Read:
-    """What a kernel reads beside what others have just written.
-
-    Args:
-        weights: bytes of parameters and constants.
-        unread: bytes of its arguments that it skips, such as other rows of a table.
-    """
+    """What a kernel reads beside what others have just written. `weights` are bytes of parameters
+    and constants, `unread` those of its arguments that it skips, such as other rows of a table."""
 
     weights: int = 0
     unread: int = 0

@@ -63,12 +63,8 @@ class PlannedTensor:
 
 @dataclass
 class MemoryPlan:
-    """The plan of one function.
-
-    Args:
-        storages: bytes of each, None where they are open, and the branches around it.
-        elsewhere: how many steps call a function that allocates, too.
-    """
+    """The plan of one function. `storages` are bytes of each, None where they are open, and the
+    branches around it; `elsewhere` is how many steps call a function that allocates, too."""
 
     steps: list[str] = field(default_factory=list)
     storages: list[tuple[int | None, _Path]] = field(default_factory=list)

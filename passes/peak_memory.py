@@ -17,12 +17,8 @@ _RANGE = 16  # by what factor a storage may be larger or smaller than what it is
 
 @dataclass(frozen=True)
 class Plan:
-    """The memory of one call of a function, in bytes.
-
-    Args:
-        results: of what the function returns, each storage once.
-        between: of the storages that its kernels hand results to each other in.
-    """
+    """The memory of one call of a function, in bytes. `results` are of what the function returns,
+    each storage once, `between` of the storages that its kernels hand results to each other in."""
 
     results: int
     between: int
@@ -34,13 +30,9 @@ class Plan:
 
 
 def plan(graph: Graph, kernels: Sequence[Collection[str]], scratch: Sequence[int] = ()) -> Plan:
-    """Plan the memory of a function.
-
-    Args:
-        kernels: ids of each kernel's nodes, in order of execution; others are views, tuples and
-            items.
-        scratch: bytes that each kernel writes for the next one beside its nodes, such as layouts.
-    """
+    """Plan the memory of a function. `kernels` are ids of each kernel's nodes, in order of
+    execution; others are views, tuples and items. `scratch` is bytes that each kernel writes for
+    the next one beside its nodes, such as layouts."""
     owner = storages(graph)
     place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
     # Items and tuples stand for what they are of; views for their base, unless a kernel copies.

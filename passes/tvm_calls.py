@@ -68,12 +68,8 @@ def run(
     config: Mapping[str, Any] | None = None,
     target: str = "",
 ) -> Any:
-    """A module after a pass of TVM's.
-
-    Args:
-        make: TVM's function that makes the pass of `arguments`, plain data.
-        config, target: as of `TvmCall`.
-    """
+    """A module after a pass of TVM's. `make` is TVM's function that makes the pass of `arguments`,
+    plain data; `config` and `target` are as of `TvmCall`."""
     named = inspect.signature(make).bind(*arguments).arguments if arguments else {}
     inner, name = make.__module__, make.__name__
     outer = inner.rpartition(".")[0]

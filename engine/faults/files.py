@@ -19,13 +19,9 @@ _MOST = MOST_BYTES // 2 - MIB  # two of them are one answer
 
 
 def module_files(backend: PieceBackend, name: str, program: Any, values: Values) -> ModuleFiles:
-    """A program as files. Raises EngineError of kind "input" where the values are too large to
-    send.
-
-    Args:
-        name: of the files, without an ending.
-        values: of arguments of "main", by name; others get random ones, always the same.
-    """
+    """A program as files. `name` is the files', without an ending; `values` are of arguments of
+    "main", by name: others get random ones, always the same. Raises EngineError of kind "input"
+    where the values are too large to send."""
     written, (graph, _) = backend.written(program), backend.to_graph(program)
     types = {graph.by_id[i].name: graph.by_id[i].outputs[0] for i in graph.inputs}
     sizes = {n: tuple(d if isinstance(d, int) else 1 for d in t.shape) for n, t in types.items()}

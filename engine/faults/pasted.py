@@ -162,12 +162,9 @@ def script(
     floor: float,
 ) -> str:
     """A script that fails while passes show their fault, and ends well when they do not. It is ""
-    where the program is too long to paste, or needs more than TVM and these passes.
-
-    Args:
-        program: text of the module before them; "" if TVM cannot read it back, and `json` is used.
-        constants: names, among the numbers, of what is bound to arguments of `main`.
-    """
+    where the program is too long to paste, or needs more than TVM and these passes. `program` is
+    the text of the module before them, "" if TVM cannot read it back and `json` is used;
+    `constants` are names, among the numbers, of what is bound to arguments of `main`."""
     source = calls.source.strip() if isinstance(calls, OwnPasses) else ""
     if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
         return ""

@@ -103,12 +103,9 @@ OURS = Tolerance()
 
 @dataclass(frozen=True)
 class Judged:
-    """What a program returns, against PyTorch.
-
-    Args:
-        verdict: "right", "rounding" (over a limit in float32, and within in float64) or "wrong".
-        found: what was compared, in the source's own precision.
-    """
+    """What a program returns, against PyTorch. The `verdict` is "right", "rounding" (over a limit
+    in float32, and within in float64) or "wrong"; `found` is what was compared, in the source's own
+    precision."""
 
     verdict: str
     found: tuple[Comparison, ...]
@@ -442,13 +439,9 @@ def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str)
 
 @dataclass(frozen=True)
 class OfInputs:
-    """What one kind of inputs showed.
-
-    Args:
-        verdict: "right", "rounding" (over in float32, within in float64), "wrong", "over" (in
-            float32; float64 not tried) or "cannot be run".
-        row: nearest to its limit, or farthest over it.
-    """
+    """What one kind of inputs showed. The `verdict` is "right", "rounding" (over in float32, within
+    in float64), "wrong", "over" (in float32; float64 not tried) or "cannot be run"; the `row` is
+    the nearest to its limit, or farthest over it."""
 
     inputs: str
     verdict: str

@@ -43,13 +43,10 @@ class OwnTest:
         return cls(str(path.resolve()), seconds)
 
     def run(self, judged: ModuleFiles, before: ModuleFiles) -> ScriptRun:
-        """Run it in a new folder with the files of both. Raises EngineError of kind "usage" where
-        it cannot be started, or ends in another way than by an exit status below 128.
-
-        Args:
-            judged: the module whose name is its first argument.
-            before: of the second, the same before the passes that are tried.
-        """
+        """Run it in a new folder with the files of both. Its first argument is the name of the
+        module `judged`, the second that of the same `before` the passes that are tried. Raises
+        EngineError of kind "usage" where it cannot be started, or ends in another way than by an
+        exit status below 128."""
         with Scratch() as folder, tempfile.TemporaryFile() as output:
             for name, content in {**before.files, **judged.files}.items():
                 Path(folder, name).write_bytes(content)

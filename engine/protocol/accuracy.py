@@ -5,12 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Spread:
-    """The errors within one tensor; relative ones to what its largest error is relative to.
-
-    Args:
-        mean_abs, mean_rel, median_abs, median_rel: over its elements.
-        nans, infinities: how many of its elements are so where PyTorch's are not.
-    """
+    """The errors within one tensor; relative ones to what its largest error is relative to. Means
+    and medians are over its elements; `nans` and `infinities` are how many of its elements are so
+    where PyTorch's are not."""
 
     mean_abs: float = 0.0
     mean_rel: float = 0.0

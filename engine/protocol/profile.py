@@ -10,12 +10,9 @@ _IN_CACHE = 1.2
 
 @dataclass(frozen=True)
 class Output:
-    """One tensor that a kernel wrote.
-
-    Args:
-        minimum, maximum, mean: over its finite elements; None where there are none.
-        nans, infinities: how many elements are no number, or infinite.
-    """
+    """One tensor that a kernel wrote. `minimum`, `maximum` and `mean` are over its finite elements,
+    None where there are none; `nans` and `infinities` count elements that are no number, or
+    infinite."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -28,13 +25,9 @@ class Output:
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`).
-
-    Args:
-        flops: a second, of a large matrix product, by dtype.
-        bandwidth: (bytes of a working set, bytes a second), from the smallest to one beyond any
-            cache; never faster than the one before.
-    """
+    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`). `flops` are a
+    second, of a large matrix product, by dtype; `bandwidth` is pairs of a working set's bytes and
+    bytes a second, from the smallest to one beyond any cache, never faster than the one before."""
 
     device: str
     threads: int
@@ -64,12 +57,8 @@ class Peaks:
 @dataclass(frozen=True)
 class Roof:
     """The least time that the machine allows a kernel (Williams, Waterman and Patterson,
-    "Roofline", CACM 2009).
-
-    Args:
-        name: what sets it: "compute", "memory" or "cache".
-        least_ms: that time, in milliseconds.
-    """
+    "Roofline", CACM 2009). `name` is what sets it, "compute", "memory" or "cache"; `least_ms` that
+    time, in milliseconds."""
 
     name: str
     least_ms: float

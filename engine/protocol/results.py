@@ -43,12 +43,9 @@ UNBUILT = "TVM cannot build this"
 
 @dataclass(frozen=True)
 class Branches:
-    """What decides each `if` of a program that came without PyTorch.
-
-    Args:
-        inputs, computed: names of the inputs, and of the computed values, that decide one.
-        looped: how many others stand in functions that call themselves: neither side is forced.
-    """
+    """What decides each `if` of a program that came without PyTorch. `inputs` and `computed` are
+    names of the inputs, and of the computed values, that decide one; `looped` counts others, in
+    functions that call themselves, of which neither side is forced."""
 
     inputs: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
@@ -203,12 +200,9 @@ class ExampleRun:
 
 @dataclass(frozen=True)
 class Application:
-    """A place where a pass on our rewriters replaced something, in order.
-
-    Args:
-        id: in the graph before the pass; "" for what the pass made itself.
-        title, scope, source: of the node, as far as known.
-    """
+    """A place where a pass on our rewriters replaced something, in order. `id` is in the graph
+    before the pass, "" for what the pass made itself; `title`, `scope` and `source` are of the
+    node, as far as known."""
 
     id: str
     title: str

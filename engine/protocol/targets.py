@@ -30,12 +30,8 @@ class Target:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Which TVM this is, where it came from, and what it can compile for, the best first.
-
-    Args:
-        machine: the processor in words.
-        sandbox: what its process is kept from, each in a few words; empty where nothing.
-    """
+    """Which TVM this is, where it came from, and what it can compile for, the best first. `machine`
+    is the processor in words; `sandbox` says what its process is kept from, each in a few words."""
 
     ir: str
     version: str

@@ -69,12 +69,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class TimeResult:
-    """A timing: the machine, the rows, and each comparison behind their errors.
-
-    Args:
-        notes: sentences a person should read before the figures (a machine that is busy).
-        against: who the comparisons are with; see `ModelInfo`.
-    """
+    """A timing: the machine, the rows, and each comparison behind their errors. `notes` are
+    sentences to be read before the figures (a machine that is busy); `against` is who the
+    comparisons are with; see `ModelInfo`."""
 
     machine: str
     target: str

@@ -69,21 +69,13 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Build one function of a program to be profiled, kernel by kernel."""
 
     def tunable(self, function: Function, target: str, profiled: Any) -> Tunable:
-        """The kernels of one function of a program. Raises EngineError of kind "target": what is
-        built for it cannot be tuned.
-
-        Args:
-            target: without `RECORDS`.
-            profiled: of `profile`, for the same target; None where only the workloads and calls
-                are wanted.
-        """
+        """The kernels of one function of a program. The target is without `RECORDS`; `profiled` is
+        of `profile` for the same target, None where only the workloads and calls are wanted. Raises
+        EngineError of kind "target": what is built for it cannot be tuned."""
 
     def tuner(self, target: str, threads: int) -> AbstractContextManager[Tuner]:
-        """What measures schedules; ends what it started when it is left.
-
-        Args:
-            target: without `RECORDS`; it runs here.
-            threads: that the kernels are to run with; at least 1.
+        """What measures schedules; ends what it started when it is left. The target is without
+        `RECORDS`, and runs here; `threads`, at least 1, are those that the kernels are to run with.
         """
 
     def version(self) -> str:

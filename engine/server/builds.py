@@ -46,12 +46,9 @@ class Builds:
         progress: Progress,
     ) -> TimeResult:
         """Build, compare, and time against PyTorch eager, interleaved; of a split program, forward
-        and forward+backward. Raises EngineError of kind "usage" where a joint graph is not split.
-
-        Args:
-            baselines: names in `BASELINES`, timed with them.
-            variants: likewise, on the same device; one that fails is left out, and a note says why.
-        """
+        and forward+backward. `baselines`, names in `BASELINES`, are timed with them, and so are
+        `variants`, on the same device; one that fails is left out, and a note says why. Raises
+        EngineError of kind "usage" where a joint graph is not split."""
         own, share = f"{self._programs.ir}, {request.target}", 0.5 / (1 + len(variants))
         _, built = self.built(request, part(progress, 0.0, share), "timed")
         contenders, notes = [Contender(own, request.target, built)], []

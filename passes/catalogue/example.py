@@ -29,10 +29,7 @@ class Example:
 @dataclass(frozen=True)
 class Parts:
     """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
-
-    Attributes:
-        arguments: of "main", in order.
-        weights: names of the parameters, whose values are drawn.
+    `arguments` are of "main", in order; `weights` names of the parameters, whose values are drawn.
     """
 
     ir = ""

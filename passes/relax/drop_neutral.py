@@ -45,12 +45,8 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
 
 
 def _uniform(expr: Any, maker: Maker) -> float | None:
-    """The one number that all elements of a tensor are, or None.
-
-    Args:
-        expr: a variable, or a constant.
-        maker: knows what variables are bound to.
-    """
+    """The one number that all elements of a tensor, a variable or constant, are, or None; `maker`
+    knows what variables are bound to."""
     while True:
         value = maker.look(expr)
         name = op_name(value)

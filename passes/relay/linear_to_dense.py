@@ -77,12 +77,9 @@ def _dense(call: Any, args: list[Any]) -> Any:
 
 
 def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
-    """The (n, k) weight behind a right operand that repeats one matrix, or None.
-
-    Args:
-        before: the operand as it was, typed: (batch, k, n), or (batch, n, k) if transposed.
-        operand: the same, rewritten.
-    """
+    """The (n, k) weight behind a right operand that repeats one matrix, or None. `before` is the
+    operand as it was, typed, (batch, k, n), or (batch, n, k) if transposed; `operand` is the same,
+    rewritten."""
     batch = shape(before)[0]
     if isinstance(operand, relay.Constant):
         values = operand.data.numpy()

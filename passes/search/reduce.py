@@ -19,12 +19,8 @@ _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program.
-
-    Args:
-        nodes: ids of what it computes, in graph order.
-        outputs: ids of its results, each one tensor, among `nodes`.
-    """
+    """A part of a program. `nodes` are ids of what it computes, in graph order; `outputs` those of
+    its results, each one tensor, among them."""
 
     nodes: tuple[str, ...]
     outputs: tuple[str, ...]

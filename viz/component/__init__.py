@@ -45,11 +45,9 @@ def define() -> None:
 def graph_view(
     graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
 ) -> str | None:
-    """Draw a graph that can be panned, zoomed, searched, opened and closed by module.
-
-    Args:
-        key: the widget's key; its state survives reruns and changes of the graph.
-        on_select: called before the rerun that a change of the selection starts.
+    """Draw a graph that can be panned, zoomed, searched, opened and closed by module. By the
+    widget's `key` its state survives reruns and changes of the graph; `on_select` is called before
+    the rerun that a change of the selection starts.
 
     Returns:
         What `focus` came to: None where it named nothing that is drawn, and the first node of a

@@ -15,11 +15,9 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     `path` to the backward, those computed where it is not saved (`instead`), whether these are the
     `whole`, their estimated time as a share of the forward's, and the steps from which and to which
     it is held; None where it is held to the end. `held` has the bytes held after each step at which
-    they change, `peak` the most of them. Steps are counted through forward and backward.
-
-    Args:
-        line: found for the wish of the chosen cut, where its strategy heeds one.
-        chosen: the cut on the screen, which need not be on the frontier.
+    they change, `peak` the most of them. Steps are counted through forward and backward. The `line`
+    was found for the wish of the chosen cut, where its strategy heeds one; `chosen` is the cut on
+    the screen, which need not be on the frontier.
     """
     wish, joint = chosen.wish, chosen.joint
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]

@@ -44,11 +44,8 @@ def to_graph(
     A node's id is a hash of its operator, attributes and inputs' ids (of a variable, its name; of a
     constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. Nodes of an `if`'s
     branches precede it; its attribute "branches" has their counts. A call of a kernel has the
-    places of inputs that it writes into as "writes".
-
-    Args:
-        program: normalised and typed, as every pass leaves it.
-        texts: add those of the kernels that it calls.
+    places of inputs that it writes into as "writes". The program is normalised and typed, as every
+    pass leaves it; `texts` adds those of the kernels that it calls.
 
     Returns:
         The graph, and by each node's id the Relax variable that holds its value (of a constant, the

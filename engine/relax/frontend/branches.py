@@ -30,12 +30,8 @@ def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
 
 
 def forced(mod: Any, computed: Mapping[int, str], sides: Mapping[str, bool]) -> Any:
-    """The module with a side taken of each `if` that a computed value decides.
-
-    Args:
-        computed: as `branches_of` has them.
-        sides: by the values' names; the first side by default.
-    """
+    """The module with a side taken of each `if` that a computed value decides. `computed` is as
+    `branches_of` has it, `sides` by the values' names; the first side by default."""
 
     @mutator
     class Sides(PyExprMutator):

@@ -52,13 +52,9 @@ class JointConverter(Converter):
     # Gradients of single operators.
 
     def backward(self, node: Node, call: Any, grad: Any) -> list[Any]:
-        """The gradients of a Relax call's arguments, bound; the call itself is not made.
-
-        Args:
-            call: of the forward's operator; arguments that its gradient does not read need types
-                only.
-            grad: of its result.
-        """
+        """The gradients of a Relax call's arguments, bound; the call itself is not made. The `call`
+        is of the forward's operator, and arguments that its gradient does not read need types only;
+        `grad` is of its result."""
         builder = self.block_builder
         call = builder.normalize(call)
         gradient = OWN.get(op_name(call)) or call.op.get_attr("FPrimalGradient")

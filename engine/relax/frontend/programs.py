@@ -19,12 +19,8 @@ OPEN = 3
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
-    """A module as a program, whose "main" is one dataflow block.
-
-    Args:
-        params: those of its arguments that have a value.
-        name: of the file.
-    """
+    """A module as a program, whose "main" is one dataflow block. `params` are those of its
+    arguments that have a value; `name` is the file's."""
     main = mod["main"]
     sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
     closed, not_run = main, ""

@@ -129,12 +129,9 @@ class _Walk(builder.GraphBuilder):
     def add(
         self, expr: Any, what: str, kind: Kind, reads: list[Any] | None = None, **about: Any
     ) -> str:
-        """A node for an expression; `about` as of `add_node`.
-
-        Args:
-            what: it computes, before the ids of its inputs; of a variable or constant, all.
-            reads: the expressions of its inputs.
-        """
+        """A node for an expression; `about` as of `add_node`. `what` is what it computes, before
+        the ids of its inputs, or all of a variable or constant; `reads` are the expressions of its
+        inputs."""
         if reads is not None:
             about["inputs"] = tuple(self.ids[e.handle.value] for e in reads)
             what = f"{what} {' '.join(about['inputs'])}"

@@ -18,12 +18,8 @@ from relascope.engine.server.program_model import answering
 
 
 def as_json(text: str, params: list[str], name: str) -> str:
-    """The typed module, once `boot` has been called. Raises EngineError of kind "file" where it
-    reads no such module.
-
-    Args:
-        params: names of the parameters that came with it.
-        name: of the file.
+    """The typed module, once `boot` has been called. `params` are names of the parameters that came
+    with it; `name` is the file's. Raises EngineError of kind "file" where it reads no such module.
     """
     import tvm
 

@@ -28,12 +28,8 @@ def _asked(text: str, name: str, given: Arrays | None) -> tuple[str, list[np.nda
 
 
 def judge_of(text: Callable[[], str], name: str, own: Arrays) -> Judge:
-    """PyTorch as a module's judge; its process starts when it is first asked.
-
-    Args:
-        text: gives the typed module, as TVM's JSON.
-        own: values of the arguments that are no inputs, by name.
-    """
+    """PyTorch as a module's judge; its process starts when it is first asked. `text` gives the
+    typed module as TVM's JSON; `own` has values of the arguments that are no inputs, by name."""
     text = cache(text)
 
     def run(given: Arrays) -> list[np.ndarray]:

@@ -18,12 +18,8 @@ _HINT = "Give the module as it was before it was compiled."
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
-    """A typed module as a program.
-
-    Args:
-        params: those of its arguments that have a value.
-        name: of the file.
-    """
+    """A typed module as a program. `params` are those of its arguments that have a value; `name` is
+    the file's."""
     main = mod["main"]
     kinds = {str(p.name_hint): _tensor(p, name) for p in main.params}
     if len(kinds) < len(main.params):

@@ -33,12 +33,9 @@ _PAGE = 0x1000
 
 @dataclass(frozen=True)
 class Symbol:
-    """A function that one shared object has, or wants of another.
-
-    Args:
-        version: its symbol version, "" where it has none.
-        library: for a wanted symbol with a version, the soname of the library it is wanted of.
-    """
+    """A function that one shared object has, or wants of another. `version` is its symbol version,
+    "" where it has none; `library`, for a wanted symbol with a version, the soname of the library
+    it is wanted of."""
 
     name: str
     version: str = ""

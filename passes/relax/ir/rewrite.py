@@ -107,12 +107,9 @@ def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
 def function_of(
     params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any], attrs: Any = None
 ) -> Any:
-    """A function of one dataflow block that computes what it returns and nothing else.
-
-    Args:
-        bound: bindings in order; those that nothing returned depends on are left out.
-        returned: variables or constants; the function returns a flat tuple of them.
-    """
+    """A function of one dataflow block that computes what it returns and nothing else. Of the
+    bindings, in order, those that nothing returned depends on are left out; it returns a flat tuple
+    of variables or constants."""
     needed = {v.__chandle__() for v in returned}
     alive = []
     for variable, value in reversed(bound):
@@ -218,12 +215,8 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 class Maker:
     """Makes the bindings of a function that is rewritten. `variable` is the one whose call is being
-    rewritten.
-
-    Args:
-        taken: names of variables that stand already.
-        provenance: grows by the names made here.
-    """
+    rewritten. `taken` are names of variables that stand already; `provenance` grows by the names
+    made here."""
 
     variable: Any = None
 

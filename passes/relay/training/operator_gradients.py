@@ -452,11 +452,8 @@ _OWN: dict[str, Gradient] = {
 
 class Recorder:
     """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
-    exactly the reverse order of calls, and each use is checked.
-
-    Args:
-        calls: the calls of the program, producers first.
-        span_of: the span for what the gradient of a call is made of, or None.
+    exactly the reverse order of calls, and each use is checked. `calls` are the program's,
+    producers first; `span_of` gives the span for what the gradient of a call is made of, or None.
     """
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
@@ -497,12 +494,9 @@ def constant_value(call: Any, index: int) -> Any:
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
     """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
 
-    Operators with results that are not floating, through which no gradient flows, need none. Raises
-    EngineError of kind "pass" if an operator has no gradient, and names it and its module.
-
-    Args:
-        calls: typed.
-        where: names the place of a call for an error.
+    Operators with results that are not floating, through which no gradient flows, need none. The
+    calls are typed; `where` names the place of a call for an error. Raises EngineError of kind
+    "pass" if an operator has no gradient, and names it and its module.
     """
     for call in calls:
         name = op_name(call)

@@ -17,12 +17,8 @@ NAME = "nn.conv2d_backward_weight"
 
 
 def of(grad: Any, data: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
-    """The gradient of a weight.
-
-    Args:
-        sizes: of both, and of the weight.
-        attrs: the convolution's.
-    """
+    """The gradient of a weight. `sizes` are of both, and of the weight; `attrs` are the
+    convolution's."""
     types = [relay.TensorType(s) for s in sizes]
     groups, kernel = int(attrs.groups), sizes[2]
     if groups not in (1, sizes[1][1]):

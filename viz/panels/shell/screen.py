@@ -21,12 +21,9 @@ def look_at(module: str, call: int = 1) -> None:
 
 @dataclass(frozen=True)
 class Screen:
-    """One model in one mode, seen through one pipeline, and the cache that answers for it.
-
-    Args:
-        label: what people call it: a sample's name, or a file's name without its folder.
-        fewer_than: constants with fewer elements are written into their readers' labels.
-    """
+    """One model in one mode, seen through one pipeline, and the cache that answers for it. `label`
+    is what people call it, a sample's name, or a file's name without its folder; constants with
+    `fewer_than` elements are written into their readers' labels."""
 
     ir: str
     source: ModelSource
