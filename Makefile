@@ -114,7 +114,7 @@ lint-types: $(VENV)/.test
 
 # What the docs show of passes and options is what engines and parser print.
 docs: $(VENV)/.env
-	$(BIN)/python docs/examples.py
+	$(BIN)/python docs/gallery/examples.py
 
 # Pages to look at without relascope, with a picture of each, in out/gallery.
 gallery: $(VENV)/.test chromium

@@ -76,7 +76,7 @@ def test_every_command_has_a_section_with_an_example(name):
 
 def test_the_table_of_options_is_the_parsers_and_every_strategy_is_described():
     text = text_of("docs/command-line.md")
-    table = runpy.run_path(str(ROOT / "docs" / "examples.py"))["options"]()
+    table = runpy.run_path(str(ROOT / "docs" / "gallery" / "examples.py"))["options"]()
     assert f"\n\n{table}\n\n" in text, "run `make docs`"
     options = set().union(*commands().values()) - {"-h", "--help"}
     assert not {o for o in options if not re.search(rf"`{o}\b", table)}
@@ -85,7 +85,7 @@ def test_the_table_of_options_is_the_parsers_and_every_strategy_is_described():
 
 @pytest.mark.engine
 def test_the_docs_are_written_from_the_parser_and_from_what_passes_do(tmp_path):
-    examples = runpy.run_path(str(ROOT / "docs" / "examples.py"))
+    examples = runpy.run_path(str(ROOT / "docs" / "gallery" / "examples.py"))
     own = examples["main"].__globals__
     pages = {"command-line.md": own["OPTIONS"], "passes.md": own["PAGES"]["relay"]}
     for name, page in pages.items():

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3734,
-    "commands": 3431,
-    "core": 1342,
-    "engine": 41452,
-    "passes": 10875,
+    "bench": 3641,
+    "commands": 3428,
+    "core": 1345,
+    "engine": 41347,
+    "passes": 10801,
     "recorder": 1489,
     "samples": 585,
-    "viz": 25525,
+    "viz": 25508,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -15,7 +15,7 @@ from relascope.engine.client import EngineClient
 from relascope.engine.protocol.plain import plain
 from relascope.passes.catalogue import names
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = ROOT / "docs" / "command-line.md"
 PAGES = {"relay": ROOT / "docs" / "passes.md", "relax": ROOT / "docs" / "passes-relax.md"}
 
