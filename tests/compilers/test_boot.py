@@ -50,13 +50,14 @@ def needs():
 
 BOOT = """
 import json
-from relascope.engine.relay.tvm.boot import boot, child_environment
-boot()
+from relascope.engine.relay.tvm import boot
+boot.boot()
 import tvm
+print(json.dumps([boot._booted.origin, tvm.__version__[:4]]))
 """
 RELAY_FUNCTION = """
 import json, sys
-from relascope.engine.relay.tvm.boot import LOADED, boot, cuda_missing
+from relascope.engine.relay.tvm.boot import LOADED, boot, child_environment, cuda_missing
 boot()
 boot()
 import numpy as np, tvm
@@ -81,7 +82,7 @@ except tvm.TVMError as raised:
 print(json.dumps({
     "error": error, "file": tvm.__file__, "cuda": tvm.cuda(0).exist, "gpu": gpu,
     "bitblas": "bitblas" in sys.modules, "missing": cuda_missing(),
-    "libraries": {c.name: [c.real, c.path, c.note] for c in LOADED},
+    "libraries": {c.name: [c.real, c.path, c.note] for c in LOADED}, "child": child_environment(),
 }))
 """
 
@@ -96,13 +97,9 @@ def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path)
         # TVM asks the stub for the text of its error, and must survive the answer.
         assert "libcudart.so.12 is not on this machine" in said["gpu"]
         assert not said["cuda"]
-
-
-def test_stubs_go_elsewhere_when_the_cache_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
-    assert answer(f"{BOOT}print(json.dumps(tvm.__version__))", tmp_path, **elsewhere)[:4] == "0.17"
-    assert not list(tmp_path.glob("relascope-*")), "the temporary folder was left behind"
+    # Another process of TVM imports it by the environment alone.
+    code = "import json, tvm, tvm.relay\nprint(json.dumps(tvm.__file__))"
+    assert answer(code, tmp_path, **said["child"]) == said["file"]
 
 
 def test_wanted_symbols_are_read_from_the_library(needs):
@@ -180,17 +177,7 @@ def disguised(name: str, symbols: tuple[Symbol, ...], folder: Path) -> None:
     (folder / name).write_bytes(content.replace(MARKER.encode(), b"x" * len(MARKER)))
 
 
-def test_a_driver_without_the_right_runtime_still_boots_and_says_so(needs, tmp_path):
-    disguised("libcuda.so.1", booting.wanted_of(needs, "libcuda.so.1"), tmp_path / "lib")
-    said = answer(RELAY_FUNCTION, tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib"))
-    assert said["error"] < ELEMENTWISE
-    assert said["libraries"]["libcuda.so.1"][0]
-    if not said["libraries"]["libcudart.so.12"][0]:
-        assert "driver is here, but not" in said["missing"]
-        assert "nvidia-cuda-runtime-cu12" in said["missing"]
-
-
-def test_an_old_driver_that_lacks_functions_still_boots_and_says_so(needs, tmp_path):
+def test_an_old_driver_without_the_right_runtime_still_boots_and_says_so(needs, tmp_path):
     wanted = booting.wanted_of(needs, "libcuda.so.1")
     old = tuple(s for s in wanted if not s.name.startswith("cuTensorMap"))
     disguised("libcuda.so.1", old, tmp_path / "lib")
@@ -200,14 +187,10 @@ def test_an_old_driver_that_lacks_functions_still_boots_and_says_so(needs, tmp_p
     assert real
     assert len(wanted) - len(old) == 2
     assert "too old for this TVM: it lacks 2 of the functions it calls" in note
-
-
-def test_another_process_of_tvm_imports_it_by_the_environment_alone(tmp_path):
-    variables = answer(f"{BOOT}print(json.dumps(child_environment()))", tmp_path)
-    said = answer(
-        "import json, tvm, tvm.relay\nprint(json.dumps(tvm.__file__))", tmp_path, **variables
-    )
-    assert "bitblas" in said
+    assert note in said["missing"]
+    if not said["libraries"]["libcudart.so.12"][0]:
+        assert "driver is here, but not" in said["missing"]
+        assert "nvidia-cuda-runtime-cu12" in said["missing"]
 
 
 @pytest.mark.exhaustive
@@ -241,7 +224,9 @@ def test_asking_whether_it_is_available_loads_nothing(tmp_path):
     assert said == [True, [], False]
 
 
-def test_the_setting_names_another_tvm(tmp_path, monkeypatch):
+def test_the_setting_names_another_tvm_and_stubs_go_elsewhere_than_a_cache_that_is_shut(
+    tmp_path, monkeypatch
+):
     other = Path(importlib.util.find_spec("bitblas").submodule_search_locations[0])
     link = tmp_path / "mine"
     link.symlink_to(other / "3rdparty" / "tvm")
@@ -249,8 +234,11 @@ def test_the_setting_names_another_tvm(tmp_path, monkeypatch):
         monkeypatch.setenv(finding.SETTING, str(folder))
         found = finding.installation()
         assert found.origin == finding.SETTING and found.library.is_file()
-    code = f"{BOOT}print(json.dumps(tvm.__version__))"
-    assert answer(code, tmp_path, RELASCOPE_RELAY_TVM=str(link)).startswith("0.17")
+    (tmp_path / "file").write_text("in the way")
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    said = answer(BOOT, tmp_path, RELASCOPE_RELAY_TVM=str(link), **elsewhere)
+    assert said == [finding.SETTING, "0.17"]
+    assert not list(tmp_path.glob("relascope-*")), "the temporary folder was left behind"
 
 
 def forget_other_tests(monkeypatch) -> None:

@@ -250,7 +250,7 @@ def test_a_wish_that_changes_nothing_says_why():
 
 
 def test_every_wish_changes_the_cut_or_is_said_to_be_idle():
-    for seed in range(6):
+    for seed in range(3):
         graph = messy(seed, 20)
         plain = cut(graph, "min_cut")
         for way in ("save", "recompute"):

@@ -38,6 +38,7 @@ def test_an_operator_is_right_or_refused(name):
     assert any(r.get("verdict") == "right" for r in rows)
 
 
+@pytest.mark.exhaustive
 def test_the_command_keeps_and_prints_what_it_finds(tmp_path):
     program = [sys.executable, operators.__file__, "--engine", ENGINE, "--op", "sigmoid"]
     asked = [*program, "--samples", "1", "--folder", tmp_path]

@@ -1,8 +1,6 @@
 """Relax against PyTorch: tables of operators, ONNX node tests, drawn modules, writes, parts, number
 formats."""
 
-import pytest
-
 from complex_pairs import *  # noqa: F403
 from cutting_out import *  # noqa: F403
 from draws import *  # noqa: F403
@@ -11,6 +9,3 @@ from onnx_node_tests import *  # noqa: F403
 from operators_table import *  # noqa: F403
 from random_modules import *  # noqa: F403
 from writes import *  # noqa: F403
-
-# The command is the same for both engines: Relay's tests run it.
-pytest.mark.exhaustive(test_the_command_keeps_and_prints_what_it_finds)  # noqa: F405

@@ -16,5 +16,3 @@ from writes import *  # noqa: F403
 pytest.mark.exhaustive(test_a_module_with_complex_numbers_trains_through_a_dispatch)  # noqa: F405
 pytest.mark.exhaustive(test_gradients_of_transforms)  # noqa: F405
 pytest.mark.exhaustive(test_transforms_and_what_stands_around_them)  # noqa: F405
-# What it keeps and prints is the same in both.
-pytest.mark.exhaustive(test_the_command_keeps_and_prints_what_it_finds)  # noqa: F405
